@@ -1,0 +1,363 @@
+"""The record that flows through everything: one frozen `Trace` per attempt by one agent at one `Task`.
+
+A generated trace and an imported one cannot be told apart downstream. Labels are never stored here: they
+are derived (`foretrace.actions`), so that a better taxonomy needs no rewritten data.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import itertools
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+Role = Literal["system", "user", "assistant", "tool"]
+Author = Literal["model", "environment", "user", "demo"]
+Status = Literal["done", "error", "limit", "cancelled"]
+
+
+class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """Base of all records: immutable, defaults left out of the JSON."""
+
+
+class Part(_Record, frozen=True, kw_only=True):
+    """One non-text part of a message's content (an image, a file), kept by reference."""
+
+    type: str
+    """What it is: `image`, `audio`, `file`, ..."""
+    media_type: str = ""
+    """MIME type, empty when the source does not say."""
+    ref: str | None = None
+    """Where it is: a URL or a path as the source gave it."""
+    sha256: str | None = None
+    """Digest of inline bytes that were not kept."""
+    at: int = 0
+    """Character offset into `Message.content` where the part stood."""
+
+
+class ToolSpec(_Record, frozen=True, kw_only=True):
+    """One tool that the agent was offered."""
+
+    name: str
+    description: str = ""
+    parameters: str = "{}"
+    """JSON Schema of the arguments, as JSON text."""
+
+
+class ToolCall(_Record, frozen=True, kw_only=True):
+    """One call of a tool by the agent."""
+
+    id: str = ""
+    """The source's id, or empty when it has none."""
+    name: str = ""
+    arguments: str = "{}"
+    """JSON text of the arguments, verbatim where the source had JSON."""
+    span: tuple[int, int] | None = None
+    """Start and end character offsets into `Message.content` for a call written as text, else null."""
+    repairs: tuple[str, ...] = ()
+    """Kinds of repair that reading the call took; empty when it was well formed."""
+    error: str | None = None
+    """Why the call could not be read; such a call was never executed."""
+    extra: dict[str, Any] = {}
+
+
+class Usage(_Record, frozen=True, kw_only=True):
+    """Token counts of one completion, null when the server did not report them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Sampled(_Record, frozen=True, kw_only=True):
+    """What the model server said about the tokens of one assistant message."""
+
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    """Natural-log probabilities, aligned with `token_ids`."""
+    prompt_token_ids: tuple[int, ...] | None = None
+    """Ids of the context: on the first span, or where the context changed."""
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    exact: Literal["token", "text", "none"] = "none"
+    """Whether ids are the sampled ones (token), re-tokenised text (text), or absent (none)."""
+
+
+class Message(_Record, frozen=True, kw_only=True):
+    """One contiguous span by one author; an inline turn is several messages that share `turn`."""
+
+    role: Role
+    author: Author
+    content: str = ""
+    """The text, verbatim, without `prefix`."""
+    parts: tuple[Part, ...] = ()
+    reasoning: str | None = None
+    """Thinking that the source keeps apart from the content."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_ids: tuple[str, ...] = ()
+    """Which calls this result answers; a result may answer several."""
+    is_error: bool | None = None
+    """Whether the environment said that the call failed; null when it did not say."""
+    turn: int = 0
+    """Index of the turn; spans of one turn share it."""
+    continues: bool = False
+    """True when this span goes on with the assistant turn that an injected result interrupted."""
+    injected: bool = False
+    """True for environment text inside an assistant turn: never trainable."""
+    train: bool | None = None
+    """Whether to train on this message; null leaves it to the recipe."""
+    train_weight: float | None = None
+    prefix: str = ""
+    """An observation marker cut off the content: `prefix + content` is the original text."""
+    raw_role: str | None = None
+    """The source's own role name, when it differs from `role`."""
+    raw_index: int | None = None
+    """0-based index in the row's own list of turns."""
+    sampled: Sampled | None = None
+    model_s: float | None = None
+    """Seconds that the model took."""
+    tool_s: float | None = None
+    """Seconds that the tool took."""
+    started: str | None = None
+    """ISO 8601 time at which the span began."""
+    extra: dict[str, Any] = {}
+
+
+class Task(_Record, frozen=True, kw_only=True):
+    """What was attempted."""
+
+    id: str
+    """The instance, query or problem: attempts with one id are siblings."""
+    group: str
+    """What no split may straddle: the repository for SWE data, else the id."""
+    kind: str = ""
+    statement: str | None = None
+    extra: dict[str, Any] = {}
+
+
+class TestCounts(_Record, frozen=True, kw_only=True):
+    """How many tests passed."""
+
+    __test__ = False  # not a pytest class
+
+    passed: int
+    total: int
+    public: int | None = None
+    hidden: int | None = None
+
+
+class Failure(_Record, frozen=True, kw_only=True):
+    """What went wrong in an attempt that ended in an error."""
+
+    kind: str
+    message: str = ""
+
+
+class Isolation(_Record, frozen=True, kw_only=True):
+    """How well the code of this attempt was isolated."""
+
+    level: int
+    missing: tuple[str, ...] = ()
+
+
+class Outcome(_Record, frozen=True, kw_only=True):
+    """How the attempt ended."""
+
+    status: Status = "done"
+    success: bool | None = None
+    """Whether the task was solved; null is unknown, which is not failure."""
+    reward: float | None = None
+    tests: TestCounts | None = None
+    exit_reason: str | None = None
+    fabricated: bool = False
+    """True when the source rewrote how the attempt ended."""
+    error: Failure | None = None
+    isolation: Isolation | None = None
+    integrity: str | None = None
+    """The form in which tests were judged."""
+    metrics: dict[str, float] = {}
+
+
+class Provenance(_Record, frozen=True, kw_only=True):
+    """Where the trace comes from."""
+
+    origin: Literal["imported", "generated"]
+    source: str
+    revision: str | None = None
+    split: str | None = None
+    raw_file: str | None = None
+    """Base name of the input file."""
+    raw_row: int | None = None
+    """0-based row of the input; bad lines count."""
+    raw_id: str | None = None
+    """The row's own id, when it has one."""
+    licence: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    protocol: str | None = None
+    sampling: dict[str, Any] = {}
+    seed: int | None = None
+    sample: int | None = None
+    run: str | None = None
+    capabilities: dict[str, Any] = {}
+    transforms: tuple[str, ...] = ()
+    tool_versions: dict[str, str] = {}
+    created_at: str | None = None
+
+
+class Parent(_Record, frozen=True, kw_only=True):
+    """The trace and call that started this one (a subagent)."""
+
+    key: str
+    call_id: str | None = None
+
+
+class Trace(_Record, frozen=True, kw_only=True):
+    """One frozen record of one attempt by one agent at one Task."""
+
+    schema_version: int = SCHEMA_VERSION
+    key: str
+    """Identity of the attempt: resume and "never doubled" go by it."""
+    id: str = ""
+    """blake2b over key and content (see `trace_id`), 32 hex digits."""
+    task: Task
+    tools: tuple[ToolSpec, ...] = ()
+    messages: tuple[Message, ...]
+    outcome: Outcome = Outcome()
+    provenance: Provenance
+    parent: Parent | None = None
+    extra: dict[str, Any] = {}
+
+    def steps(self) -> Iterator[Step]:
+        """Yield a `Step` for each assistant message, in order."""
+        messages = self.messages
+        uses = _uses(messages)
+        index, count = 0, len(messages)
+        while index < count:
+            end = index + 1
+            if messages[index].role == "assistant":
+                while end < count and messages[end].role != "assistant":
+                    end += 1
+                yield Step(self, index, _answers(messages, index, end, uses))
+            index = end
+
+
+class Step:
+    """A view, never stored: one assistant message of a trace, its calls and the observations that answered it."""
+
+    __slots__ = ("index", "observations", "trace")
+
+    def __init__(self, trace: Trace, index: int, observations: tuple[Message, ...]) -> None:
+        self.trace = trace
+        self.index = index
+        """Index of the assistant message in `trace.messages`."""
+        self.observations = observations
+        """Messages with role `tool` that answered it, up to the agent's next message; matched by call id
+        where the calls have ids, so that batched calls find their results."""
+
+    @property
+    def message(self) -> Message:
+        """The assistant message."""
+        return self.trace.messages[self.index]
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the message makes."""
+        return self.message.tool_calls
+
+    def __repr__(self) -> str:
+        return f"Step({self.trace.key!r}, {self.index})"
+
+
+def _answers(
+    messages: tuple[Message, ...], index: int, end: int, uses: dict[str, list[int]]
+) -> tuple[Message, ...]:
+    """Observations for the assistant message at `index`; `end` is the next assistant message."""
+    ids = {call.id for call in messages[index].tool_calls if call.id}
+    near = messages[index + 1 : end]
+    if not ids:
+        return tuple(m for m in near if m.role == "tool")
+    found = tuple(m for m in near if m.role == "tool" and (not m.tool_call_ids or ids & {*m.tool_call_ids}))
+    if found:
+        return found
+    # Calls of one turn may be batched before their outputs (OpenAI Responses): look further, by id.
+    return tuple(messages[i] for i in sorted({i for call_id in ids for i in _late(messages, uses[call_id], end)}))
+
+
+def _uses(messages: tuple[Message, ...]) -> dict[str, list[int]]:
+    """Indexes, by call id, of the messages that make the call or answer it."""
+    uses: dict[str, list[int]] = {}
+    for index, message in enumerate(messages):
+        for call_id in (*(c.id for c in message.tool_calls), *message.tool_call_ids):
+            uses.setdefault(call_id, []).append(index)
+    return uses
+
+
+def _late(messages: tuple[Message, ...], uses: list[int], end: int) -> Iterator[int]:
+    """Results at or after `end`, up to where the id is called again: some servers use the same ids in every turn."""
+    for index in itertools.islice(uses, bisect.bisect_left(uses, end), None):
+        if messages[index].role != "tool":
+            return
+        yield index
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(Trace)
+
+
+def encode_trace(trace: Trace) -> bytes:
+    """Canonical JSON of a trace (UTF-8): fields in declaration order, mappings sorted, defaults left out."""
+    return _encoder.encode(trace)
+
+
+def decode_trace(data: bytes | str) -> Trace:
+    """Read what `encode_trace` wrote.
+
+    Raises:
+        msgspec.ValidationError: the JSON is not a Trace.
+        msgspec.DecodeError: the bytes are not JSON.
+    """
+    return _decoder.decode(data)
+
+
+def trace_id(trace: Trace) -> str:
+    """blake2b (32 hex digits) over key and content, without what another run of the same attempt may change:
+    clocks, durations, logprobs, where the row was read, tool versions."""
+    provenance = msgspec.structs.replace(
+        trace.provenance, created_at=None, tool_versions={}, raw_file=None, raw_row=None, run=None
+    )
+    messages = trace.messages
+    if any(_volatile(m) for m in messages):
+        messages = tuple(_timeless(m) for m in messages)
+    outcome = trace.outcome
+    timed = [name for name in outcome.metrics if name.endswith("_s")]
+    if timed:
+        metrics = {k: v for k, v in outcome.metrics.items() if k not in timed}
+        outcome = msgspec.structs.replace(outcome, metrics=metrics)
+    bare = msgspec.structs.replace(trace, id="", provenance=provenance, messages=messages, outcome=outcome)
+    return hashlib.blake2b(_encoder.encode(bare), digest_size=16).hexdigest()
+
+
+def with_id(trace: Trace) -> Trace:
+    """The same trace with its `id` filled in."""
+    return msgspec.structs.replace(trace, id=trace_id(trace))
+
+
+def _volatile(message: Message) -> bool:
+    return (
+        message.sampled is not None
+        or message.model_s is not None
+        or message.tool_s is not None
+        or message.started is not None
+    )
+
+
+def _timeless(message: Message) -> Message:
+    sampled = message.sampled
+    if sampled is not None:
+        sampled = msgspec.structs.replace(sampled, logprobs=())
+    return msgspec.structs.replace(message, sampled=sampled, model_s=None, tool_s=None, started=None)
