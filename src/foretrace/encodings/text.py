@@ -1,0 +1,29 @@
+"""Cut calls out of, or find them in, the text of a message."""
+
+from __future__ import annotations
+
+from foretrace.core.trace import Message, ToolCall
+
+
+def without_calls(message: Message) -> str:
+    """The content without the calls that are written in it."""
+    text = message.content
+    spans = sorted((c.span for c in message.tool_calls if c.span is not None), reverse=True)
+    if not spans:
+        return text
+    for start, end in spans:
+        text = text[:start] + text[end:]
+    return text.strip()
+
+
+def find_calls(text: str) -> list[ToolCall]:
+    """Calls in a text of unknown encoding: only tags that nothing else looks like are believed."""
+    if "<tool_call>" in text:
+        from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
+
+        return TOOL_CALL_JSON.parse(text)
+    if "<function=" in text:
+        from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
+
+        return FUNCTION_XML.parse(text)
+    return []

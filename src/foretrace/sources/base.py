@@ -1,0 +1,100 @@
+"""The contract of a source: one raw row in, one Trace or one counted Drop out.
+
+To add a source, drop a file in this folder with a `PLUGIN` class that has `name`, `licence`, `hub` and
+`to_trace` (and `look`, if it must see all rows once before it can decide; and `settings`, a text, if it can be
+set so that the same rows give other traces: a cursor is only believed under the same settings).
+See docs/add-a-source.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from foretrace.core.digest import digest
+from foretrace.core.trace import Trace
+
+
+class Hub(NamedTuple):
+    """Where a source lives on the Hugging Face Hub."""
+
+    repo: str
+    split: str
+    """The split that is read when none is named."""
+    config: str | None = None
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """The refusal of one row."""
+
+    reason: str
+    """A slug that is counted, e.g. `bad_json`."""
+    detail: str = ""
+
+
+class RowRef(NamedTuple):
+    """Where a raw row was read."""
+
+    row: int
+    """0-based row; bad lines count."""
+    file: str | None = None
+    """Base name of the file; null for the Hub."""
+    revision: str | None = None
+    """Commit of the Hub repository; null for local files."""
+    split: str | None = None
+
+
+class RawRow(NamedTuple):
+    """One raw row, or why it could not be read."""
+
+    at: RowRef
+    value: dict[str, Any] | Drop
+
+
+class Source(Protocol):
+    """An importer of one raw format."""
+
+    name: str
+    licence: str | None
+    hub: Hub | None
+
+    def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
+        """Turn one raw row into a Trace without an id. May raise anything: the row is dropped and counted."""
+        ...
+
+
+@runtime_checkable
+class LooksFirst(Protocol):
+    """A source that must see all rows once, in order, before the first `to_trace`."""
+
+    def look(self, rows: Iterable[RawRow]) -> None:
+        """Remember what the decision takes, and no more."""
+        ...
+
+
+class Rows(Protocol):
+    """Raw rows of one input, from any row on, as often as asked."""
+
+    label: str
+    """The input's name in messages."""
+    fingerprint: str
+    """Changes when the input changes: a cursor is only believed for the same fingerprint."""
+
+    def read(self, start: int = 0) -> Iterator[RawRow]:
+        """Rows from number `start` on."""
+        ...
+
+
+def content_name(row: dict[str, Any]) -> str:
+    """A name for a row that has no id of its own: the same in whatever file and place the row stands."""
+    return "row-" + digest(msgspec.json.encode(row, order="sorted").decode())
+
+
+class RowError(ValueError):
+    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.drop = Drop(reason, detail)

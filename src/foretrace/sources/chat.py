@@ -1,0 +1,176 @@
+"""Your own OpenAI-style (or ShareGPT) rows: messages, tools, and any outcome or instance columns by `--map`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from foretrace.core.digest import digest
+from foretrace.core.errors import UsageError
+from foretrace.core.trace import Message, Outcome, Provenance, Role, Task, Trace
+from foretrace.encodings.text import find_calls
+from foretrace.sources._openai import content_of, decode_list, function_call, native_calls, tool_specs
+from foretrace.sources.base import Drop, Hub, RowError, RowRef
+
+FIELDS = {
+    "messages": ("messages", "conversations", "conversation"),
+    "tools": ("tools", "available_tools", "functions"),
+    "id": ("id", "traj_id", "trajectory_id", "session_id"),
+    "instance": ("instance", "instance_id", "task_id", "problem_id"),
+    "group": ("group", "repo", "repository"),
+    "success": ("success", "resolved", "passed"),
+    "reward": ("reward", "score"),
+    "model": ("model", "model_name"),
+}
+"""What `--map FIELD=COLUMN` can set, and the columns that are looked for when it does not."""
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "gpt": "assistant",
+    "model": "assistant",
+    "ai": "assistant",
+    "agent": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "observation": "tool",
+    "environment": "tool",
+}
+_MARKER = re.compile(
+    r"^(?:OBSERVATION:\n|Observation:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
+    r"|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
+)
+"""Marks of tool output that arrives with the role of a user."""
+
+
+class Chat:
+    """Calls are read from `tool_calls`, else from `<tool_call>` and `<function=` blocks in the text."""
+
+    name = "chat"
+    licence: str | None = None
+    hub: Hub | None = None
+
+    def __init__(self, columns: dict[str, str] | None = None, licence: str | None = None) -> None:
+        unknown = set(columns or {}) - set(FIELDS)
+        if unknown:
+            raise UsageError(f"--map: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(FIELDS)}")
+        self._columns = columns or {}
+        self.licence = licence
+
+    def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
+        """One row is one conversation."""
+        column = self._column("messages", row) or "messages"
+        raw = decode_list(row, column)
+        messages = _messages(raw)
+        if not any(m.role == "assistant" for m in messages):
+            return Drop("empty_trace", "no assistant message")
+        own = self._text("id", row)
+        where = f"{at.file or 'row'}#{at.row}"
+        first = next((m.content for m in messages if m.role == "user"), "")
+        instance = self._text("instance", row) or f"chat:{digest(first)}"
+        used = {self._column(field, row) for field in FIELDS}
+        return Trace(
+            key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own or where}",
+            task=Task(id=instance, group=self._text("group", row) or instance, kind="chat"),
+            tools=tool_specs(row.get(self._column("tools", row) or "")),
+            messages=messages,
+            outcome=Outcome(success=self._success(row), reward=self._number("reward", row)),
+            provenance=Provenance(
+                origin="imported",
+                source=self.name,
+                revision=at.revision,
+                split=at.split or "train",
+                raw_file=at.file,
+                raw_row=at.row,
+                raw_id=own,
+                licence=self.licence,
+                model=self._text("model", row),
+            ),
+            extra={k: v for k, v in row.items() if k not in used and v is not None},
+        )
+
+    def _column(self, field: str, row: dict[str, Any]) -> str | None:
+        if field in self._columns:
+            if self._columns[field] not in row:
+                raise RowError("missing_column", f"{self._columns[field]} (--map {field})")
+            return self._columns[field]
+        return next((c for c in FIELDS[field] if c in row), None)
+
+    def _text(self, field: str, row: dict[str, Any]) -> str | None:
+        column = self._column(field, row)
+        value = row.get(column) if column else None
+        return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
+
+    def _number(self, field: str, row: dict[str, Any]) -> float | None:
+        column = self._column(field, row)
+        value = row.get(column) if column else None
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def _success(self, row: dict[str, Any]) -> bool | None:
+        column = self._column("success", row)
+        value = row.get(column) if column else None
+        if value is None or isinstance(value, bool):
+            return value
+        if value in (0, 1):
+            return bool(value)
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        raise RowError("wrong_column_type", f"{column}: success is {value!r}, not true, false or null")
+
+
+def _messages(raw: list[dict[str, Any]]) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    for index, item in enumerate(raw):
+        name = item.get("role", item.get("from"))
+        role = _ROLES.get(name) if isinstance(name, str) else None
+        if role is None:
+            raise RowError("unknown_role", f"message {index} has role {name!r}")
+        messages.append(_message(item, index, role, name if name != role else None, bool(messages)))
+    return tuple(messages)
+
+
+def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None, begun: bool) -> Message:
+    text, parts = content_of(item.get("content", item.get("value")))
+    common: dict[str, Any] = {"parts": parts, "turn": index, "raw_index": index, "raw_role": raw_role}
+    if item.get("name") and role != "assistant":
+        common["extra"] = {"name": item["name"]}
+    if role == "assistant":
+        calls = native_calls(item.get("tool_calls"), index) or function_call(item.get("function_call"), index)
+        reasoning = item.get("reasoning_content") or item.get("reasoning")
+        return Message(
+            role=role,
+            author="model",
+            content=text,
+            reasoning=reasoning if isinstance(reasoning, str) else None,
+            tool_calls=calls or tuple(find_calls(text)),
+            train=_train(item),
+            **common,
+        )
+    marker = _MARKER.match(text) if role == "user" and begun else None
+    if role == "tool" or marker:
+        ids = item.get("tool_call_ids") or [item.get("tool_call_id")]
+        common["raw_role"] = raw_role or ("user" if role == "user" else None)
+        error = item.get("is_error")
+        return Message(
+            role="tool",
+            author="environment",
+            content=text[marker.end() :] if marker else text,
+            prefix=marker.group() if marker else "",
+            tool_call_ids=tuple(str(i) for i in ids if i),
+            is_error=error if isinstance(error, bool) else None,
+            **common,
+        )
+    return Message(role=role, author="user", content=text, **common)
+
+
+def _train(item: dict[str, Any]) -> bool | None:
+    """Flags by which trainers' formats keep a turn out of the loss."""
+    for name in ("train", "trainable", "loss"):
+        if isinstance(item.get(name), bool):
+            return item[name]
+    return False if item.get("weight") == 0 else None
+
+
+PLUGIN = Chat
