@@ -1,0 +1,14 @@
+"""What a step means: nine action types, their effects, and the one definition of "the same action"."""
+
+from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType, Effect, StepLabel
+
+__all__ = ["TAXONOMY_VERSION", "ActionType", "Effect", "StepLabel", "label_trace"]
+
+
+def __getattr__(name: str) -> object:
+    # Lazy: the taxonomy alone must not cost the readers.
+    if name == "label_trace":
+        from foretrace.actions.classify import label_trace
+
+        return label_trace
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

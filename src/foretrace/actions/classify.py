@@ -1,0 +1,185 @@
+"""Labels every assistant message of a trace with one of the nine action types, in one pass over the messages."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from foretrace.actions.meaning import EFFECTS, Kind, Meaning, merge
+from foretrace.actions.outcome import Outcome, failed_execution, outcome
+from foretrace.actions.repair import History
+from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
+from foretrace.actions.text import own_words, read_text
+from foretrace.actions.tools import read_call
+from foretrace.core.trace import Message, Step, Trace
+
+ACTIONS = {
+    Kind.SETUP: ActionType.TOOL_CALL,
+    Kind.READ: ActionType.FILE_READ,
+    Kind.SEARCH: ActionType.RETRIEVAL,
+    Kind.OTHER: ActionType.TOOL_CALL,
+    Kind.WRITE: ActionType.FILE_WRITE,
+    Kind.UNDO: ActionType.TOOL_CALL,
+    Kind.VERIFY: ActionType.VERIFIER,
+    Kind.ASK: ActionType.ASK_CLARIFICATION,
+    Kind.HANDOVER: ActionType.BLOCKED,
+    Kind.GIVE_UP: ActionType.BLOCKED,
+    Kind.TERMINAL: ActionType.FINAL_ANSWER,
+}
+"""The action of a kind where the history of the trace has no say."""
+
+STATEFUL = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE, Effect.SANDBOX_EXEC)
+"""Effects after which the state of the world is another version."""
+
+_ACKNOWLEDGEMENT = re.compile(
+    r"\W*(?:ok(?:ay)?|sure|understood|got it|alright|yes|ready|I(?:'ve| have)?\s?(?:fully )?underst(?:an|oo)d"
+    r"|I(?:'ll| will) follow)\b[^?`]{0,120}\Z",
+    re.I,
+)
+_LIMIT = re.compile(r"\s*(?:Exit due to|Exited? \(|exit_(?:cost|context|format|error))[^\n]{0,160}\s*\Z")
+_LOST = re.compile(r"\s*(?:None|null)?\s*\Z")
+
+
+class _Pending(msgspec.Struct):
+    """A step whose label is not finished before its observations are seen."""
+
+    label: StepLabel
+    found: Meaning
+
+
+def label_trace(trace: Trace) -> list[StepLabel]:
+    """One label for each assistant message of the trace, in order.
+
+    Labels depend on structure: tool, arguments, what went before, what answered. The words of a message
+    decide only where it makes no call. Messages that are no steps get the action null and a rule
+    `nonstep.<why>`.
+    """
+    messages = trace.messages
+    history = History()
+    made: dict[int, _Pending] = {}
+    seen_at = _observed_by(trace)
+    version = 0
+    for index, message in enumerate(messages):
+        if message.role != "assistant":
+            for step in seen_at.get(index, ()):
+                _observe(made[step], index, message, history)
+            continue
+        label, found = _label(trace, index, version, history)
+        made[index] = _Pending(label, found) if found else _Pending(label, _SILENT)
+        version += label.effect in STATEFUL and label.action is not None
+    return [pending.label for pending in made.values()]
+
+
+_SILENT = Meaning(kind=Kind.SETUP, rule="", effect=Effect.PURE_READ)
+
+
+def _observed_by(trace: Trace) -> dict[int, list[int]]:
+    """Message index of an observation -> the steps that it answers."""
+    places = {id(message): index for index, message in enumerate(trace.messages)}
+    found: dict[int, list[int]] = {}
+    for step in trace.steps():
+        for message in observations(step):
+            found.setdefault(places[id(message)], []).append(step.index)
+    return found
+
+
+def observations(step: Step) -> tuple[Message, ...]:
+    """What answered the step; where a call was answered by the user's voice, that."""
+    if step.observations or not step.calls:
+        return step.observations
+    messages, end = step.trace.messages, step.index + 1
+    return messages[end : end + 1] if end < len(messages) and messages[end].role == "user" else ()
+
+
+def _observe(pending: _Pending, now: int, message: Message, history: History) -> None:
+    label, found = pending.label, pending.found
+    result = outcome(found.kind, message)
+    if result is Outcome.FAILED and not label.failed:
+        pending.label = msgspec.structs.replace(label, failed=True)
+    if label.action is not None:
+        history.observed(label.index, now, found, result, message.content[-400:] if message.content else "")
+
+
+def _label(trace: Trace, index: int, version: int, history: History) -> tuple[StepLabel, Meaning | None]:
+    message = trace.messages[index]
+    calls = message.tool_calls
+    if not calls or message.author == "demo":
+        action, rule, effect = _without_call(trace, index)
+        found = None
+    else:
+        found = merge([read_call(call.name, call.arguments) for call in calls])
+        assert found is not None
+        action, rule, effect = _with_call(found, history)
+        if action is not None:
+            history.made(index, found)
+    label = StepLabel(index=index, action=action, rule=rule, effect=effect, state_version=version, failed=False)
+    return label, found
+
+
+def _with_call(found: Meaning, history: History) -> tuple[ActionType, str, Effect]:
+    if found.kind is Kind.SAY:
+        action, rule = read_text(found.payload)
+        return action, rule, found.effect
+    if rule := history.repairs(found):
+        return ActionType.REPAIR, rule, found.effect
+    if found.kind is Kind.INSPECT:
+        action = ActionType.VERIFIER if history.wrote else ActionType.RETRIEVAL
+        return action, found.rule, found.effect
+    return ACTIONS[found.kind], found.rule, found.effect
+
+
+def _without_call(trace: Trace, index: int) -> tuple[ActionType | None, str, Effect]:
+    why = _no_step(trace, index)
+    if why:
+        return None, f"nonstep.{why}", Effect.UNKNOWN if why == "lost" else Effect.PURE_READ
+    message = trace.messages[index]
+    if "```" in message.content and _fixes_own_code(trace, index):
+        return ActionType.REPAIR, "repair.chat_code", EFFECTS[Kind.SAY]
+    action, rule = read_text(message.content)
+    return action, rule, EFFECTS[Kind.SAY]
+
+
+def _no_step(trace: Trace, index: int) -> str:
+    """Why a message without a call is no step, or empty text."""
+    messages = trace.messages
+    message = messages[index]
+    content = message.content
+    if message.author == "demo":
+        return "demonstration"
+    if _LIMIT.match(content[:400]):
+        return "limit"
+    following = messages[index + 1] if index + 1 < len(messages) else None
+    empty = bool(_LOST.match(content[:40])) and len(content) < 40 and not message.parts
+    if empty and message.reasoning is not None:
+        return "reasoning"
+    # A call that follows with nothing in between belongs to the same turn; so does more of its preamble.
+    if following is not None and following.role == "assistant" and (empty or _leads_to_call(messages, index)):
+        return "preamble"
+    if empty:
+        return "lost"
+    if not own_words(content) and "```" not in content:
+        return "reasoning"
+    first = not any(m.role == "assistant" for m in messages[:index])
+    if first and len(content) < 160 and following is not None and following.role == "user":
+        later = any(m.role == "assistant" for m in messages[index + 1 :])
+        if later and _ACKNOWLEDGEMENT.match(content):
+            return "acknowledgement"
+    return ""
+
+
+def _leads_to_call(messages: tuple[Message, ...], index: int) -> bool:
+    for message in messages[index + 1 :]:
+        if message.role != "assistant":
+            return False
+        if message.tool_calls:
+            return True
+    return False
+
+
+def _fixes_own_code(trace: Trace, index: int) -> bool:
+    """Whether the message before reports that the agent's own earlier code failed."""
+    before = trace.messages[index - 1] if index else None
+    if before is None or before.role == "assistant" or not failed_execution(before.content):
+        return False
+    return any(m.role == "assistant" and "```" in m.content for m in trace.messages[:index])

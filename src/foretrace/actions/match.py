@@ -1,0 +1,184 @@
+"""The one definition of "the same action", used wherever a prediction is compared with what was done."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.actions.toolnames import PATH_KEYS, SPECIAL, words_of
+
+Level = Literal["exact", "normalised", "type"]
+LEVELS: tuple[Level, ...] = ("exact", "normalised", "type")
+"""From the finest to the coarsest: what is the same on one level is the same on all that follow."""
+
+_VERBATIM = frozenset(
+    "file_text old_str new_str old_string new_string oldString newString content contents text code source message "
+    "thought replacement_text insert_text patch diff query pattern answer final_answer regex".split()
+)
+"""Arguments whose text is taken as it is: there `1` and `1.0` are different texts."""
+_COMMAND_KEYS = ("command", "cmd", "script", "commands")
+_LITERAL = re.compile(r"\s*(?:-?\d[\d.eE+-]*|true|false|null|True|False|None|\[[\s\S]*\]|\{[\s\S]*\})\s*\Z")
+_PATH_LIKE = re.compile(r"[\w.@%+=:,-]*(?:/[\w.@%+=:,-]*)+\Z|[\w-]+(?:\.[A-Za-z]\w{0,5})+\Z|\.{1,2}\Z")
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """One action, done or predicted."""
+
+    type: ActionType | None
+    tool: str = ""
+    """Name of the tool, empty for a message without a call."""
+    arguments: str = ""
+    """Arguments as JSON text, or the text of a message without a call."""
+
+
+def same(a: Action, b: Action, level: Level = "normalised", *, root: str = "") -> bool:
+    """Whether two actions are the same.
+
+    Args:
+        a: one action.
+        b: the other.
+        level: `exact` compares type, tool and arguments (as JSON: order of keys and spaces do not count);
+            `normalised` forgets how they are written: paths, numbers as text, spaces and quotes of shell
+            commands, a leading `cd`; `type` compares only the action type.
+        root: the directory in which commands start, where it is known. With it `python a.py` and
+            `cd ROOT && python a.py` are the same; without it they may not be.
+    """
+    return key(a, level, root=root) == key(b, level, root=root)
+
+
+def key(action: Action, level: Level = "normalised", *, root: str = "") -> tuple[str, ...]:
+    """A hashable value that is equal for actions that are the same on a level (see `same`)."""
+    kind = action.type.value if action.type is not None else ""
+    if level == "type":
+        return (kind,)
+    if level == "exact":
+        return kind, action.tool, canonical(action.arguments)
+    if level != "normalised":
+        raise ValueError(f"level {level!r} is none of {', '.join(LEVELS)}")
+    return kind, "_".join(words_of(action.tool)) or action.tool, normal_arguments(action.tool, action.arguments, root)
+
+
+def canonical(arguments_json: str) -> str:
+    """Canonical JSON: sorted keys, no spaces. Text that is no JSON is returned as it is."""
+    try:
+        return _dump(json.loads(arguments_json))
+    except (ValueError, RecursionError):
+        return arguments_json
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@lru_cache(maxsize=4096)
+def normal_arguments(tool: str, arguments_json: str, root: str = "") -> str:
+    """Arguments with everything removed that does not change what the call does."""
+    try:
+        value = json.loads(arguments_json) if arguments_json.strip() else {}
+        if not isinstance(value, dict):
+            return _dump(value) if not isinstance(value, str) else _dump(value.strip())
+        is_shell = SPECIAL.get("_".join(words_of(tool))) == "shell"
+        return _dump({name: _normal(name, each, is_shell, root) for name, each in value.items() if each is not None})
+    except (ValueError, RecursionError):
+        return arguments_json.strip()
+
+
+def _normal(name: str, value: Any, is_shell: bool, root: str) -> Any:
+    if isinstance(value, str):
+        if is_shell and name in _COMMAND_KEYS:
+            return normal_command(value, root)
+        if name in PATH_KEYS:
+            return _normal_path(value.strip(), root)
+        if name in _VERBATIM:
+            return value
+        return _number(_untyped(value))
+    return _number(value)
+
+
+def _untyped(text: str) -> Any:
+    """The value that an untyped text stands for: `[1, 50]`, `3`, `true`; else the text without outer spaces."""
+    if len(text) <= 400 and _LITERAL.match(text):
+        try:
+            return json.loads(_PYTHON_WORDS.get(text.strip(), text))
+        except (ValueError, RecursionError):
+            pass
+    return text.strip()
+
+
+def _number(value: Any) -> Any:
+    """Numbers in one way of writing, also inside lists and mappings."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, list):
+        return [_number(_untyped(v) if isinstance(v, str) else v) for v in value]
+    if isinstance(value, dict):
+        return {k: _number(v) for k, v in value.items()}
+    return value
+
+
+def _normal_path(path: str, root: str) -> str:
+    if not path or "://" in path:
+        return path
+    joined = posixpath.join(root, path) if root and not path.startswith(("~", "$")) else path
+    normal = posixpath.normpath(joined)
+    # POSIX keeps a leading `//` apart; no tool does.
+    return normal[1:] if normal.startswith("//") else normal
+
+
+def normal_command(command: str, root: str = "") -> str:
+    """A shell command in one way of writing, for comparison only.
+
+    Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is folded into the operands
+    when all of them are plainly paths; otherwise the directory stays part of the command, because `cd a && make`
+    and `cd b && make` are not the same. Reads by different tools (`cat f`, a viewer) stay different actions.
+    """
+    from foretrace.actions.shell import tokens
+
+    found = tokens(command)
+    if found is None:
+        return command.strip()
+    cwd, rest = _leading_cd(found, root)
+    folded = _fold(rest, cwd)
+    if folded is None:
+        folded = [("mark", f"cd {cwd} &&"), *rest] if cwd else rest
+    return " ".join(text for _, text in folded)
+
+
+def _leading_cd(found: list[tuple[str, str]], root: str) -> tuple[str, list[tuple[str, str]]]:
+    """The directory that a command is in after its leading `cd`s, and the command without them."""
+    cwd = root
+    while len(found) > 3 and found[0] == ("word", "cd") and found[1][0] == "word" and found[2] in (
+        ("mark", "&&"),
+        ("mark", ";"),
+    ):  # fmt: skip
+        cwd = posixpath.join(cwd, found[1][1].strip("'"))
+        found = found[3:]
+    return (_normal_path(cwd, "") if cwd else ""), found
+
+
+def _fold(found: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | None:
+    """Every operand as a path seen from `cwd`, or null when an operand is not plainly a path."""
+    folded: list[tuple[str, str]] = []
+    at_start = True
+    for kind, text in found:
+        if kind != "word" or at_start or text.startswith("-"):
+            if kind in ("raw", "body") and cwd:
+                return None
+            at_start = kind == "mark" and text not in (">", ">>", "<", "&>", "2>", ">&")
+            folded.append((kind, text))
+        elif _PATH_LIKE.match(text) and "//" not in text:
+            folded.append((kind, _normal_path(text, cwd)))
+        elif cwd:
+            return None
+        else:
+            folded.append((kind, text))
+    if cwd and not any(kind == "word" and text.startswith("/") for kind, text in folded):
+        return None
+    return folded

@@ -1,0 +1,190 @@
+"""What an observation shows: whether a check passed, a write was refused, a call failed.
+
+Observations can be large: only their first and last characters are searched, and of those only the lines that
+hold one of a few short texts are matched against patterns.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+from foretrace.actions.meaning import Kind
+from foretrace.core.trace import Message
+
+HEAD, TAIL = 3000, 4000
+"""Characters of an observation that are searched, at its start and at its end."""
+MAX_LINES = 200
+"""Lines of an observation that are matched against patterns."""
+
+
+class Outcome(IntEnum):
+    """What the observation of a step shows."""
+
+    NONE = 0
+    """Nothing answered the step."""
+    FAILED = 1
+    CLEAN = 2
+    """It ran; nothing says that it was a success or a failure."""
+    PASSED = 3
+    """It says that it succeeded."""
+
+
+_FAIL_HINTS = (
+    "rror", "RROR", "ail", "AIL", "raceback", "✗", "✘", "❌", "odule named", "not found", "fault", "dumped", "imed out",
+    "IMED OUT", "panic", "such file", "atal:", "xception", "E  ",
+)  # fmt: skip
+_PASS_HINTS = (
+    "ucce",
+    "UCCE",
+    "pass",
+    "PASS",
+    "Pass",
+    "OK",
+    "ork",
+    "✓",
+    "✔",
+    "✅",
+    "orrect",
+    "xpected",
+    "no issues",
+    "good",
+)
+_EXIT_HINTS = ("xit", "returncode", "CommandExec")
+
+_EXIT_OTHER = re.compile(
+    r"<returncode>-?[1-9]|\b[Ee]xit(?:ed with)?(?: code| status)?:?\s+-?[1-9]\d*\b|[Ee]xit[_ ]?[Cc]ode\W+-?[1-9]"
+    r"|CommandExecError"
+)
+_HARD = re.compile(
+    r"Traceback \(most recent call last\)"
+    r"|^\s*(?:FAILED|FAIL|ERRORS?)\b(?!\s*[:=]\s*0)(?!: (?:None|no)\b)"
+    r"|\b[1-9]\d* (?:tests? |checks? |type )?(?:failed|failures?|failing|errors?)\b"
+    r"|(?:failures|errors|failed)=[1-9]"
+    r"|[✗✘❌]|\bFAIL(?:ED|URE)?\b(?!\s*[:=]\s*0)"
+    r"|No module named |command not found|[Ss]egmentation fault|core dumped|EXECUTION TIMED OUT|timed out after"
+    r"|^(?:E\s+)?(?:\w+\.)*(?:Syntax|Indentation|Import|ModuleNotFound|Assertion|Name)Error\b"
+    r"|^(?:npm ERR!|make(?:\[\d+\])?: \*\*\*|panic:|fatal:|thread '.*' panicked)|error\[E\d+\]|BUILD FAILED"
+    r"|^\S+:\d+(?::\d+)?: (?:fatal )?error:|: No such file or directory$|: can't open file|^E   \S"
+    r"|^error: ",
+    re.M,
+)
+_SOFT = re.compile(
+    r"^[^\S\n]*(?:[-*•]\s*)?(?:[A-Z]\w*(?:Error|Exception)\b|(?:Unexpected )?[Ee]rror\b|Exception\b|Failed to\b)"
+    r"[^:\n]{0,60}(?::|$)|^\S[^\n]{0,60}: (?:Error|Exception):? "
+)
+_SUCCESS = re.compile(
+    r"\bsuccess(?:ful(?:ly)?)?\b(?!\s*[:=]?\s*[Ff]alse)|\bpass(?:ed|es|ing)?\b|^OK\b|\bOK$|\bno (?:issues|errors|problems)\b"
+    r"|[✓✔✅]|\bworks?\b|\bworking\b|\b(?:all|is|as) (?:correct|expected|good)\b|\bcorrectly\b",
+    re.I,
+)
+_REFUSED = re.compile(
+    r"No replacement was performed|has introduced new syntax error|changes have NOT been applied|tool_use_error"
+    r"|has not been read yet|(?:oldString|old_string|old_str|String to replace|[Tt]ext to replace|search string)\b[^\n]{0,20}not found"
+    r"|Found \d+ matches|[Mm]ultiple (?:occurrences|matches)|Could not find|did not match|did not appear verbatim"
+    r"|^\s*(?:ERROR|Error|error)\b[:\s]|Invalid `\w+` parameter|already exists|^sed: |^patch: |patch failed|does not apply"
+    r"|[Hh]unk.{0,20}FAILED|Traceback \(most recent|Missing required param|Permission denied|No such file|cannot create",
+    re.M,
+)
+_CALL_ERROR = re.compile(
+    r"\s*(?:<tool_use_error>|error\b\s*(?:executing|:|\d)|\{?\W{0,3}error\W{1,4}(?!\W*(?:null|none|\"\"|''))\w"
+    r"|missing required param|invalid |unknown (?:tool|function|command)|function executing from)",
+    re.I,
+)
+_JSON_ERROR = re.compile(
+    r'\s*\{\s*"error":\s*"(?!"|Message error\.\.\.)|\s*\{"(?:detail|message)":\s*"[^"]{0,60}(?:not found|error)', re.I
+)
+_STDERR = re.compile(r'"stderr":\s*"[^"]*(?:Error|Traceback)')
+_CODE_ERROR = re.compile(r"^-{20,}\n\w*(?:Error|Exception)\b|^\w+(?:Error|Exception)\b\s*(?::|Traceback)", re.M)
+_WRONG = re.compile(
+    r"\bYour (?:answer|solution|output|submission) (?:is|was) (?:wrong|incorrect)|^\s*(?:Wrong|Incorrect) (?:flag|answer)",
+    re.M,
+)
+_REPORTED = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception)\b\s*(?::|$)|^Error\b", re.M)
+
+
+def clip(text: str) -> str:
+    """The part of an observation that is searched."""
+    return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
+
+
+def outcome(kind: Kind, message: Message) -> Outcome:
+    """What one observation of a step of this kind shows."""
+    if message.is_error:
+        return Outcome.FAILED
+    text = clip(message.content)
+    if kind is Kind.VERIFY:
+        return _check(text)
+    head = text[:400]
+    if kind in (Kind.READ, Kind.SEARCH, Kind.INSPECT):
+        # The content of files and search results proves nothing; only the frame around it does.
+        failed = _call_error(head)
+    elif kind is Kind.WRITE:
+        # What follows the first lines is a snippet of the edited file.
+        failed = _exit_code(text) or _REFUSED.search(head)
+    else:
+        failed = _exit_code(text) or _call_error(head) or _raised(text)
+    return Outcome.FAILED if failed else Outcome.CLEAN
+
+
+def _exit_code(text: str) -> bool:
+    """Whether the frame around an output reports another exit code than 0."""
+    ends = (text[:200], text[-600:]) if len(text) > 800 else (text,)
+    return any(_EXIT_OTHER.search(end) for end in ends if any(hint in end for hint in _EXIT_HINTS))
+
+
+def _call_error(head: str) -> bool:
+    hinted = any(
+        hint in head for hint in ("rror", "ERROR", "nvalid", "nknown", "issing", "ot found", "xecuting", "our ", "rong")
+    )
+    return hinted and bool(
+        _CALL_ERROR.match(head) or _JSON_ERROR.match(head) or _CODE_ERROR.search(head) or _WRONG.search(head)
+    )
+
+
+def _raised(text: str) -> bool:
+    """Whether code that was run raised something."""
+    if "Traceback (most recent call last)" in text:
+        return True
+    return any(h in text for h in ("Error", "Exception")) and bool(_STDERR.search(text) or _CODE_ERROR.search(text))
+
+
+def _check(text: str) -> Outcome:
+    """A check: hard signs of failure count anywhere, a script's own error lines unless a success follows them."""
+    if _exit_code(text):
+        return Outcome.FAILED
+    bad = hinted_lines(text, _FAIL_HINTS)
+    if any(_HARD.search(line) for _, line in bad):
+        return Outcome.FAILED
+    soft = next((start for start, line in reversed(bad) if _SOFT.search(line)), -1)
+    good = hinted_lines(text, _PASS_HINTS)
+    success = next((start for start, line in reversed(good) if _SUCCESS.search(line)), -1)
+    if soft > success:
+        return Outcome.FAILED
+    return Outcome.PASSED if success >= 0 else Outcome.CLEAN
+
+
+def hinted_lines(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Start and text of the lines that hold one of the hints, in order.
+
+    To search for short texts costs a tenth of what a pattern with alternatives costs.
+    """
+    starts: set[int] = set()
+    for hint in hints:
+        at = text.find(hint)
+        while at >= 0 and len(starts) < MAX_LINES:
+            starts.add(text.rfind("\n", 0, at) + 1)
+            end = text.find("\n", at)
+            at = text.find(hint, end) if end >= 0 else -1
+    lines: list[tuple[int, str]] = []
+    for start in sorted(starts):
+        end = text.find("\n", start)
+        line = text[start : min(end, start + 500) if end >= 0 else start + 500]
+        lines.append((start, line.rstrip("\r")))
+    return lines
+
+
+def failed_execution(text: str) -> bool:
+    """Whether a message that reports what code printed shows an error."""
+    part = clip(text)
+    return "Traceback (most recent call last)" in part or bool(_REPORTED.search(part))

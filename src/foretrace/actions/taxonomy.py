@@ -1,0 +1,51 @@
+"""The nine action types, the effects, and the label that a step gets."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+TAXONOMY_VERSION = "1"
+"""Goes into every manifest: labels of different versions must not be compared."""
+
+
+class ActionType(StrEnum):
+    """What a step does. The order is the order of the datasets' `ClassLabel`."""
+
+    TOOL_CALL = "tool_call"
+    RETRIEVAL = "retrieval"
+    FILE_READ = "file_read"
+    FILE_WRITE = "file_write"
+    REPAIR = "repair"
+    VERIFIER = "verifier"
+    ASK_CLARIFICATION = "ask_clarification"
+    FINAL_ANSWER = "final_answer"
+    BLOCKED = "BLOCKED"
+
+
+class Effect(StrEnum):
+    """What running a step's calls would touch. Only `pure_read` is always safe to run early."""
+
+    PURE_READ = "pure_read"
+    SANDBOX_EXEC = "sandbox_exec"
+    LOCAL_WRITE = "local_write"
+    EXTERNAL_WRITE = "external_write"
+    TERMINAL = "terminal"
+    UNKNOWN = "unknown"
+
+
+class StepLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """The label of one assistant message."""
+
+    index: int
+    """Index of the assistant message in `trace.messages`."""
+    action: ActionType | None
+    """The action type, or null where the message is no step (see `rule`)."""
+    rule: str
+    """Name of the rule that decided, e.g. `terminal_call` or `shell.verify`; for a non-step `nonstep.<why>`."""
+    effect: Effect
+    state_version: int
+    """Number of earlier steps in this trace that wrote (local_write or external_write, or ran code)."""
+    failed: bool
+    """Whether what answered the step shows a failure."""

@@ -1,0 +1,128 @@
+"""What a message without any call leaves the user with: an answer, a question, or a refusal.
+
+Only here may words decide, and only the agent's own words: code and thinking are cut off first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from foretrace.actions.taxonomy import ActionType
+
+LONG = 1500
+"""Characters from which a message is a report: only its end can ask."""
+REPORT = 600
+"""Characters from which only the start of a message can refuse: explanations say `cannot` all the time."""
+
+_THINK = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*?</think(?:ing)?>", re.S)
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.S)
+_SENTENCE = re.compile(r"(?<=[.!?:])(?:[\s*_\"”)]+)|\n+")
+_COURTESY = re.compile(
+    r"\b(?:anything|something|what) else\b|feel free to|let me know if\b|(?:happy|glad|here) to (?:help|assist)(?! with)"
+    r"|^\W*(?:if|should|in case) (?:you|there)\b(?=.*(?:let me know|feel free|happy to|glad to|just ask|reach out))"
+    r"|^\W*(?:and |so )?let me know\W*$|^just let me know\b|hope this helps|don't hesitate|any other questions"
+    r"|^\W*how (?:can|may|else can) i (?:help|assist) you (?:today|further)",
+    re.I,
+)
+_GREETING = re.compile(
+    r"\A[^.\n]{0,60}?(?:[.!]\s*)?(?:how|what) (?:can|may) I (?:help|assist|do for) you\b[^?]{0,30}\?\W*\Z", re.I
+)
+_DATA = re.compile(
+    r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide|confirm|specify|share"
+    r"|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me|re-?enter|upload)\b"
+    r"|\b(?:could|can|would|will) you\b(?! like)[^.?!]{0,40}\b(?:provide|confirm|specify|share|verify|tell|clarify|give|check|choose"
+    r"|let me know|describe|explain|send|upload|elaborate)\b"
+    r"|\b(?:once|after|as soon as) you(?:'ve| have)? (?:confirm|provide|share|verify|reply|choose|select|let me know|give)"
+    r"|\bI(?:'ll| will)?(?: still| first| also)? need (?:you to|your|the following|to know|to confirm|to verify|some|more"
+    r"|additional|a few|the (?:specific |exact |correct )?[\w* ]{0,30}\bids?\b)"
+    r"|\blet me know (?:which|what|whether|how many|how you|the|your|when you)\b|\bmay I (?:have|know|ask)\b"
+    r"|\b(?:do you confirm|reply with|waiting for your|await your|to proceed,? (?:please|I need))\b",
+    re.I,
+)
+_QUESTION = re.compile(r"\?[\s*_\"”)\]]*$")
+_OFFER = re.compile(
+    r"\b(?:would you like|do you want|shall I|should I|would you prefer|are you (?:interested|okay)|want me to)\b", re.I
+)
+_REFUSAL = re.compile(
+    r"\b(?:I|we|system|policy|it|they|orders?|items?|this|that|request|which means it|team)\b[^.!?\n]{0,60}?"
+    r"\b(?:can(?:no|')?t|can not|cannot|(?:am|'m|are|is) (?:unable|not able|not allowed|not permitted|not authorized)"
+    r"|(?:does|do)(?:n't| not) (?:allow|permit|support|have (?:the ability|access|a tool))|won't be able|will not be able"
+    r"|must decline|(?:can't|cannot|not) (?:help|assist) with)\b(?! (?:find|locate|determine|see any|tell|confirm|verify"
+    r"|guarantee|be found|stress|emphasize|wait))"
+    r"|\bunable to (?!find|locate|determine|see|verify|confirm|retrieve)\w+|\bis not possible\b|\bnot possible to\b"
+    r"|\b(?:against|violates?) (?:my|our|the)\b[^.]{0,40}\b(?:policy|policies|guidelines|rules)\b"
+    r"|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI (?:won't|will not|refuse to|must refuse)\b"
+    r"|\bno longer (?:possible|available to)\b|\b(?:sorry|apologi[sz]e),? (?:but )?I (?:can't|cannot)\b",
+    re.I,
+)
+_SCOPE = re.compile(
+    r"^\W*I(?:'m| am) (?:only |just )?(?:here|able|designed|specialized) to (?:assist|help)(?: you)? with\b[^.]*\.",
+    re.I,
+)
+_LOOKUP = re.compile(
+    r"\b(?:couldn't|could not|can't|cannot|unable to|not able to|wasn't able to|didn't) (?:find|locate|verify|match|see)\b"
+    r"|\bno (?:user|account|record|match)\b",
+    re.I,
+)
+_HANDED = re.compile(
+    r"\b(?:you are|you're) being transferred\b|\btransferr(?:ed|ing) you to (?:a|an|the|our) (?:human|agent|live)", re.I
+)
+_IDK = re.compile(r"\A\W*\[?IDK\]?\W*\Z", re.I)
+_DONE = re.compile(
+    r"\bsuccessfully\b|\bhas been (?:updated|cancelled|canceled|processed|changed|submitted|created|booked)\b", re.I
+)
+
+Reading = tuple[ActionType, Literal["text.blocked", "text.ask", "text.answer"]]
+_BLOCKED: Reading = (ActionType.BLOCKED, "text.blocked")
+_ASK: Reading = (ActionType.ASK_CLARIFICATION, "text.ask")
+_ANSWER: Reading = (ActionType.FINAL_ANSWER, "text.answer")
+
+
+def own_words(content: str) -> str:
+    """The message without thinking and without fenced code."""
+    text = _THINK.sub("", content, count=1) if "think" in content[:20] or "</think" in content else content
+    return _FENCE.sub(" ", text).strip() if "```" in text else text.strip()
+
+
+def read_text(content: str) -> Reading:
+    """The action of a message that makes no call, and the rule that decided."""
+    text = own_words(content).replace("’", "'")
+    if _IDK.match(text[:40]):
+        return _BLOCKED
+    if len(text) < 160 and _GREETING.match(text):
+        return _ASK
+    if len(text) < 600 and _HANDED.search(text):
+        return _BLOCKED
+    sentences = [
+        s for part in _SENTENCE.split(text[-LONG:] if len(text) > LONG else text) if (s := part.strip(" *_#>-"))
+    ]
+    live = [s for s in sentences if not _COURTESY.search(s)]
+    asks_data, asks = _asks(live, long=len(text) > LONG)
+    if _SCOPE.match(text) and len(text) < 400:
+        return _BLOCKED
+    refuses = _refuses(text, live)
+    if asks and _LOOKUP.search(text[:600]) and asks_data:
+        return _ASK
+    if refuses:
+        return _ASK if asks_data else _BLOCKED
+    return _ASK if asks else _ANSWER
+
+
+def _asks(live: list[str], *, long: bool) -> tuple[bool, bool]:
+    """Whether the text asks for data or confirmation, and whether it asks anything."""
+    # Questions count where the turn is handed over: near the end. Requests for data count anywhere.
+    ending = live[-2:]
+    data = any(_DATA.search(s) for s in (live[-6:] if long else live))
+    question = any(_QUESTION.search(s) for s in ending)
+    plain = any(_QUESTION.search(s) and not _OFFER.search(s) for s in ending)
+    return data or (plain and question), data or question
+
+
+def _refuses(text: str, live: list[str]) -> bool:
+    if _DONE.search(text[:300]):
+        return False
+    if len(text) > REPORT:
+        start = " ".join(s for s in _SENTENCE.split(text[:400])[:3])
+        return bool(re.search(r"\b(?:I|we)\b", start) and _REFUSAL.search(start))
+    return any(_REFUSAL.search(s) for s in live)

@@ -1,0 +1,127 @@
+"""Tables of tool names, and of the words that tool names are made of.
+
+To teach the labels a tool, put its name (lower case, letters and digits only) into `TOOLS`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from foretrace.actions.meaning import Kind
+from foretrace.actions.taxonomy import Effect
+
+_SPLIT = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+def _names(*groups: tuple[str, str]) -> dict[str, str]:
+    return {name: group for group, names in groups for name in names.split()}
+
+
+SPECIAL = _names(
+    ("shell", "bash execute_bash shell sh zsh terminal cmd console run_terminal_cmd run_command run_shell_command"),
+    ("shell", "execute_command exec_command local_shell local_shell_call container_exec bash_command execute_shell"),
+    ("shell", "run_bash shell_command powershell run_in_terminal bash_tool shell_exec command_line run_shell os"),
+    ("code", "python execute_python ipython execute_ipython_cell run_ipython execute run_python code_interpreter"),
+    ("code", "python_repl jupyter jupyter_cell run_code execute_code python_interpreter code_execution run_cell"),
+    ("editor", "str_replace_editor str_replace_based_edit_tool file_editor text_editor str_replace_based_edit"),
+    ("editor", "text_editor_20241022 text_editor_20250124 edit_anthropic"),
+    ("sql", "sql execute_sql run_sql sql_query query_database query_db run_query execute_query sqlite mysql"),
+    ("sql", "sql_db_query read_query write_query operation"),
+    ("patch", "apply_patch apply_diff patch"),
+    ("terminal", "submit finish final_answer submit_final_result submit_final_answer answer stop solution done"),
+    ("terminal", "task_complete task_completed complete_task complete task_done attempt_completion submit_answer"),
+    ("terminal", "give_answer return_answer submit_solution submit_result finish_task submit_review final_result"),
+    ("give_up", "exit_forfeit give_up give_up_and_restart forfeit abort"),
+    (
+        "ask",
+        "ask_user ask_followup_question ask_user_question ask_human ask clarify ask_clarification request_user_input",
+    ),
+    ("ask", "question human_input"),
+    ("say", "respond send_msg_to_user reply message_user respond_to_user send_message_to_user say notify_user"),
+    ("say", "report_infeasible"),
+)
+"""Tools whose arguments decide: name -> how they are read."""
+
+TOOLS: dict[str, tuple[Kind, Effect | None]] = {
+    name: (kind, effect)
+    for kind, effect, names in (
+        (Kind.READ, None, "view open open_file goto goto_line scroll_up scroll_down read read_file view_file cat"),
+        (Kind.READ, None, "list_dir list_directory list_files ls read_many_files notebook_read file_read get_file"),
+        (Kind.READ, None, "get_file_contents read_text_file show_file view_source_code tree directory_tree head"),
+        (Kind.READ, None, "list_directory_tree read_multiple_files read_docx read_pdf read_document view_image"),
+        (Kind.SEARCH, None, "grep glob find_file search_dir search_file search_files codebase_search grep_search"),
+        (Kind.SEARCH, None, "file_search web_search web_fetch webfetch websearch browse google search ripgrep fetch"),
+        (Kind.SEARCH, None, "find_by_name wikipedia wikipedia_search google_search fetch_url visit_page tool_search"),
+        (Kind.SEARCH, None, "get_relations get_neighbors get_attributes argmax argmin intersection count"),
+        (Kind.SEARCH, None, "find_file_by_name search_code bash_output lsp semantic_search url_fetch web_browser"),
+        (Kind.WRITE, None, "create edit write write_file str_replace insert multi_edit edit_file replace create_file"),
+        (Kind.WRITE, None, "search_replace write_to_file replace_in_file insert_content notebook_edit append_file"),
+        (Kind.WRITE, None, "edit_file_by_replace insert_content_at_line append_to_file write_docx edit_notebook"),
+        (Kind.WRITE, None, "edit_block file_write file_edit overwrite save_file find_and_replace_code insert_line"),
+        (Kind.UNDO, None, "undo_edit undo revert_file restore_file"),
+        (Kind.VERIFY, None, "run_tests run_test test execute_tests lint run_linter get_diagnostics type_check"),
+        (Kind.OTHER, Effect.PURE_READ, "think calculate calculator plan update_plan todo_write todo_read wait sleep"),
+        (Kind.OTHER, Effect.PURE_READ, "exit_plan_mode enter_plan_mode sequential_thinking sequentialthinking task"),
+        (Kind.OTHER, Effect.PURE_READ, "task_tracker noop no_op evaluate_expression math wolfram_alpha reflect"),
+        (Kind.OTHER, Effect.EXTERNAL_WRITE, "click type fill press key_press hover select select_option drag"),
+        (Kind.OTHER, Effect.EXTERNAL_WRITE, "scroll go_back go_forward new_tab close_tab page_close tab_focus"),
+        (
+            Kind.OTHER,
+            Effect.EXTERNAL_WRITE,
+            "page_focus act take put toggle use clean heat cool examine look inventory",
+        ),
+        (
+            Kind.OTHER,
+            Effect.EXTERNAL_WRITE,
+            "browser computer mouse keyboard go move drag_and_drop upload_file dblclick",
+        ),
+    )
+    for name in names.split()
+}
+"""Tools that one meaning fits, by name in snake case."""
+
+READ_VERBS = frozenset(
+    "get list search lookup look find check fetch query retrieve show describe browse read view download scrape crawl "
+    "google wikipedia inspect track detect suggest recommend autocomplete browse see display count filter explore "
+    "match resolve locate compare explain preview".split()
+)
+"""A tool whose name starts with one of these looks something up."""
+
+CHANGE_VERBS = frozenset(
+    "add append apply approve archive assign authenticate authorize ban block book cancel change charge checkout "
+    "clear clone close commit confirm connect copy create deactivate delete deploy deposit disable disconnect draft edit "
+    "enable exchange execute export fill flag follow forward grant handle import initiate insert install "
+    "invite issue join kill leave like link lock log login logout make mark merge modify move mute notify open order pay "
+    "pause place play post process publish purchase push put record redeem refund register reject remove rename renew "
+    "reopen replace reply request reschedule reserve reset resolve_ticket restart resume return revoke run save schedule "
+    "send set share sign start stop store submit subscribe switch sync tag toggle transfer trigger turn unblock "
+    "unfollow uninstall unlock unsubscribe update upgrade upload validate verify void withdraw write waive grant "
+    "ship sell buy rate review block escalate".split()
+)
+"""A tool whose name starts with one of these changes something, or acts."""
+
+COMPUTE_VERBS = frozenset(
+    "calculate compute convert translate encode decode encrypt decrypt hash generate solve evaluate plot render format "
+    "parse analyze analyse summarize summarise classify predict estimate think simulate extract optimize sort round "
+    "sum multiply divide subtract factorial integrate".split()
+)
+"""A tool whose name starts with one of these computes."""
+
+DATA_NOUNS = frozenset(
+    "detail details info information status list data profile results result history stats statistics weather price "
+    "prices forecast availability schedule balance news items records metadata summary ranking rankings quote quotes "
+    "lookup search finder query overview trends suggestions recommendations catalog directory listing listings "
+    "rates rate".split()
+)
+"""A tool whose name ends with one of these returns data."""
+
+PATH_KEYS = (
+    "path", "file_path", "filePath", "filepath", "filename", "file_name", "file", "target_file", "notebook_path",
+    "absolute_path", "relative_path", "relative_workspace_path", "AbsolutePath", "TargetFile",
+)  # fmt: skip
+"""Names under which tools take a path."""
+
+
+def words_of(name: str) -> list[str]:
+    """The lower-case words of a tool name in snake, kebab or camel case."""
+    return [word.lower() for word in _SPLIT.findall(name[:200])]
