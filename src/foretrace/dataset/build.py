@@ -1,0 +1,280 @@
+"""Build datasets from traces folders: parts in parallel, gates over what was written, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foretrace.core.digest import digest
+from foretrace.core.errors import BuildError, GateError, UsageError
+from foretrace.core.files import cannot_write, only_writer
+from foretrace.core.store import TraceStore
+from foretrace.dataset import splits
+from foretrace.dataset.card import card
+from foretrace.dataset.gates import Gate, PartCheck, check_part, exact_gates
+from foretrace.dataset.part import EvalSlices, PartJob, PartResult, SampledPair, build_part, prompt_digest
+from foretrace.dataset.recipes import load
+from foretrace.dataset.recipes.base import Config, Row
+from foretrace.dataset.report import BuildReport, make_manifest
+from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.statistics import rewrite_without, statistical_gates
+from foretrace.dataset.tables import TableWriter, read_groups
+
+MESSAGES_PER_PART = 24_000
+"""Messages of one part, about: it decides the number of parts, and so the files, from the traces alone."""
+
+Progress = Callable[[str, int], None]
+"""Called with what is going on and how many parts are done."""
+
+
+def build(
+    traces: Sequence[Path | str],
+    out: Path | str,
+    settings: BuildSettings | None = None,
+    *,
+    workers: int = 1,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Build all datasets from traces folders into the folder `out`, whole or not at all.
+
+    The same traces and settings give the same bytes, whatever the order in which the traces came and the number of
+    workers. With more than one worker, call it under `if __name__ == "__main__":`.
+
+    Raises:
+        UsageError: a setting that cannot be served.
+        BuildError: `out` exists (and not `overwrite`), cannot be written, or no row can be made.
+        GateError: a gate failed; nothing was written.
+    """
+    settings = settings or BuildSettings()
+    settings.check()
+    out = Path(out)
+    if out.exists() and not overwrite:
+        raise BuildError(f"{out}: exists; choose another folder or say --overwrite")
+    if out.exists() and not (out / "manifest.json").exists() and any(out.iterdir()):
+        raise BuildError(f"{out}: is no dataset of ours, it will not be overwritten")
+    stores = [TraceStore(Path(t)) for t in traces]
+    with _staging(out) as folder:
+        report = _Build(stores, folder, settings, workers, progress or (lambda _, __: None)).run()
+        _move(folder, out)
+    return report
+
+
+@contextlib.contextmanager
+def _staging(out: Path) -> Generator[Path]:
+    """A folder beside `out`, held by a lock; what a killed build left there is cleared, or put back."""
+    staging = out.absolute().with_name(f".{out.name}.building")
+    with only_writer(staging):
+        previous = staging / "previous"
+        if previous.exists() and not out.exists():
+            previous.rename(out)
+        for name in ("dataset", "previous"):
+            shutil.rmtree(staging / name, ignore_errors=True)
+        try:
+            (staging / "dataset").mkdir()
+            yield staging / "dataset"
+        except OSError as error:
+            raise BuildError(cannot_write(Path(error.filename or staging), error)) from error
+        finally:
+            if out.exists() or not previous.exists():
+                shutil.rmtree(staging, ignore_errors=True)
+
+
+def _move(folder: Path, out: Path) -> None:
+    if out.exists():
+        out.rename(folder.with_name("previous"))
+    folder.rename(out)
+
+
+class _Build:
+    def __init__(
+        self, stores: list[TraceStore], folder: Path, settings: BuildSettings, workers: int, progress: Progress
+    ) -> None:
+        self.stores = stores
+        self.folder = folder
+        self.settings = settings
+        self.progress = progress
+        self._workers = workers
+        self.configs: dict[str, Config] = {c.name: c for r in load(settings.configs) for c in r.configs}
+
+    def run(self) -> BuildReport:
+        """Build, check, and write manifest and card."""
+        before = [store.fingerprint() for store in self.stores]
+        jobs, warnings, inputs = self._plan()
+        with self._pool(len(jobs)) as pool:
+            built = self._run(pool, "building", build_part, jobs)
+            clashes = _clashes(built)
+            if clashes:
+                jobs = [msgspec.structs.replace(job, excluded=clashes) for job in jobs]
+                self._clear()
+                built = self._run(pool, "building again without prompts of two splits", build_part, jobs)
+            checks = self._run(pool, "checking", check_part, jobs, built)
+        gates = exact_gates(checks, built)
+        gates.append(self._unchanged(before))
+        self._fail_on(gates)
+        self._merge_eval(built, checks, gates)
+        gates += self._statistics(built, warnings)
+        self._fail_on(gates)
+        if not any(self._rows(built).values()):
+            raise BuildError(self._why_empty(built))
+        report = make_manifest(self.settings, inputs, built, gates, warnings, self.configs, self.folder)
+        data = msgspec.json.format(msgspec.json.encode(report.manifest, order="deterministic"), indent=1)
+        (self.folder / "manifest.json").write_bytes(data + b"\n")
+        (self.folder / "README.md").write_text(card(report.manifest, list(self.configs.values())), encoding="utf-8")
+        return report
+
+    def _plan(self) -> tuple[list[PartJob], list[str], dict[str, Any]]:
+        shards = {store.manifest.shards for store in self.stores}
+        if not self.stores or len(shards) > 1:
+            raise UsageError(
+                "build takes traces folders with one number of shards; import again with the same --shards"
+            )
+        tables = [store.columns("key", "id", "group", "n_messages") for store in self.stores]
+        keys = sorted({(k, i) for t in tables for k, i in zip(*_lists(t, "key", "id"), strict=True)})
+        if not keys:
+            raise BuildError(f"{self.stores[0].folder}: holds no traces")
+        groups = sorted({g for t in tables for g in _lists(t, "group")[0]})
+        assigned, warnings = splits.assign(groups, self.settings.split, self.settings.seed)
+        messages = sum(sum(_lists(t, "n_messages")[0]) for t in tables)
+        used = sorted({s for store in self.stores for s in store.shards})
+        count = max(1, min(len(used), -(-messages // MESSAGES_PER_PART)))
+        inputs = {"traces": len(keys), "groups": len(groups), "digest": digest(*(x for k in keys for x in k), size=16)}
+        jobs = [
+            PartJob(
+                number=number,
+                count=count,
+                stores=tuple(sorted(str(store.folder) for store in self.stores)),
+                shards=tuple(used[len(used) * number // count : len(used) * (number + 1) // count]),
+                folder=str(self.folder),
+                settings=self.settings,
+                splits=assigned,
+            )
+            for number in range(count)
+        ]
+        return jobs, warnings, inputs
+
+    @contextlib.contextmanager
+    def _pool(self, jobs: int) -> Generator[ProcessPoolExecutor | None]:
+        workers = min(self._workers, jobs)
+        if workers <= 1:
+            yield None
+            return
+        from multiprocessing import get_context
+
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _run(self, pool: ProcessPoolExecutor | None, doing: str, function: Any, *arguments: Sequence[Any]) -> Any:
+        """Results of the function over the jobs, in the order of the jobs."""
+        count = len(arguments[0])
+        self.progress(f"{doing} ({count} part{'s' if count > 1 else ''})", 0)
+        if pool is None:
+            results: list[Any] = []
+            for job in zip(*arguments, strict=True):
+                results.append(function(*job))
+                self.progress(doing, len(results))
+            return results
+        futures: list[Future[Any]] = [pool.submit(function, *job) for job in zip(*arguments, strict=True)]
+        for done, future in enumerate(as_completed(futures), 1):
+            future.result()
+            self.progress(doing, done)
+        return [future.result() for future in futures]
+
+    def _clear(self) -> None:
+        for path in list(self.folder.iterdir()):
+            shutil.rmtree(path)
+
+    def _unchanged(self, before: list[str]) -> Gate:
+        after = [store.fingerprint() for store in self.stores]
+        return Gate(
+            name="inputs_unchanged", verdict="pass" if after == before else "fail", figure={"inputs": len(after)}
+        )
+
+    def _fail_on(self, gates: list[Gate]) -> None:
+        failed = [g for g in gates if g.verdict == "fail"]
+        if failed:
+            told = "; ".join(f"{g.name} {g.figure} {g.detail} {', '.join(g.rows)}".strip() for g in failed)
+            raise GateError(f"gate failed, nothing was written: {told}")
+
+    def _merge_eval(self, built: list[PartResult], checks: list[PartCheck], gates: list[Gate]) -> None:
+        """One file of the two slices, out of the parts' candidates, which were checked."""
+        if "eval" not in self.configs:
+            return
+        config = self.configs["eval"]
+        slices = EvalSlices(self.settings)
+        names = [name for part in built for name in part.files.pop("eval", {}).get("test", {})]
+        for name in names:
+            for group in read_groups(self.folder / name, config):
+                columns = group.values | group.messages
+                for values in zip(*(columns[c] for c in config.columns), strict=True):
+                    row = dict(zip(config.columns, values, strict=True))
+                    slices.offer(Row("eval", row["key"], row["step"], "", row))
+            (self.folder / name).unlink()
+        writer = TableWriter(self.folder / "eval/test-00000-of-00001.parquet", config, self.settings.seed)
+        known = {mark for check in checks for mark in check.prompts["test"]}
+        unknown = 0
+        for row in slices.rows(final=True):
+            unknown += prompt_digest(row.values["prompt"]) not in known
+            writer.add(row)
+        rows = writer.close()
+        if rows:
+            built[0].files["eval"] = {"test": {"eval/test-00000-of-00001.parquet": rows}}
+        gates.append(Gate(name="eval_checked", verdict="fail" if unknown else "pass", figure={"rows": rows}))
+
+    def _statistics(self, built: list[PartResult], warnings: list[str]) -> list[Gate]:
+        if "verifier" not in self.configs or not self.settings.statistical_gates:
+            return []
+        self.progress("statistical gates", 0)
+        sample: dict[str, list[SampledPair]] = {}
+        for part in built:
+            for family, pairs in part.sample.items():
+                sample.setdefault(family, []).extend(pairs)
+        gates, removed = statistical_gates(sample, self.settings.seed)
+        for family in removed:
+            warnings.append(f"pair family {family} was removed: its answers can be guessed without the prompt")
+        if removed:
+            rewrite_without(removed, built, self.configs, self.folder, self.settings.seed)
+        return gates
+
+    def _rows(self, built: list[PartResult]) -> Counter[str]:
+        rows: Counter[str] = Counter()
+        for part in built:
+            for config, by_split in part.files.items():
+                rows[config] += sum(sum(files.values()) for files in by_split.values())
+        return rows
+
+    def _why_empty(self, built: list[PartResult]) -> str:
+        outcomes: Counter[str] = Counter()
+        for part in built:
+            outcomes.update(part.traces)
+        told = ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()))
+        return (
+            f"no row could be made from {outcomes.total()} traces ({told}): "
+            f"--outcomes is {self.settings.outcomes!r}; not_failed takes attempts of unknown outcome too"
+        )
+
+
+def _lists(table: Any, *names: str) -> list[list[Any]]:
+    return [table[name].to_pylist() for name in names]
+
+
+def _clashes(built: list[PartResult]) -> dict[str, str]:
+    """Prompts that stand in several splits, and the one that keeps them: the most held-out one."""
+    merged: dict[str, set[bytes]] = {}
+    for part in built:
+        for split, marks in part.prompts.items():
+            merged.setdefault(split, set()).update(marks)
+    train, validation, test = (merged.get(s, set[bytes]()) for s in ("train", "validation", "test"))
+    shared = {mark.hex(): "validation" for mark in train & validation}
+    return shared | {mark.hex(): "test" for mark in (train | validation) & test}

@@ -1,0 +1,248 @@
+"""Exact gates: what was written is read back and held against the traces, which are read again too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from foretrace.core.trace import Message, Outcome, Trace
+from foretrace.dataset.part import PartJob, PartResult, prompt_digest, read_merged
+from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction
+from foretrace.dataset.recipes import load
+from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.recipes.verifier import MIRRORED
+from foretrace.dataset.settings import SPLITS
+from foretrace.dataset.tables import read_groups
+from foretrace.dataset.target import LABEL_MARKERS, message_text
+
+Verdict = Literal["pass", "fail", "undecided"]
+_NAMED = 5
+"""Rows that a failed gate names at most."""
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """One check of a built dataset."""
+
+    name: str
+    verdict: Verdict
+    figure: dict[str, Any] = {}
+    detail: str = ""
+    rows: tuple[str, ...] = ()
+    """Rows that break it: `config/split key step`."""
+
+
+class PartCheck(msgspec.Struct, kw_only=True):
+    """What reading one part back showed."""
+
+    groups: dict[str, set[str]] = {}
+    keys: dict[str, set[str]] = {}
+    prompts: dict[str, set[bytes]] = {}
+    rows: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Rows found, by config."""
+    prompts_checked: int = 0
+    longest: int = 0
+    """Tokens of the longest prompt."""
+    moved: list[str] = []
+    """Rows whose prompt changed with what follows, or differs from the trace."""
+    leaks: list[str] = []
+    """Rows with target text in the prompt."""
+    too_long: list[str] = []
+    unbalanced: dict[str, dict[str, int]] = {}
+    """Completions that are not chosen as often as rejected, by `split/family`."""
+    mirrored: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Rows of mirrored families, by `split/family`."""
+
+
+def check_part(job: PartJob, built: PartResult) -> PartCheck:
+    """Read the part's files back and hold them against its traces."""
+    check = PartCheck(
+        groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, prompts={s: set() for s in SPLITS}
+    )
+    configs = {c.name: c for recipe in load(job.settings.configs) for c in recipe.configs}
+    expected: dict[str, dict[int, list[tuple[list[ChatText], str]]]] = {}
+    for name, splits in built.files.items():
+        for split, files in splits.items():
+            for file in files:
+                _read_back(check, Path(job.folder) / file, configs[name], split, expected)
+    if expected:
+        _against_traces(check, job, expected)
+    return check
+
+
+def _read_back(
+    check: PartCheck,
+    path: Path,
+    config: Config,
+    split: str,
+    expected: dict[str, dict[int, list[tuple[list[ChatText], str]]]],
+) -> None:
+    balance: dict[str, Counter[str]] = {}
+    columns = [n for n in config.columns if n in ("key", "step", "group", "family", "prompt", "chosen", "rejected")]
+    for group in read_groups(path, config, columns):
+        values, messages = group.values, group.messages
+        keys, steps = values["key"], values["step"]
+        check.rows[config.name] += len(keys)
+        check.groups[split].update(values["group"])
+        check.keys[split].update(keys)
+        for key, step, prompt in zip(keys, steps, messages.get("prompt", ()), strict=False):
+            check.prompts[split].add(prompt_digest(prompt))
+            seen = expected.setdefault(key, {}).setdefault(step, [])
+            if all(prompt != other for other, _ in seen):
+                seen.append((prompt, f"{config.name}/{split} {key} {step}"))
+        if "chosen" in messages:
+            for family, chosen, rejected in zip(
+                values["family"], messages["chosen"], messages["rejected"], strict=True
+            ):
+                if family in MIRRORED:
+                    check.mirrored[f"{split}/{family}"] += 1
+                    counts = balance.setdefault(family, Counter())
+                    counts[chosen[0].content] += 1
+                    counts[rejected[0].content] -= 1
+    for family, counts in balance.items():
+        wrong = {text[:200]: n for text, n in counts.items() if n}
+        if wrong:
+            check.unbalanced[f"{split}/{family}"] = wrong
+
+
+def _against_traces(
+    check: PartCheck, job: PartJob, expected: dict[str, dict[int, list[tuple[list[ChatText], str]]]]
+) -> None:
+    settings = job.settings
+    counter = counter_for(settings.tokenizer)
+    fixed = instruction(settings.target)
+    for trace in read_merged(job):
+        for step, prompts in sorted(expected.pop(trace.key, {}).items()):
+            other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter)
+            again = other.at(step)
+            for prompt, row in prompts:
+                check.prompts_checked += 1
+                length = other.length(prompt)
+                check.longest = max(check.longest, length)
+                if length > settings.max_context_tokens:
+                    check.too_long.append(row)
+                if prompt != again or not _is_history(prompt, trace.messages, step):
+                    check.moved.append(row)
+                if _has_target(prompt, fixed):
+                    check.leaks.append(row)
+    check.moved += [row for steps in expected.values() for prompts in steps.values() for _, row in prompts]
+
+
+def tampered(trace: Trace, step: int) -> Trace:
+    """The trace with its target message, all that follows, and its outcome replaced."""
+    other = Message(role="assistant", author="model", content="(another ending)")
+    success = not trace.outcome.success
+    return msgspec.structs.replace(
+        trace,
+        messages=(*trace.messages[:step], other),
+        outcome=Outcome(status="error", success=success, exit_reason="another"),
+        extra={},
+    )
+
+
+def _is_history(prompt: list[ChatText], messages: tuple[Message, ...], step: int) -> bool:
+    """Whether the prompt's history, read backwards, is the trace's messages, each at its place, whole or with its
+    middle marked as left out."""
+    if not prompt or prompt[0].role != "system" or any(m.role == "system" for m in prompt[1:]):
+        return False
+    at = step - 1
+    for role, text in reversed(prompt[1:]):
+        if text.startswith("[") and text.endswith("left out]") and " earlier message" in text:
+            at -= int(text[1:].split(" ", 1)[0])
+            continue
+        if at < 0 or role != ("assistant" if messages[at].role == "assistant" else "user"):
+            return False
+        if not _is_text_of(text, message_text(messages[at])):
+            return False
+        at -= 1
+    return all(m.role == "system" for m in messages[: at + 1])
+
+
+def _is_text_of(text: str, original: str) -> bool:
+    if text == original:
+        return True
+    head, mark, rest = text.rpartition("\n[")
+    number, _, tail = rest.partition(" characters left out]\n")
+    return bool(mark and number.isdigit() and original.startswith(head) and original.endswith(tail)) and len(
+        head
+    ) + len(tail) + int(number) == len(original)
+
+
+def _has_target(prompt: list[ChatText], fixed: str) -> bool:
+    texts = [prompt[0].content.removeprefix(fixed), *(m.content for m in prompt[1:])]
+    return any('{"action":"' in text and any(marker in text for marker in LABEL_MARKERS) for text in texts)
+
+
+def exact_gates(checks: Iterable[PartCheck], built: Iterable[PartResult]) -> list[Gate]:
+    """The verdicts over all parts."""
+    checks, built = list(checks), list(built)
+    return [
+        _disjoint(checks, "groups", "groups_disjoint"),
+        _disjoint(checks, "keys", "traces_disjoint"),
+        _disjoint(checks, "prompts", "prompts_disjoint"),
+        _rows_gate("causality", checks, "moved", "prompts that do not depend on what follows, and equal the trace"),
+        _rows_gate("no_target_in_prompt", checks, "leaks", "prompts without target text"),
+        _rows_gate("context_length", checks, "too_long", "prompts within max_context_tokens"),
+        _counts(checks, built),
+        _balance(checks),
+    ]
+
+
+def _disjoint(checks: list[PartCheck], field: str, name: str) -> Gate:
+    sets: dict[str, set[Any]] = {s: set() for s in SPLITS}
+    for check in checks:
+        for split, found in getattr(check, field).items():
+            sets[split] |= found
+    pairs = [("train", "validation"), ("train", "test"), ("validation", "test")]
+    shared = {f"{a}&{b}": sets[a] & sets[b] for a, b in pairs}
+    bad = sorted(x.hex() if isinstance(x, bytes) else x for found in shared.values() for x in found)
+    figure = {s: len(found) for s, found in sets.items()} | {"shared": len(bad)}
+    return Gate(name=name, verdict="fail" if bad else "pass", figure=figure, rows=tuple(bad[:_NAMED]))
+
+
+def _rows_gate(name: str, checks: list[PartCheck], field: str, what: str) -> Gate:
+    bad = sorted(row for check in checks for row in getattr(check, field))
+    total = sum(c.prompts_checked for c in checks)
+    figure: dict[str, Any] = {"checked": total, "broken": len(bad)}
+    if name == "context_length":
+        figure["longest"] = max((c.longest for c in checks), default=0)
+    return Gate(name=name, verdict="fail" if bad else "pass", figure=figure, detail=what, rows=tuple(bad[:_NAMED]))
+
+
+def _counts(checks: list[PartCheck], built: list[PartResult]) -> Gate:
+    """What was read back is what was written; every step is a proposer row or a counted drop, every attempt a
+    trajectory or a counted drop, every pair two unpaired rows."""
+    found: Counter[str] = Counter()
+    written: Counter[str] = Counter()
+    drops: dict[str, int] = {}
+    for check in checks:
+        found.update(check.rows)
+    for part in built:
+        for config, splits in part.files.items():
+            written[config] += sum(sum(files.values()) for files in splits.values())
+        for config, reasons in part.drops.items():
+            drops[config] = drops.get(config, 0) + reasons.total()
+    wrong = [f"{c}: {written[c]} written, {found[c]} read back" for c in written if written[c] != found[c]]
+    steps, traces = sum(p.steps for p in built), sum(p.traces.total() for p in built)
+    if "proposer" in drops and steps != written["proposer"] + drops["proposer"]:
+        wrong.append(f"proposer: {steps} steps, {written['proposer']} rows, {drops['proposer']} drops")
+    if "trajectories" in drops and traces != written["trajectories"] + drops["trajectories"]:
+        wrong.append(f"trajectories: {traces} traces, {written['trajectories']} rows, {drops['trajectories']} drops")
+    if "verifier" in drops and written["verifier_unpaired"] != 2 * written["verifier"]:
+        wrong.append(f"verifier_unpaired: {written['verifier_unpaired']} rows for {written['verifier']} pairs")
+    figure = {"steps": steps, "traces": traces, "rows": written.total()}
+    return Gate(name="counts", verdict="fail" if wrong else "pass", figure=figure, detail="; ".join(wrong))
+
+
+def _balance(checks: list[PartCheck]) -> Gate:
+    wrong = {place: texts for check in checks for place, texts in check.unbalanced.items()}
+    rows: Counter[str] = Counter()
+    for check in checks:
+        rows.update(check.mirrored)
+    detail = "; ".join(f"{place}: {len(texts)} completions" for place, texts in sorted(wrong.items()))
+    named = tuple(text for texts in wrong.values() for text in texts)[:_NAMED]
+    figure = dict(sorted(rows.items()))
+    return Gate(name="balance", verdict="fail" if wrong else "pass", figure=figure, detail=detail, rows=named)

@@ -1,0 +1,202 @@
+"""Prompts: the one renderer of what a proposer or verifier sees, the same for training and evaluation.
+
+A prompt is one system message (the fixed instruction, then the agent's own system text and tools under headings)
+and the history as it was, user and assistant text only. It is a function of the messages before the step alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import UsageError
+from foretrace.core.trace import ToolSpec, Trace
+from foretrace.dataset.settings import Target
+from foretrace.dataset.target import LABEL_MARKERS, message_text
+
+RENDERER_VERSION = "1"
+BYTES_PER_TOKEN = 3.5
+_PER_MESSAGE = 4
+"""Tokens that a chat template adds around a message, roughly."""
+
+_MEANINGS = {
+    ActionType.TOOL_CALL: "any other call: changes state elsewhere, installs, computes, moves",
+    ActionType.RETRIEVAL: "looks for something by query or key",
+    ActionType.FILE_READ: "shows a known file or directory",
+    ActionType.FILE_WRITE: "creates or changes a file",
+    ActionType.REPAIR: "redoes its own write or call after seeing it fail",
+    ActionType.VERIFIER: "runs something to learn whether the state is right",
+    ActionType.ASK_CLARIFICATION: "asks the user for something that it needs",
+    ActionType.FINAL_ANSWER: "answers, or hands in the result",
+    ActionType.BLOCKED: "declines, gives up, or hands over",
+}
+_ANSWERS: dict[Target, str] = {
+    "type": 'one JSON object, {"action": TYPE}',
+    "call": 'one JSON object, {"action": TYPE, "tool": NAME or null, "arguments": {...}}',
+    "message": "the agent's next message, calls included",
+}
+OWN_HEADING = "\n\n# The agent's own instructions\n\n"
+TOOLS_HEADING = "\n\n# The agent's tools\n\n"
+
+
+class ChatText(NamedTuple):
+    """One message of a prompt or completion."""
+
+    role: str
+    content: str
+
+
+class Counter(Protocol):
+    """How long a text is, in tokens."""
+
+    method: str
+
+    def count(self, text: str) -> int:
+        """Tokens of the text."""
+        ...
+
+
+class ByteCounter:
+    """UTF-8 bytes / 3.5: no tokenizer needed, and close for English and code."""
+
+    method = f"utf-8 bytes / {BYTES_PER_TOKEN}"
+
+    def count(self, text: str) -> int:
+        """Tokens of the text, rounded up."""
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return -int(-size // BYTES_PER_TOKEN)
+
+
+class TokenizerCounter:
+    """Tokens of a Hugging Face `tokenizer.json`."""
+
+    def __init__(self, path: str) -> None:
+        from tokenizers import Tokenizer
+
+        file = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
+        try:
+            self._tokenizer = Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises bare Exception
+            raise UsageError(f"{file}: is no tokenizer.json: {error}") from None
+        from foretrace.core.digest import digest
+
+        self.method = f"tokenizer {digest(self._tokenizer.to_str())}"
+
+    def count(self, text: str) -> int:
+        """Tokens of the text, special tokens left out."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+@lru_cache(maxsize=4)
+def counter_for(tokenizer: str | None) -> Counter:
+    """The counter that the setting names."""
+    return ByteCounter() if tokenizer is None else TokenizerCounter(tokenizer)
+
+
+@lru_cache(maxsize=8)
+def instruction(target: Target) -> str:
+    """The fixed instruction: the only text of ours in a prompt."""
+    types = "\n".join(f"- {action}: {_MEANINGS[action]}" for action in ActionType)
+    return (
+        "You watch an agent at work and predict its next action.\n"
+        f"Answer with {_ANSWERS[target]}.\n\nTYPE is one of:\n{types}"
+        if target != "message"
+        else f"You watch an agent at work and predict its next action.\nAnswer with {_ANSWERS[target]}."
+    )
+
+
+def _has_marker(text: str) -> bool:
+    return '{"action":"' in text and any(marker in text for marker in LABEL_MARKERS)
+
+
+class Prompts:
+    """The prompts of one trace."""
+
+    def __init__(self, trace: Trace, target: Target, max_tokens: int, counter: Counter) -> None:
+        messages = trace.messages
+        self._counter = counter
+        self._max = max_tokens
+        start = 0
+        while start < len(messages) and messages[start].role == "system":
+            start += 1
+        first = start
+        while first < len(messages) and messages[first].role not in ("assistant", "tool"):
+            first += 1
+        self._first = first
+        """Where the history begins: before it stand the system text and the task."""
+        own = "\n\n".join(message_text(m) for m in messages[:start])
+        system = instruction(target) + self._own_part(own, trace.tools)
+        self._head = [ChatText("system", system)]
+        share = max_tokens // 4 // max(1, first - start)
+        self._head += [ChatText("user", self._clip(message_text(m), share)) for m in messages[start:first]]
+        self._head_cost = sum(self._cost(m.content) for m in self._head)
+        self._messages = messages
+        self._body: list[ChatText] = []
+        self._costs: list[int] = []
+        self._made: dict[int, list[ChatText]] = {}
+        self._leak = 0 if any(_has_marker(t) for t in (own, *(m.content for m in self._head[1:]))) else len(messages)
+        """Index from which on target text stands in the history, by chance of what the agent worked on."""
+
+    def at(self, index: int) -> list[ChatText]:
+        """The prompt for the assistant message at `index`: it reads no message from `index` on."""
+        if index not in self._made:
+            self._made[index] = self._make(index)
+        return self._made[index]
+
+    def _make(self, index: int) -> list[ChatText]:
+        self._render_to(index)
+        left = self._max - self._head_cost - _PER_MESSAGE * 4
+        start = index - self._first
+        while start > 0 and left >= self._costs[start - 1]:
+            start -= 1
+            left -= self._costs[start]
+        body = self._body[start : max(0, index - self._first)]
+        if start <= 0:
+            return self._head + body
+        mark = ChatText("user", f"[{start} earlier message{'s' if start > 1 else ''} left out]")
+        return [*self._head, mark, *body]
+
+    def length(self, prompt: list[ChatText]) -> int:
+        """Tokens of a prompt."""
+        return sum(self._cost(m.content) for m in prompt)
+
+    def leaks(self, index: int) -> bool:
+        """Whether target text, such as an answer to our own instruction, stands before the message at `index`."""
+        self._render_to(index)
+        return self._leak < index
+
+    def _render_to(self, index: int) -> None:
+        for message in self._messages[self._first + len(self._body) : index]:
+            role = "assistant" if message.role == "assistant" else "user"
+            full = message_text(message)
+            if _has_marker(full):
+                self._leak = min(self._leak, self._first + len(self._body))
+            text = ChatText(role, self._clip(full, self._max // 5))
+            self._body.append(text)
+            self._costs.append(self._cost(text.content))
+
+    def _own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
+        part = OWN_HEADING + own if own else ""
+        if any(tool.name not in own for tool in tools):
+            lines = (f"- {t.name}: {t.description}\n  {t.parameters}" for t in tools)
+            part += TOOLS_HEADING + "\n".join(lines)
+        return self._clip(part, self._max // 4)
+
+    def _cost(self, text: str) -> int:
+        return self._counter.count(text) + _PER_MESSAGE
+
+    def _clip(self, text: str, limit: int) -> str:
+        """The text, or its beginning and end where it is longer than `limit` tokens: the same for every step."""
+        size = self._counter.count(text)
+        if size <= limit:
+            return text
+        keep = len(text) * limit // size
+        while True:
+            keep = max(0, keep * 9 // 10 - 16)
+            head, tail = keep * 2 // 3, keep - keep * 2 // 3
+            mark = f"\n[{len(text) - keep} characters left out]\n"
+            clipped = text[:head] + mark + (text[-tail:] if tail else "")
+            if keep == 0 or self._counter.count(clipped) <= limit:
+                return clipped

@@ -1,0 +1,399 @@
+"""Push a built dataset to the Hub: one dataset repository for each kind of row, one commit for each repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from foretrace.core.errors import PushError, UsageError
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitInfo, HfApi
+
+REPOSITORIES: dict[str, tuple[str, ...]] = {
+    "speculative-actions-proposer-sft": ("proposer",),
+    "speculative-actions-verifier-pref": ("verifier", "verifier_unpaired"),
+    "speculative-actions-eval": ("eval",),
+    "speculative-actions-trajectories": ("trajectories",),
+}
+"""Repository name -> the configs it holds; the first one that is there is the default."""
+
+CONFIGS = [config for held in REPOSITORIES.values() for config in held]
+SPLITS = ("train", "validation", "test")
+
+Files = dict[str, dict[str, list[str]]]
+"""Config -> split -> paths relative to the dataset folder, the same as in the repository."""
+CardFor = Callable[[dict[str, Any], list[str], Files], str]
+"""(manifest, configs, files) -> text of README.md; a literal `{repo_id}` in it is filled in."""
+
+_T = TypeVar("_T")
+_WAITS = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further try, where the client does not try again by itself."""
+_LONGEST_WAIT = 300.0
+"""The Hub's rate limits count over five minutes: when asked to wait longer, stop and say so."""
+_REMEDY = {
+    401: "the token was refused: check HF_TOKEN, or log in again with `hf auth login`",
+    403: "no permission to write: use a token with write access to this organisation",
+    404: "not found: check the organisation and HF_ENDPOINT",
+    409: "a conflict with another change: run the same command again",
+    412: "the repository changed during the push: run the same command again",
+    429: "too many requests: run the same command again later",
+}
+_HUB_LICENCES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0"}
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """What was pushed to one repository, or what would be in a dry run."""
+
+    repo_id: str
+    url: str
+    commit: str | None
+    """The head of `main` afterwards; null in a dry run."""
+    files: tuple[str, ...]
+    """Paths in the repository, the card and the manifest included."""
+    bytes: int
+    rows: int
+    skipped: bool
+    """Whether the repository held exactly this already, so that no commit was made."""
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """One repository as it will be: path -> a file on disk or the bytes themselves."""
+
+    repo_id: str
+    contents: dict[str, Path | bytes]
+    rows: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(c) if isinstance(c, bytes) else c.stat().st_size for c in self.contents.values())
+
+    def __str__(self) -> str:
+        return f"{len(self.contents)} files, {self.rows} rows, {self.bytes:,} bytes to {self.repo_id}"
+
+    def pushed(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> Pushed:
+        url, files = f"{endpoint}/datasets/{self.repo_id}", tuple(sorted(self.contents))
+        return Pushed(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
+
+
+def push(
+    dataset: Path,
+    org: str,
+    *,
+    private: bool = False,
+    dry_run: bool = False,
+    allow_undecided: bool = False,
+    token: str | None = None,
+    report: Callable[[str], None] = lambda line: None,
+    card_for: CardFor | None = None,
+) -> list[Pushed]:
+    """Push a folder that `foretrace build` wrote to up to four dataset repositories of `org`.
+
+    Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
+    same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
+    Without `token` it is found as huggingface_hub does: HF_TOKEN, then the stored login. A dry run needs no token
+    and no network. `report` gets progress lines. Raises `PushError` (no built dataset, a gate in the way, no
+    access, the Hub failed) and `UsageError` (`org` cannot be a name), each with one line.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
+        raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
+    manifest, raw = _read_manifest(dataset)
+    _check_gates(dataset, manifest, allow_undecided=allow_undecided)
+    plans = list(_plan(dataset, org, manifest, raw, card_for or default_card))
+    for config in sorted(set(manifest["configs"]) - set(CONFIGS)):
+        report(f"config {config} belongs to no repository and is not pushed")
+    if dry_run:
+        base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        for plan in plans:
+            report(f"would push {plan}")
+        return [plan.pushed(base, None) for plan in plans]
+    hub = _Hub(token, report)
+    hub.check_access(org)
+    # every repository is made and looked at before the first one changes
+    heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}
+    return [hub.commit(plan, heads[plan.repo_id]) for plan in plans]
+
+
+def default_card(manifest: dict[str, Any], configs: list[str], files: Files) -> str:
+    """A plain card: YAML that `load_dataset` and the Hub read, then rows, loading, gates, licences, counts."""
+    rows = {(c, s): int(manifest["configs"][c][s].get("rows") or 0) for c in configs for s in files[c]}
+    title, licences = f"Speculative actions: {', '.join(configs)}", _licences(manifest)
+    known = sorted({name.lower() for name in licences})
+    # the Hub accepts its own identifiers only; the body below names whatever the manifest names
+    licence = ", ".join(known) if known and _HUB_LICENCES.issuperset(known) else "other"
+    card = ["---", f"pretty_name: {json.dumps(title)}", f"license: [{licence}]"]
+    card += ["tags: [agents, tool-use, speculative-execution, foretrace]", "task_categories: [text-generation]"]
+    card += [f"size_categories: [{_size_category(sum(rows.values()))}]", "configs:"]
+    for config in configs:
+        card.append(f"- config_name: {config}")
+        # several configs and no default: load_dataset would demand a name
+        card += ["  default: true"] if config == configs[0] and len(configs) > 1 else []
+        card.append("  data_files:")
+        for split, paths in files[config].items():
+            card += [f"  - split: {split}", f"    path: {json.dumps(paths)}"]
+    card += ["---", "", f"# {title}", "", "Rows for predicting and judging the next action of an agent, by foretrace."]
+    card += ["", "| config | split | rows |", "|---|---|---|"]
+    card += [f"| {config} | {split} | {n} |" for (config, split), n in rows.items()]
+    card += ["", "```python", "from datasets import load_dataset", ""]
+    card += [f'load_dataset("{{repo_id}}", "{config}")' for config in configs]
+    card += ["```", "", "## Gates", "", "| gate | verdict | figure |", "|---|---|---|"]
+    cells = [[_cell(gate.get(key, "")) for key in ("name", "verdict", "detail")] for gate in manifest["gates"]]
+    card += [f"| {' | '.join(row)} |" for row in cells]
+    card += ["", "## Licences of the sources", "", *(f"- {_cell(name)}" for name in licences or ["not stated"])]
+    counts = [f"- {_cell(name)}: {_cell(count)}" for name, count in _dict(manifest.get("counts")).items()]
+    return "\n".join([*card, "", "## Counts of the whole build", "", *counts, ""])
+
+
+def _cell(value: object) -> str:
+    return " ".join((value if isinstance(value, str) else json.dumps(value)).split()).replace("|", "\\|")
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _licences(manifest: dict[str, Any]) -> list[str]:
+    """Names from a list, from a dict's values (source -> licence) or from its keys (licence -> count)."""
+    found: Any = manifest.get("licences") or []
+    pairs: Any = found.items() if isinstance(found, dict) else ((name, name) for name in found)
+    return sorted({str(value if isinstance(value, str) else key) for key, value in pairs})
+
+
+def _size_category(rows: int) -> str:
+    steps = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
+    return steps[min(max(len(str(rows)) - 3, 0), len(steps) - 1)]
+
+
+def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
+    path = dataset / "manifest.json"
+    remedy = "give a folder that `foretrace build` wrote"
+    try:
+        raw = path.read_bytes()
+        manifest = _dict(json.loads(raw))
+    except (OSError, ValueError) as error:
+        raise PushError(f"{path} cannot be read as JSON ({_cell(str(error))}): {remedy}") from None
+    if manifest.get("schema_version") != 1:
+        raise PushError(f"{path}: schema_version {manifest.get('schema_version')!r} is not 1: {remedy}")
+    configs = manifest.get("configs")
+    if not isinstance(configs, dict) or not configs:
+        raise PushError(f"{path} lists no configs: {remedy}")
+    gates: Any = manifest.get("gates")
+    if not isinstance(gates, list) or not all(isinstance(gate, dict) and "name" in gate for gate in gates):
+        raise PushError(f"{path} holds no list of gates: {remedy}")
+    return manifest, raw
+
+
+def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bool) -> None:
+    """Refuse what failed, and anything but a pass unless undecided gates were allowed."""
+    gates = [(g.get("verdict"), f"{_cell(g['name'])} ({_cell(g.get('detail', '?'))})") for g in manifest["gates"]]
+    failed = ", ".join(name for verdict, name in gates if verdict not in ("pass", "undecided"))
+    if failed:
+        raise PushError(f"{dataset}: failed gates: {failed}: a failed dataset is never pushed, build it again")
+    undecided = ", ".join(name for verdict, name in gates if verdict == "undecided")
+    if (undecided or not gates) and not allow_undecided:
+        what = f"undecided gates: {undecided}" if gates else "no gate was run"
+        raise PushError(f"{dataset}: {what}: build with more data, or push with --allow-undecided")
+
+
+def _plan(dataset: Path, org: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor) -> Iterator[_Plan]:
+    """The repositories that this folder makes, in order; every file is checked against the manifest first."""
+    files = {config: _files_of(dataset, config, manifest) for config in CONFIGS}
+    if not any(files.values()):
+        raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
+    for name, held in REPOSITORIES.items():
+        configs = [config for config in held if files[config]]
+        if not configs:
+            continue
+        repo_id = f"{org}/{name}"
+        listed = {config: {s: list(paths) for s, paths in files[config].items()} for config in configs}
+        card = card_for(manifest, configs, listed).replace("{repo_id}", repo_id)
+        contents: dict[str, Path | bytes] = {"README.md": card.encode(), "manifest.json": raw}
+        for config in configs:
+            contents |= {path: dataset / path for paths in files[config].values() for path in paths}
+        rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())
+        yield _Plan(repo_id, contents, rows)
+
+
+def _files_of(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Split -> path -> rows of one config: what the manifest lists, and the folder holds nothing else."""
+    splits = _dict(manifest["configs"].get(config))
+    found: dict[str, dict[str, int]] = {}
+    for split in [*SPLITS, *sorted(set(splits) - set(SPLITS))]:
+        entry = _dict(splits.get(split))
+        paths: list[str] = [str(path) for path in entry.get("files") or []]
+        # a manifest must not make us publish a file from elsewhere
+        pattern = rf"{re.escape(config)}/{re.escape(split)}-[A-Za-z0-9_-]+\.parquet"
+        for path in paths:
+            if not re.fullmatch(pattern, path):
+                raise PushError(f"{dataset}: the manifest lists {path!r} for {config}/{split}: build it again")
+        if paths:
+            found[split] = _check_entry(dataset, f"{config}/{split}", entry, paths)
+    listed = {path for paths in found.values() for path in paths}
+    there = {path.relative_to(dataset).as_posix() for path in (dataset / config).rglob("*.parquet")}
+    for path in sorted(there - listed):
+        raise PushError(f"{dataset}: {path} is not in the manifest, so no gate has seen it: build it again")
+    return found
+
+
+def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[str]) -> dict[str, int]:
+    """Path -> rows, as the manifest says: a file that was changed after its gates ran is not pushed."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    stated: Any = entry.get("sha256") or {}
+    listed: list[Any] = [stated] if isinstance(stated, str) else stated
+    digests = _dict(stated) if isinstance(stated, dict) else dict(zip(paths, listed, strict=False))
+    found: dict[str, int] = {}
+    for path in paths:
+        try:
+            found[path] = int(pq.read_metadata(dataset / path).num_rows)
+            with (dataset / path).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest() if path in digests else None
+        except (OSError, pa.ArrowException) as error:
+            why = _cell(str(error))[:200]
+            raise PushError(f"{dataset / path} cannot be read as Parquet ({why}): build it again") from None
+        wrong = "was changed after it was built" if digest != digests.get(path) else ""
+        if wrong or not found[path]:
+            raise PushError(f"{dataset}: {path} {wrong or 'has no rows: load_dataset fails on it'}: build it again")
+    rows = sum(found.values())
+    if entry.get("rows", rows) != rows:
+        raise PushError(f"{dataset}: {where} holds {rows} rows, not {entry['rows']} as listed: build it again")
+    return found
+
+
+class _Hub:
+    """The client with patience and one-line errors; neither the token nor a request ever leaves in an exception."""
+
+    def __init__(self, token: str | None, report: Callable[[str], None]) -> None:
+        from huggingface_hub import HfApi, get_token  # here: it reads the environment when it is imported
+
+        self._report = report
+        self._token, self._reached = "", False
+        self._endpoint = (os.environ.get("HF_ENDPOINT") or "").rstrip("/") or None
+        found = token or self._call("finding the token", get_token)
+        if not found:
+            raise PushError("no Hub token: set HF_TOKEN to a token with write access, or run `hf auth login`")
+        # checked here because the client would quote an impossible header, token and all
+        if not re.fullmatch(r"[\x21-\x7e]+", found):
+            raise PushError("the Hub token holds spaces or characters that no token has: check HF_TOKEN")
+        self._token = found
+        self._api: HfApi = HfApi(endpoint=self._endpoint, token=found, library_name="foretrace")
+        self._endpoint = self._api.endpoint
+
+    def check_access(self, org: str) -> None:
+        """Ask who the token belongs to, because a read-only token is refused late: after repositories were made."""
+        who = _dict(self._call("checking the token", self._api.whoami))
+        name = str(who.get("name", ""))
+        roles = {str(o.get("name", "")).lower(): o.get("roleInOrg") for o in map(_dict, who.get("orgs") or [])}
+        if org.lower() not in {name.lower(), *roles}:
+            raise PushError(f"{name} is not a member of {org}, only of: {', '.join(sorted(roles)) or 'none'}")
+        if roles.get(org.lower()) == "read":
+            raise PushError(f"{name} may only read in {org}: ask for a role that can write there")
+        access = _dict(_dict(who.get("auth")).get("accessToken"))
+        fine = _dict(access.get("fineGrained")).get("scoped")
+        if access.get("role") == "read" or (isinstance(fine, list) and not _may_write(cast("list[Any]", fine), org)):
+            raise PushError(f"this token cannot write to {org}: make one with write access and set HF_TOKEN to it")
+
+    def prepare(self, repo_id: str, *, private: bool) -> str | None:
+        """Make the repository unless it is there, and return the commit at its head."""
+        # not False: an organisation whose repositories are private by default keeps them so
+        settings: dict[str, Any] = {"repo_type": "dataset", "private": private or None, "exist_ok": True}
+        self._call(f"making {repo_id}", lambda: self._api.create_repo(repo_id, **settings))
+        info = self._call(f"reading {repo_id}", lambda: self._api.dataset_info(repo_id))
+        if private and not info.private:
+            raise PushError(f"{repo_id} is there already and is public: make it private on the Hub first")
+        return info.sha
+
+    def commit(self, plan: _Plan, before: str | None) -> Pushed:
+        """Send what differs from the head that was `before` in one commit."""
+        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+        api, repo_id = self._api, plan.repo_id
+        settings: dict[str, Any] = {"repo_type": "dataset", "commit_message": f"Push {plan.rows} rows with foretrace"}
+        self._report(f"pushing {plan}")
+
+        def send() -> CommitInfo:
+            # all made anew at each try: when only the answer was lost, the next try finds nothing left to do
+            now = api.dataset_info(repo_id)
+            there = {sibling.rfilename for sibling in now.siblings or []} - set(plan.contents)
+            gone = [path for path in sorted(there) if re.fullmatch(rf"({'|'.join(CONFIGS)})/.*\.parquet", path)]
+            added = [CommitOperationAdd(path, content) for path, content in plan.contents.items()]
+            changes = [*map(CommitOperationDelete, gone), *added]
+            return api.create_commit(repo_id, changes, parent_commit=now.sha, **settings)
+
+        made = self._call(f"pushing {repo_id}", send)
+        skipped = made.oid == before
+        self._report(f"{repo_id}: {'no change' if skipped else f'commit {made.oid[:8]}'}")
+        return plan.pushed(self._api.endpoint, made.oid, skipped=skipped)
+
+    def _call(self, what: str, do: Callable[[], _T]) -> _T:
+        """Call the client; try again where that can help, else raise one line."""
+        waits = iter(_WAITS)
+        while True:
+            try:
+                answer = do()
+                self._reached = True
+                return answer
+            except Exception as error:
+                understood = self._understand(what, error)
+            # outside the handler: the exception that holds the request, token included, ends here
+            line, again, asked = understood
+            wait = next(waits, None)
+            if not again or wait is None or (asked or 0) > _LONGEST_WAIT:
+                raise PushError(line)
+            pause = wait if asked is None else asked
+            self._report(f"{line}; trying again in {pause:g} s")
+            time.sleep(pause)
+
+    def _understand(self, what: str, error: Exception) -> tuple[str, bool, float | None]:
+        """The line to show, whether to try again, and the seconds that the server asked to wait."""
+        # the client wraps what an upload raised; names, because its HTTP library changed between versions
+        root = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
+        names = {kind.__name__ for kind in type(root).__mro__}
+        response: Any = getattr(root, "response", None)
+        url = str(getattr(response, "url", "") or getattr(getattr(root, "_request", None), "url", ""))
+        # these the client has tried again already
+        spent = root is not error or "/preupload/" in url or ".git/info/lfs/" in url
+        if response is not None:
+            self._reached = True
+            status = int(response.status_code)
+            remedy = _REMEDY.get(status, "the Hub failed: run the same command again later" if status >= 500 else "")
+            said = self._clean(getattr(root, "server_message", None) or "")
+            line = f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
+            return line, status in (408, 429, 500, 502, 503, 504) and not spent, _asked_wait(response.headers)
+        if "OfflineModeIsEnabled" in names:
+            return f"{what}: the Hub client is offline: unset HF_HUB_OFFLINE", False, None
+        said = f"{type(root).__name__}: {self._clean(str(root))}"
+        if names & {"TransportError", "RequestException", "ConnectionError", "TimeoutError"}:
+            host = urlsplit(self._endpoint or "").hostname or "the Hub"
+            line = f"{what}: cannot reach {host} ({said}): check the network and HF_ENDPOINT"
+            # nothing listens at the first call: a wrong address rather than a busy server
+            return line, not spent and (self._reached or "ConnectError" not in names), None
+        if isinstance(root, json.JSONDecodeError):
+            return f"{what}: the answer is not JSON: check HF_ENDPOINT", not spent, None
+        return f"{what}: {said}", False, None
+
+    def _clean(self, text: str) -> str:
+        return " ".join(text.split()).replace(self._token or "\n", "<token>")[:300]
+
+
+def _may_write(scopes: list[Any], org: str) -> bool:
+    """Whether a fine-grained token holds a write permission on the namespace or on a repository in it."""
+    may = [_dict(s.get("entity")) for s in map(_dict, scopes) if "repo.write" in s.get("permissions", ())]
+    return any(str(entity.get("name", "")).lower().split("/")[0] == org.lower() for entity in may)
+
+
+def _asked_wait(headers: Any) -> float | None:
+    """Seconds from Retry-After, or from the Hub's own `RateLimit: "api";r=0;t=55`."""
+    after = str(headers.get("Retry-After") or "").strip()
+    limited = re.search(r"\br\s*=\s*0\b.*\bt\s*=\s*(\d+)", str(headers.get("RateLimit") or ""))
+    return float(after) if after.isdigit() else float(limited[1]) if limited else None

@@ -1,0 +1,120 @@
+"""What makes one act a fair wrong answer at another's prompt."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from foretrace.actions.match import Action, same
+from foretrace.actions.taxonomy import Effect
+from foretrace.core.trace import Message, ToolCall
+from foretrace.dataset.recipes.base import Act, Attempt
+
+_WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
+_LONGEST_VALUE = 200
+
+
+class Accepted:
+    """What successful attempts did, by prompt: an action that one of them took there is not wrong there."""
+
+    def __init__(self, attempts: Iterable[Attempt]) -> None:
+        self._by_prompt: dict[tuple[tuple[str, str], ...], list[Act]] = {}
+        attempts = list(attempts)
+        if len(attempts) > 1:
+            for attempt in attempts:
+                for act in attempt.acts:
+                    self._by_prompt.setdefault(tuple(act.prompt), []).append(act)
+
+    def accepts(self, at: Act, wrong: Act) -> bool:
+        """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
+        if not self._by_prompt:
+            return False
+        return any(self.same(act, wrong) for act in self._by_prompt.get(tuple(at.prompt), ()))
+
+    @staticmethod
+    def same(one: Act, other: Act) -> bool:
+        """Whether two acts do the same."""
+        mine, others = one.message.tool_calls, other.message.tool_calls
+        if one.text == other.text:
+            return True
+        return (
+            bool(mine)
+            and len(mine) == len(others)
+            and all(same(_action(a), _action(b)) for a, b in zip(mine, others, strict=True))
+        )
+
+
+def _action(call: ToolCall) -> Action:
+    # The type is left out of the comparison: the same call can be a write here and a repair there.
+    return Action(type=None, tool=call.name, arguments=call.arguments)
+
+
+def interchangeable(first: Act, second: Act) -> bool:
+    """Two reads with nothing but reads between them: their order does not matter, so neither is wrong early."""
+    if first.label.effect is not Effect.PURE_READ or second.label.effect is not Effect.PURE_READ:
+        return False
+    between = (a for a in first.attempt.acts if first.index < a.index < second.index)
+    return all(a.label.effect is Effect.PURE_READ for a in between)
+
+
+def shape(message: Message) -> tuple[Any, ...] | None:
+    """What two calls share that differ in an argument alone: tool, argument names, sub-command or program; null
+    for anything but one call with short values."""
+    if len(message.tool_calls) != 1:
+        return None
+    call = message.tool_calls[0]
+    values = _values(call.arguments)
+    if not values or any(len(v) > _LONGEST_VALUE for v in values.values()):
+        return None
+    command = values.get("command", "")
+    words = command.split()
+    head = command if len(words) < 2 else " ".join(w for w in words if not _is_value(w))
+    return (call.name, tuple(sorted(values)), head)
+
+
+def visible(wrong: Act, at: Act) -> bool:
+    """Whether every value in which `wrong` differs from what was done at `at` stands in the prompt there."""
+    wanted = _units(wrong.message) - _units(at.message)
+    if not wanted:
+        return False
+    texts = [m.content for m in at.prompt[1:]]
+    return all(any(_stands_in(value, text) for text in texts) for value in wanted)
+
+
+def _stands_in(value: str, text: str) -> bool:
+    at = text.find(value)
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(value) : at + len(value) + 1]
+        if not (before.isalnum() and value[0].isalnum()) and not (after.isalnum() and value[-1].isalnum()):
+            return True
+        at = text.find(value, at + 1)
+    return False
+
+
+def _units(message: Message) -> set[str]:
+    """The values of a call that could be seen somewhere: paths, ids, numbers, words of a command."""
+    units: set[str] = set()
+    for name, value in _values(message.tool_calls[0].arguments).items():
+        if name == "command":
+            units |= {w for w in _WORD.findall(value) if _is_value(w)}
+        elif value[:1] in "[{":
+            units |= set(re.findall(r"[\w./-]+", value))
+        else:
+            units.add(value)
+    return {posixpath.normpath(u) if "/" in u else u for u in units if len(u) > 1 or u.isdigit()}
+
+
+def _is_value(word: str) -> bool:
+    """A word of a command that names something, as opposed to a program or an option."""
+    return not word.startswith("-") and any(c in word for c in "/._0123456789")
+
+
+@lru_cache(maxsize=4096)
+def _values(arguments: str) -> dict[str, str]:
+    value = msgspec.json.decode(arguments)
+    return {k: v if isinstance(v, str) else msgspec.json.encode(v).decode() for k, v in value.items()}

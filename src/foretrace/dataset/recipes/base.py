@@ -1,0 +1,145 @@
+"""The contract of a recipe: the attempts at one task in, rows of one or more datasets out.
+
+To add a recipe, drop a file in this folder with a `PLUGIN` that has `configs` and `rows`. See docs/add-a-recipe.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from foretrace.actions.taxonomy import StepLabel
+from foretrace.core.trace import Message, Trace
+from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.target import target_text
+
+Kind = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
+"""Type of a column: `messages` is a list of {role, content}, `action` a ClassLabel of the nine."""
+
+IDENTITY: dict[str, Kind] = {
+    "key": "string",
+    "step": "int",
+    "task": "string",
+    "group": "string",
+    "source": "string",
+    "licence": "string",
+}
+"""Columns that every row carries: where it comes from. `step` is the index of the assistant message."""
+
+
+class Config(NamedTuple):
+    """One dataset: its name on the Hub side, its columns, and what it is for."""
+
+    name: str
+    columns: dict[str, Kind]
+    about: str
+    splits: tuple[str, ...] = ("train", "validation", "test")
+
+
+class Row(NamedTuple):
+    """One row of one config."""
+
+    config: str
+    key: str
+    step: int
+    salt: str
+    """Tells rows of one config at one step apart."""
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act:
+    """One step that can be a target: what the agent did at that prompt."""
+
+    attempt: Attempt
+    index: int
+    label: StepLabel
+    text: str
+    """The target text."""
+
+    @property
+    def message(self) -> Message:
+        """The assistant message."""
+        return self.attempt.trace.messages[self.index]
+
+    @property
+    def prompt(self) -> list[ChatText]:
+        """What was before it."""
+        return self.attempt.prompts.at(self.index)
+
+
+class Attempt:
+    """One labelled trace, with its prompts."""
+
+    def __init__(self, trace: Trace, labels: list[StepLabel], prompts: Prompts, settings: BuildSettings) -> None:
+        self.trace = trace
+        self.labels = labels
+        self.prompts = prompts
+        success = trace.outcome.success
+        self.wanted = {
+            "success": success is True,
+            "not_failed": success is not False,
+            "all": True,
+        }[settings.outcomes]
+        """Whether the settings take this attempt's steps as targets."""
+        self.drops: Counter[str] = Counter()
+        self.acts = [a for label in labels if (a := self._act(label, settings)) is not None]
+        """Steps that can be targets, in order."""
+
+    def _act(self, label: StepLabel, settings: BuildSettings) -> Act | None:
+        message = self.trace.messages[label.index]
+        reason = self._refusal(message, label)
+        if reason is not None:
+            self.drops[reason] += 1
+            return None
+        assert label.action is not None
+        return Act(self, label.index, label, target_text(message, label.action, settings.target))
+
+    def _refusal(self, message: Message, label: StepLabel) -> str | None:
+        if label.action is None:
+            return "not_a_step"
+        if message.train is False:
+            return "not_trainable"
+        if message.author != "model":
+            return "not_the_models"
+        if any(call.error for call in message.tool_calls):
+            return "unreadable_call"
+        if self.prompts.leaks(label.index):
+            return "target_text_in_prompt"
+        texts = [message.content, *(call.arguments for call in message.tool_calls)]
+        return None if any(text.strip() for text in texts) else "empty_step"
+
+    def identity(self, step: int) -> dict[str, Any]:
+        """The identity columns of a row at `step`."""
+        trace = self.trace
+        return {
+            "key": trace.key,
+            "step": step,
+            "task": trace.task.id,
+            "group": trace.task.group,
+            "source": trace.provenance.source,
+            "licence": trace.provenance.licence or "unknown",
+        }
+
+
+class Siblings(NamedTuple):
+    """All attempts at one task, in key order."""
+
+    attempts: list[Attempt]
+    split: str
+    settings: BuildSettings
+    drops: Counter[str]
+    """Reasons for which candidates of this recipe gave no row."""
+
+
+class Recipe(Protocol):
+    """Traces to rows of one or more configs."""
+
+    configs: tuple[Config, ...]
+
+    def rows(self, task: Siblings) -> Iterator[Row]:
+        """Rows of one task. Every choice derives from (seed, key, step)."""
+        ...

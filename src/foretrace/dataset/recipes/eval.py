@@ -1,0 +1,73 @@
+"""`eval`: held-out steps of test groups, with the gold action, call and the next few action types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from foretrace.dataset.recipes.base import IDENTITY, Act, Config, Row, Siblings
+
+NEXT = 5
+"""How many of the next action types a row carries, its own first."""
+
+
+class Eval:
+    """All candidate steps of test groups; the build keeps a natural and a class-balanced slice of them."""
+
+    configs = (
+        Config(
+            "eval",
+            {
+                "prompt": "messages",
+                "completion": "messages",
+                "action": "action",
+                "tool": "string",
+                "arguments": "string",
+                "next_actions": "actions",
+                "effect": "string",
+                "rule": "string",
+                "state_version": "int",
+                "natural": "bool",
+                "balanced": "bool",
+                **IDENTITY,
+            },
+            "Held-out steps with gold action and call; `natural` and `balanced` mark the two slices.",
+            ("test",),
+        ),
+    )
+
+    def rows(self, task: Siblings) -> Iterator[Row]:
+        """Candidates in the order of key and step."""
+        if task.split != "test":
+            return
+        seen: set[tuple[int, str]] = set()
+        for attempt in task.attempts:
+            if not attempt.wanted:
+                continue
+            following = [a.label.action for a in attempt.acts]
+            for place, act in enumerate(attempt.acts):
+                mark = (hash(tuple(act.prompt)), act.text)
+                if mark not in seen:
+                    seen.add(mark)
+                    yield _row(act, [str(a) for a in following[place : place + NEXT]])
+
+
+def _row(act: Act, following: list[str]) -> Row:
+    call = act.message.tool_calls[0] if act.message.tool_calls else None
+    values = {
+        "prompt": act.prompt,
+        "completion": [("assistant", act.text)],
+        "action": act.label.action,
+        "tool": call.name if call else "",
+        "arguments": call.arguments if call else "{}",
+        "next_actions": following,
+        "effect": str(act.label.effect),
+        "rule": act.label.rule,
+        "state_version": act.label.state_version,
+        "natural": False,
+        "balanced": False,
+        **act.attempt.identity(act.index),
+    }
+    return Row("eval", act.attempt.trace.key, act.index, "", values)
+
+
+PLUGIN = Eval()

@@ -1,0 +1,61 @@
+"""`proposer`: predict the next action from what was before it (prompt, completion)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from foretrace.dataset.recipes.base import IDENTITY, Act, Config, Row, Siblings
+
+
+class Proposer:
+    """One row for each step of a wanted attempt; a step that a sibling took at the same prompt is not repeated."""
+
+    configs = (
+        Config(
+            "proposer",
+            {
+                "prompt": "messages",
+                "completion": "messages",
+                "action": "action",
+                "tool": "string",
+                "effect": "string",
+                "rule": "string",
+                "state_version": "int",
+                **IDENTITY,
+            },
+            "Predict the next action: prompt and completion, for supervised fine-tuning.",
+        ),
+    )
+
+    def rows(self, task: Siblings) -> Iterator[Row]:
+        """Rows in the order of key and step."""
+        seen: set[tuple[int, str]] = set()
+        for attempt in task.attempts:
+            if not attempt.wanted:
+                task.drops["attempt_not_wanted"] += len(attempt.labels)
+                continue
+            task.drops.update(attempt.drops)
+            for act in attempt.acts:
+                mark = (hash(tuple(act.prompt)), act.text)
+                if len(task.attempts) > 1 and mark in seen:
+                    task.drops["repeated_step"] += 1
+                    continue
+                seen.add(mark)
+                yield _row(act)
+
+
+def _row(act: Act) -> Row:
+    values = {
+        "prompt": act.prompt,
+        "completion": [("assistant", act.text)],
+        "action": act.label.action,
+        "tool": act.message.tool_calls[0].name if act.message.tool_calls else "",
+        "effect": str(act.label.effect),
+        "rule": act.label.rule,
+        "state_version": act.label.state_version,
+        **act.attempt.identity(act.index),
+    }
+    return Row("proposer", act.attempt.trace.key, act.index, "", values)
+
+
+PLUGIN = Proposer()

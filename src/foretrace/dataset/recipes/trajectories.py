@@ -1,0 +1,94 @@
+"""`trajectories`: whole attempts with native tool calls and a train flag on every message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
+from foretrace.dataset.recipes.base import IDENTITY, Attempt, Config, Row, Siblings
+from foretrace.encodings.base import dumps
+from foretrace.encodings.text import without_calls
+
+
+class Trajectories:
+    """One row for each wanted attempt."""
+
+    configs = (
+        Config(
+            "trajectories",
+            {"messages": "trajectory", "tools": "string", "success": "bool", "steps": "int", **IDENTITY},
+            "Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
+        ),
+    )
+
+    def rows(self, task: Siblings) -> Iterator[Row]:
+        """One row each, in key order."""
+        for attempt in task.attempts:
+            if not attempt.wanted:
+                task.drops["attempt_not_wanted"] += 1
+            elif not attempt.acts:
+                task.drops["no_step"] += 1
+            else:
+                yield _row(attempt)
+
+
+def _row(attempt: Attempt) -> Row:
+    trace = attempt.trace
+    trained = {act.index for act in attempt.acts}
+    values = {
+        "messages": _messages(trace, trained),
+        "tools": _tools(trace),
+        "success": trace.outcome.success,
+        "steps": len(trained),
+        **attempt.identity(len(trace.messages)),
+    }
+    return Row("trajectories", trace.key, len(trace.messages), "", values)
+
+
+def _messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    waiting: list[str] = []
+    for index, message in enumerate(trace.messages):
+        calls = [c for c in message.tool_calls if c.error is None]
+        ids = [c.id or f"call_{index}_{n}" for n, c in enumerate(calls)]
+        item: dict[str, Any] = {
+            "role": message.role,
+            "content": without_calls(message) if message.role == "assistant" else message.prefix + message.content,
+            "tool_calls": [_call(c, i) for c, i in zip(calls, ids, strict=True)],
+            "tool_call_id": "",
+            "train": index in trained,
+        }
+        if message.role == "assistant":
+            waiting = ids
+        elif message.role == "tool":
+            item["tool_call_id"] = _answered(message, waiting)
+        messages.append(item)
+    return messages
+
+
+def _answered(message: Message, waiting: list[str]) -> str:
+    if message.tool_call_ids:
+        return message.tool_call_ids[0]
+    return waiting.pop(0) if len(waiting) > 1 else waiting[0] if waiting else ""
+
+
+def _call(call: ToolCall, call_id: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _tools(trace: Trace) -> str:
+    """JSON text of the tools, in OpenAI's form; where the source names none, the names that were called."""
+    specs = trace.tools or tuple(
+        ToolSpec(name=name, parameters='{"type":"object"}')
+        for name in sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
+    )
+    listed = (
+        f'{{"type":"function","function":{{"name":{dumps(s.name)},"description":{dumps(s.description)},'
+        f'"parameters":{s.parameters}}}}}'
+        for s in specs
+    )
+    return f"[{','.join(listed)}]"
+
+
+PLUGIN = Trajectories()

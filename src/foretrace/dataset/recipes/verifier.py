@@ -1,0 +1,202 @@
+"""`verifier` (prompt, chosen, rejected) and `verifier_unpaired` (prompt, completion, label): real pairs, no tricks.
+
+The families argument, type_swap and redundancy come as mirrored couples: with prompt i, c_i over c_j, comes prompt
+j, c_j over c_i, so that every completion is chosen exactly as often as it is rejected. A guesser that reads the
+completion alone, its length or its form has nothing to go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+from foretrace.actions.taxonomy import Effect
+from foretrace.core.digest import digest, unit
+from foretrace.dataset.recipes import _judge as judge
+from foretrace.dataset.recipes.base import IDENTITY, Act, Attempt, Config, Row, Siblings
+
+MIRRORED = ("argument", "type_swap", "redundancy")
+FAMILIES = ("sibling", *MIRRORED)
+_TRIES = 48
+"""Candidate couples of a family that are looked at in one trace before it is left at what was found."""
+
+
+class Couple(NamedTuple):
+    """Two acts, each of which was right at its own prompt and is rejected at the other's."""
+
+    family: str
+    first: Act
+    second: Act
+    strengths: tuple[str, str]
+    """How sure it is that the second is wrong at the first's prompt, and the first at the second's."""
+
+
+class Verifier:
+    """`strong`: provably useless there (an answered call repeated with nothing changed, a finish before the last
+    change). `weak`: not what the agent did, which does not prove it wrong."""
+
+    configs = (
+        Config(
+            "verifier",
+            {
+                "prompt": "messages",
+                "chosen": "messages",
+                "rejected": "messages",
+                "family": "string",
+                "strength": "string",
+                "pair": "string",
+                "action": "action",
+                "rejected_action": "action",
+                **IDENTITY,
+            },
+            "Pairs of a right and a wrong next action of the same prompt, for preference training.",
+        ),
+        Config(
+            "verifier_unpaired",
+            {
+                "prompt": "messages",
+                "completion": "messages",
+                "label": "bool",
+                "family": "string",
+                "strength": "string",
+                "pair": "string",
+                "action": "action",
+                **IDENTITY,
+            },
+            "The same pairs as single rows with a label.",
+        ),
+    )
+
+    def rows(self, task: Siblings) -> Iterator[Row]:
+        """Rows of all families, each mirrored couple as two neighbours."""
+        if task.settings.target == "type":
+            task.drops["no_pairs_of_types"] += 1
+            return
+        wanted = [a for a in task.attempts if a.wanted]
+        right = judge.Accepted(wanted)
+        for couple in (c for attempt in wanted for c in _couples(attempt, task, right)):
+            first, second = couple.first, couple.second
+            pair = digest(first.attempt.trace.key, couple.family, str(first.index), str(second.index))
+            yield from _both(first, second, couple.family, couple.strengths[0], pair)
+            yield from _both(second, first, couple.family, couple.strengths[1], pair)
+        for chosen, rejected in _siblings(task, right):
+            pair = digest(chosen.attempt.trace.key, "sibling", str(chosen.index), rejected.attempt.trace.key)
+            yield from _both(chosen, rejected, "sibling", "weak", pair)
+
+
+def _couples(attempt: Attempt, task: Siblings, right: judge.Accepted) -> Iterator[Couple]:
+    """Up to `pairs / 2` couples of each mirrored family, every act in at most one couple of a family."""
+    quota = task.settings.pairs // 2
+    taken: set[tuple[int, int]] = set()
+    for family in ("redundancy", "argument", "type_swap"):
+        used: set[int] = set()
+        found = 0
+        for first, second in _shuffled(attempt, family, task.settings.seed):
+            if found == quota:
+                break
+            if first.index in used or second.index in used or (first.index, second.index) in taken:
+                continue
+            couple = _couple(family, first, second, right)
+            if couple is None:
+                task.drops[f"{family}_unfit"] += 1
+                continue
+            found += 1
+            used |= {first.index, second.index}
+            taken.add((first.index, second.index))
+            yield couple
+
+
+def _shuffled(attempt: Attempt, family: str, seed: int) -> list[tuple[Act, Act]]:
+    """Candidate couples (i < j) of the family, in hash order."""
+    fits = {"redundancy": _redundant, "argument": _same_tool, "type_swap": _other_type}[family]
+    key = attempt.trace.key
+    ranked = sorted(
+        (unit(str(seed), key, family, str(a.index), str(b.index)), a.index, b.index, a, b)
+        for a, b in combinations(attempt.acts, 2)
+        if fits(a, b)
+    )
+    return [(a, b) for *_, a, b in ranked[:_TRIES]]
+
+
+def _redundant(first: Act, second: Act) -> bool:
+    """A call that changes nothing, before one that acts with nothing changed between; or any call and the finish."""
+    if second.label.effect is Effect.TERMINAL:
+        return first.label.effect is not Effect.TERMINAL
+    return (
+        first.label.effect is Effect.PURE_READ
+        and not first.label.failed
+        and second.label.effect not in (Effect.PURE_READ, Effect.UNKNOWN)
+        and first.label.state_version == second.label.state_version
+    )
+
+
+def _same_tool(first: Act, second: Act) -> bool:
+    return judge.shape(first.message) is not None and judge.shape(first.message) == judge.shape(second.message)
+
+
+def _other_type(first: Act, second: Act) -> bool:
+    return first.label.action != second.label.action and bool(first.message.tool_calls and second.message.tool_calls)
+
+
+def _couple(family: str, first: Act, second: Act, right: judge.Accepted) -> Couple | None:
+    if right.same(first, second) or judge.interchangeable(first, second):
+        return None
+    if right.accepts(first, second) or right.accepts(second, first):
+        return None
+    if family == "argument" and not (judge.visible(second, first) and judge.visible(first, second)):
+        return None
+    strengths = ("weak", "weak")
+    if family == "redundancy":
+        if second.label.effect is Effect.TERMINAL:
+            early = first.label.state_version < second.label.state_version
+            strengths = ("strong" if early else "weak", "weak")
+        else:
+            strengths = ("weak", "strong")
+    return Couple(family, first, second, strengths)
+
+
+def _siblings(task: Siblings, right: judge.Accepted) -> Iterator[tuple[Act, Act]]:
+    """What a successful and what a failed attempt did at the same prompt, each wrong action once a prompt."""
+    by_prompt: dict[tuple[tuple[str, str], ...], list[Act]] = {}
+    for attempt in task.attempts:
+        if attempt.trace.outcome.success is False:
+            for act in attempt.acts:
+                by_prompt.setdefault(tuple(act.prompt), []).append(act)
+    given: dict[str, int] = {}
+    done: set[tuple[tuple[tuple[str, str], ...], str]] = set()
+    for attempt in task.attempts:
+        if attempt.trace.outcome.success is not True or not attempt.wanted:
+            continue
+        for act in attempt.acts:
+            prompt = tuple(act.prompt)
+            for wrong in _ranked(by_prompt.get(prompt, ()), task.settings.seed):
+                mark = (prompt, wrong.text)
+                if mark in done or right.same(act, wrong) or right.accepts(act, wrong):
+                    continue
+                if given.get(attempt.trace.key, 0) >= task.settings.pairs:
+                    break
+                given[attempt.trace.key] = given.get(attempt.trace.key, 0) + 1
+                done.add(mark)
+                yield act, wrong
+
+
+def _ranked(acts: Iterable[Act], seed: int) -> list[Act]:
+    return sorted(acts, key=lambda a: unit(str(seed), a.attempt.trace.key, str(a.index)))
+
+
+def _both(act: Act, wrong: Act, family: str, strength: str, pair: str) -> Iterator[Row]:
+    """The paired row, and the two unpaired ones."""
+    salt = f"{family}:{pair}"
+    shared = {"prompt": act.prompt, "family": family, "strength": strength, "pair": pair}
+    shared |= {"action": act.label.action, **act.attempt.identity(act.index)}
+    chosen, rejected = [("assistant", act.text)], [("assistant", wrong.text)]
+    key, index = act.attempt.trace.key, act.index
+    more = {"chosen": chosen, "rejected": rejected, "rejected_action": wrong.label.action}
+    yield Row("verifier", key, index, salt, shared | more)
+    yield Row("verifier_unpaired", key, index, salt + "+", shared | {"completion": chosen, "label": True})
+    wrong_values = {"completion": rejected, "label": False, "action": wrong.label.action}
+    yield Row("verifier_unpaired", key, index, salt + "-", shared | wrong_values)
+
+
+PLUGIN = Verifier()

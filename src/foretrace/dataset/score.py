@@ -1,0 +1,197 @@
+"""Score predictions of next actions against the `eval` rows of a dataset, with bootstrap intervals by task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from foretrace.actions.match import Action, same
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import BuildError
+from foretrace.dataset.recipes.eval import PLUGIN as EVAL
+from foretrace.dataset.tables import read_groups
+
+RESAMPLES = 1000
+"""Bootstrap resamples of tasks."""
+_COLUMNS = ("key", "step", "task", "action", "tool", "arguments", "natural", "balanced")
+
+
+class ScoreRow(msgspec.Struct, frozen=True):
+    """One figure: a share in [0, 1] with its 95% interval over resampled tasks."""
+
+    slice: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    n: int
+    """Gold rows that it is taken over."""
+
+
+class ScoreReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All figures, and what was wrong with the predictions."""
+
+    scores: list[ScoreRow]
+    rows: int
+    """Gold rows."""
+    missing: int
+    """Gold rows without a prediction: counted as wrong."""
+    unreadable: int
+    """Predictions that hold no action: counted as wrong."""
+    unknown: int
+    """Predictions for rows that the dataset does not have: ignored."""
+
+
+class _Gold(NamedTuple):
+    task: str
+    action: str
+    tool: str
+    arguments: str
+    slices: tuple[str, ...]
+
+
+class _Guess(NamedTuple):
+    action: str
+    tool: str
+    arguments: str
+
+
+def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> ScoreReport:
+    """Score a JSON-lines file of predictions.
+
+    Each line has `key` and `step` of an eval row, and either `action` (and `tool`, `arguments`) or `completion`: the
+    model's text, which should be the JSON object that the prompt asks for. Metrics: type accuracy, macro-F1 over the
+    classes in the gold, tool, exact call (type aside: same tool and arguments as JSON), normalised call, and the F1 of
+    each class; on the natural and on the class-balanced slice.
+
+    Raises:
+        BuildError: no eval rows, or predictions that cannot be read.
+    """
+    gold = _read_gold(Path(dataset))
+    guesses, unreadable, unknown = _read_guesses(Path(predictions), gold)
+    pairs = [(g, guesses.get(at)) for at, g in gold.items()]
+    scores = [row for name in ("natural", "balanced") for row in _slice(name, pairs, seed)]
+    missing = sum(at not in guesses for at in gold) - unreadable
+    return ScoreReport(scores=scores, rows=len(gold), missing=missing, unreadable=unreadable, unknown=unknown)
+
+
+def _read_gold(dataset: Path) -> dict[tuple[str, int], _Gold]:
+    config = EVAL.configs[0]
+    gold: dict[tuple[str, int], _Gold] = {}
+    for path in sorted((dataset / "eval").glob("*.parquet")):
+        for group in read_groups(path, config, _COLUMNS):
+            for key, step, task, action, tool, arguments, natural, balanced in zip(
+                *(group.values[c] for c in _COLUMNS), strict=True
+            ):
+                slices = tuple(n for n, yes in (("natural", natural), ("balanced", balanced)) if yes)
+                gold[key, step] = _Gold(task, action, tool, arguments, slices)
+    if not gold:
+        raise BuildError(f"{dataset}: has no eval rows; build it with an eval config and test groups")
+    return gold
+
+
+def _read_guesses(path: Path, gold: dict[tuple[str, int], _Gold]) -> tuple[dict[tuple[str, int], _Guess], int, int]:
+    guesses: dict[tuple[str, int], _Guess] = {}
+    bad: set[tuple[str, int]] = set()
+    unknown = 0
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BuildError(f"{path}: cannot read: {error.strerror}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = msgspec.json.decode(line)
+            at = (str(row["key"]), int(row["step"]))
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise BuildError(f"{path} line {number}: is no prediction with key and step: {error}") from None
+        if at not in gold:
+            unknown += 1
+            continue
+        if at in guesses or at in bad:
+            raise BuildError(f"{path} line {number}: a second prediction for {at[0]} step {at[1]}")
+        guess = _guess(row)
+        if guess is None:
+            bad.add(at)
+        else:
+            guesses[at] = guess
+    return guesses, len(bad), unknown
+
+
+def _guess(row: dict[str, Any]) -> _Guess | None:
+    completion = row.get("completion")
+    if isinstance(completion, list) and completion and isinstance(completion[-1], dict):
+        completion = completion[-1].get("content")
+    value: Any = row if completion is None else _first_object(completion)
+    if not isinstance(value, dict) or value.get("action") not in list(ActionType):
+        return None
+    arguments = value.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments or {}).decode()
+    tool = value.get("tool")
+    return _Guess(str(value["action"]), tool if isinstance(tool, str) else "", arguments)
+
+
+def _first_object(text: Any) -> Any:
+    """The JSON object at the beginning of a completion; what a model says after it is not held against it."""
+    import json
+
+    try:
+        return json.JSONDecoder().raw_decode(text.strip())[0] if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -> list[ScoreRow]:
+    chosen = [(g, p) for g, p in pairs if name in g.slices]
+    if not chosen:
+        return []
+    classes = [str(a) for a in ActionType]
+    tasks = {t: i for i, t in enumerate(sorted({g.task for g, _ in chosen}))}
+    task = np.array([tasks[g.task] for g, _ in chosen])
+    gold = np.array([classes.index(g.action) for g, _ in chosen])
+    guess = np.array([classes.index(p.action) if p else -1 for _, p in chosen])
+    hits = {
+        "type_accuracy": gold == guess,
+        "tool": np.array([p is not None and p.tool == g.tool for g, p in chosen]),
+        "exact_call": np.array([_called(g, p, "exact") for g, p in chosen]),
+        "normalised_call": np.array([_called(g, p, "normalised") for g, p in chosen]),
+    }
+    rng = np.random.default_rng(seed)
+    weights = [
+        np.bincount(rng.integers(0, len(tasks), len(tasks)), minlength=len(tasks))[task] for _ in range(RESAMPLES)
+    ]
+
+    def figure(metric: str, value: Callable[[Any], float], n: int) -> ScoreRow:
+        spread = np.array([value(w) for w in weights])
+        low, high = np.quantile(spread[~np.isnan(spread)], [0.025, 0.975]) if n else (0.0, 0.0)
+        whole = value(np.ones(len(chosen)))
+        return ScoreRow(name, metric, round(whole, 4), round(float(low), 4), round(float(high), 4), n)
+
+    present = [c for c in range(len(classes)) if (gold == c).any()]
+    rows = [figure(m, lambda w, h=h: float((h * w).sum() / w.sum()), len(chosen)) for m, h in hits.items()]
+    macro = figure("macro_f1", lambda w: float(np.mean([_f1(gold == c, guess == c, w) for c in present])), len(chosen))
+    rows.insert(1, macro)
+    counts = Counter(gold.tolist())
+    for c in present:
+        rows.append(figure(f"f1/{classes[c]}", lambda w, c=c: _f1(gold == c, guess == c, w), counts[c]))
+    return rows
+
+
+def _f1(gold: Any, guess: Any, weight: Any) -> float:
+    both = float((weight * (gold & guess)).sum())
+    total = float((weight * gold).sum() + (weight * guess).sum())
+    return 2 * both / total if total else 0.0
+
+
+def _called(gold: _Gold, guess: _Guess | None, level: Any) -> bool:
+    if guess is None or guess.tool != gold.tool:
+        return False
+    done = Action(type=None, tool=gold.tool, arguments=gold.arguments)
+    return same(done, Action(type=None, tool=guess.tool, arguments=guess.arguments), level)

@@ -1,0 +1,50 @@
+"""What a build can be told."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from foretrace.core.errors import UsageError
+
+SPLITS = ("train", "validation", "test")
+Target = Literal["type", "call", "message"]
+Outcomes = Literal["success", "not_failed", "all"]
+
+
+class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one build; all of them go into the manifest."""
+
+    target: Target = "call"
+    """What a proposer predicts: the action type, the call (type, tool, arguments), or the whole message."""
+    max_context_tokens: int = 8192
+    """Longest prompt. System, task and latest turns stay; what is left out is marked."""
+    tokenizer: str | None = None
+    """`tokenizer.json`, or a folder that holds one; null counts UTF-8 bytes / 3.5."""
+    split: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    """Shares of train, validation and test, by group."""
+    seed: int = 0
+    eval_size: int = 2000
+    """Rows of the natural slice of `eval` at most."""
+    outcomes: Outcomes = "success"
+    """Whose steps are targets: successful attempts, those that did not fail (unknown included), or all."""
+    pairs: int = 4
+    """Rows of each pair family that one trace may give at most."""
+    configs: tuple[str, ...] = ()
+    """Recipes to build; empty is all."""
+    statistical_gates: bool = True
+
+    def check(self) -> None:
+        """Refuse what cannot be served, before any work is done.
+
+        Raises:
+            UsageError: naming the setting.
+        """
+        if self.max_context_tokens < 1024:
+            raise UsageError(f"max_context_tokens is {self.max_context_tokens}; the smallest is 1024")
+        if any(s < 0 for s in self.split) or abs(sum(self.split) - 1) > 1e-6 or self.split[0] == 0:
+            shares = "/".join(f"{s:g}" for s in self.split)
+            raise UsageError(f"split is {shares}: three shares that add up to 1, with a train share, e.g. 0.8/0.1/0.1")
+        if self.eval_size < 0 or self.pairs < 0:
+            raise UsageError("eval_size and pairs cannot be negative")

@@ -1,0 +1,49 @@
+"""Splits by group: every row of a group lands in the split that the group's hash says, whatever else is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from foretrace.core.digest import unit
+from foretrace.dataset.settings import SPLITS
+
+
+def assign(groups: Collection[str], shares: tuple[float, float, float], seed: int) -> tuple[dict[str, str], list[str]]:
+    """The split of each group, and warnings.
+
+    A group's place in [0, 1) is its hash; the shares cut that range. Where a split with a share would stay empty,
+    the group nearest to its range moves in, taken from a split that keeps others.
+    """
+    places = {group: unit("split", str(seed), group) for group in sorted(groups)}
+    bounds: dict[str, tuple[float, float]] = {}
+    low = 0.0
+    for name, share in zip(SPLITS, shares, strict=True):
+        bounds[name] = (low, low + share)
+        low += share
+    result = {group: _split(place, bounds) for group, place in places.items()}
+    warnings: list[str] = []
+    for name, share in zip(SPLITS, shares, strict=True):
+        if share == 0 or name in result.values():
+            continue
+        sizes = {s: sum(v == s for v in result.values()) for s in SPLITS}
+        movable = [g for g, s in result.items() if sizes[s] > 1]
+        if not movable:
+            warnings.append(f"split {name} is empty: {len(groups)} group(s) cannot fill every split")
+            continue
+        nearest = min(movable, key=lambda g: (_distance(places[g], bounds[name]), g))
+        warnings.append(
+            f"split {name} would have been empty: group {nearest!r}, nearest to its range, moved there "
+            f"from {result[nearest]}"
+        )
+        result[nearest] = name
+    return result, warnings
+
+
+def _split(place: float, bounds: dict[str, tuple[float, float]]) -> str:
+    inside = [name for name, (low, high) in bounds.items() if low <= place < high]
+    return inside[0] if inside else max((n for n, (a, b) in bounds.items() if b > a), key=lambda n: bounds[n][1])
+
+
+def _distance(place: float, bounds: tuple[float, float]) -> float:
+    low, high = bounds
+    return max(low - place, place - high, 0.0)

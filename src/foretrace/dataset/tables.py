@@ -1,0 +1,227 @@
+"""Dataset files: rows in, Parquet out, with every text of a window of rows stored once.
+
+Prompts of one attempt share their messages, so message texts are dictionary-encoded: a prompt is a list of indices
+into the window's table of texts. It reads back as plain strings everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import BuildError
+from foretrace.core.files import cannot_write
+from foretrace.dataset.prompts import ChatText
+from foretrace.dataset.recipes.base import Config, Kind, Row
+
+ACTIONS = [str(action) for action in ActionType]
+_ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
+WINDOW_BYTES = 6 << 20
+"""Characters of distinct text after which a window is shuffled and written as one row group."""
+WINDOW_ROWS = 4096
+_CALL = {"id": "string", "type": "string", "function": {"name": "string", "arguments": "string"}}
+_MESSAGE = {"role": "string", "content": "string", "tool_calls": [_CALL], "tool_call_id": "string", "train": "bool"}
+
+
+def rank(seed: int, row: Row) -> str:
+    """Where a row stands in the shuffle."""
+    state = hashlib.blake2b(f"{seed}\0{row.key}\0{row.step}\0{row.salt}".encode(), digest_size=8)
+    return state.hexdigest()
+
+
+class TableWriter:
+    """Writes one file of one config and split; the file appears with the first row."""
+
+    def __init__(self, path: Path, config: Config, seed: int) -> None:
+        self.path = path
+        self.rows = 0
+        self._config = config
+        self._seed = seed
+        self._window: list[tuple[str, dict[str, Any]]] = []
+        self._texts: set[str] = set()
+        self._size = 0
+        self._writer: Any = None
+
+    def add(self, row: Row) -> None:
+        """Take a row, in any order within a window."""
+        self._window.append((rank(self._seed, row), row.values))
+        for name, kind in self._config.columns.items():
+            if kind in ("messages", "trajectory"):
+                self._measure(kind, row.values[name])
+        if self._size >= WINDOW_BYTES or len(self._window) >= WINDOW_ROWS:
+            self._flush()
+
+    def _measure(self, kind: Kind, messages: Sequence[Any]) -> None:
+        if kind == "trajectory":
+            self._size += sum(len(m["content"]) for m in messages)
+            return
+        for _, text in messages:
+            if text not in self._texts:
+                self._texts.add(text)
+                self._size += len(text)
+
+    def _flush(self) -> None:
+        import pyarrow.parquet as pq
+
+        if not self._window:
+            return
+        self._window.sort(key=lambda item: item[0])
+        table = to_table(self._config, [values for _, values in self._window])
+        try:
+            if self._writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                options: dict[str, Any] = {
+                    "compression": "zstd",
+                    "compression_level": 3,
+                    "store_schema": False,
+                    "write_page_index": True,
+                    "dictionary_pagesize_limit": 256 << 20,
+                }
+                self._writer = pq.ParquetWriter(self.path, table.schema, **options)
+            self._writer.write_table(table)
+        except OSError as error:
+            raise BuildError(cannot_write(self.path, error)) from error
+        self.rows += len(self._window)
+        self._window, self._texts, self._size = [], set(), 0
+
+    def close(self) -> int:
+        """Write what waits; returns the number of rows in the file."""
+        self._flush()
+        if self._writer is not None:
+            try:
+                self._writer.add_key_value_metadata({"huggingface": features(self._config)})
+                self._writer.close()
+            except OSError as error:
+                raise BuildError(cannot_write(self.path, error)) from error
+        return self.rows
+
+
+def to_table(config: Config, rows: list[dict[str, Any]]) -> Any:
+    """An Arrow table of the rows' values in the config's columns."""
+    import pyarrow as pa
+
+    arrays = [_array(kind, [values[name] for values in rows]) for name, kind in config.columns.items()]
+    return pa.table(arrays, names=list(config.columns))
+
+
+def _array(kind: Kind, values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    if kind == "messages":
+        return _messages(values)
+    if kind == "action":
+        return pa.array([_ACTION_INDEX[v] for v in values], pa.int64())
+    if kind == "actions":
+        return pa.array([[_ACTION_INDEX[v] for v in items] for items in values], pa.list_(pa.int64()))
+    types = {"string": pa.string(), "strings": pa.list_(pa.string()), "int": pa.int32(), "bool": pa.bool_()}
+    return pa.array(values, _arrow_type(_MESSAGE, pa, top=True) if kind == "trajectory" else types[kind])
+
+
+def _arrow_type(shape: Any, pa: Any, *, top: bool = False) -> Any:
+    if isinstance(shape, list):
+        return pa.list_(_arrow_type(shape[0], pa))
+    if isinstance(shape, dict):
+        struct = pa.struct([(name, _arrow_type(inner, pa)) for name, inner in shape.items()])
+        return pa.list_(struct) if top else struct
+    return pa.bool_() if shape == "bool" else pa.string()
+
+
+def _messages(values: list[Sequence[tuple[str, str]]]) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    texts: dict[str, int] = {}
+    roles: dict[str, int] = {}
+    text_at = [texts.setdefault(text, len(texts)) for messages in values for _, text in messages]
+    role_at = [roles.setdefault(role, len(roles)) for messages in values for role, _ in messages]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(messages) for messages in values], out=offsets[1:])
+    struct = pa.StructArray.from_arrays(
+        [
+            pa.DictionaryArray.from_arrays(pa.array(role_at, pa.int32()), pa.array(list(roles), pa.string())),
+            pa.DictionaryArray.from_arrays(pa.array(text_at, pa.int32()), pa.array(list(texts), pa.string())),
+        ],
+        names=["role", "content"],
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets), struct)
+
+
+def features(config: Config) -> str:
+    """The config's features as the `datasets` library stores them in a Parquet file."""
+    return json.dumps({"info": {"features": {name: _feature(kind) for name, kind in config.columns.items()}}})
+
+
+def _feature(kind: Kind) -> Any:
+    simple: dict[str, Any] = {
+        "string": _value("string"),
+        "strings": {"feature": _value("string"), "_type": "List"},
+        "int": _value("int32"),
+        "bool": _value("bool"),
+        "action": {"names": ACTIONS, "_type": "ClassLabel"},
+        "actions": {"feature": {"names": ACTIONS, "_type": "ClassLabel"}, "_type": "List"},
+        "messages": {"feature": {"role": _value("string"), "content": _value("string")}, "_type": "List"},
+        "trajectory": {"feature": _struct(_MESSAGE), "_type": "List"},
+    }
+    return simple[kind]
+
+
+def _value(dtype: str) -> dict[str, str]:
+    return {"dtype": dtype, "_type": "Value"}
+
+
+def _struct(shape: Any) -> Any:
+    if isinstance(shape, list):
+        return {"feature": _struct(shape[0]), "_type": "List"}
+    if isinstance(shape, dict):
+        return {name: _struct(inner) for name, inner in shape.items()}
+    return _value(shape)
+
+
+class Group(NamedTuple):
+    """One row group, read back."""
+
+    values: dict[str, list[Any]]
+    """Plain columns."""
+    messages: dict[str, list[list[ChatText]]]
+    """Message columns; equal texts are one object."""
+
+
+def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[Group]:
+    """Read a file that `TableWriter` wrote, row group by row group, each text once."""
+    import pyarrow.parquet as pq
+
+    names = list(config.columns) if names is None else names
+    nested = [n for n in names if config.columns[n] == "messages"]
+    coded = [f"{n}.list.element.{field}" for n in nested for field in ("role", "content")]
+    with pq.ParquetFile(path, read_dictionary=coded) as file:
+        for index in range(file.num_row_groups):
+            table = file.read_row_group(index, columns=[*names], use_threads=False)
+            values = {n: _plain(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
+            yield Group(values, {n: _read_messages(table[n]) for n in nested})
+
+
+def _plain(kind: Kind, values: list[Any]) -> list[Any]:
+    if kind == "action":
+        return [ACTIONS[v] for v in values]
+    return [[ACTIONS[v] for v in items] for items in values] if kind == "actions" else values
+
+
+def _read_messages(column: Any) -> list[list[ChatText]]:
+    result: list[list[ChatText]] = []
+    for chunk in column.chunks:
+        struct = chunk.flatten()
+        role, content = struct.field("role"), struct.field("content")
+        roles, texts = role.dictionary.to_pylist(), content.dictionary.to_pylist()
+        pairs = [
+            ChatText(roles[r], texts[t])
+            for r, t in zip(role.indices.to_pylist(), content.indices.to_pylist(), strict=True)
+        ]
+        at = 0
+        for length in chunk.value_lengths().to_pylist():
+            result.append(pairs[at : at + length])
+            at += length
+    return result

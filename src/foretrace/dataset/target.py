@@ -1,0 +1,53 @@
+"""The target: the next action as one canonical JSON text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.trace import Message
+from foretrace.dataset.settings import Target
+from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
+
+_encoder = msgspec.json.Encoder(order="sorted")
+LABEL_MARKERS = tuple(f'{{"action":"{action}"' for action in ActionType)
+"""How every target begins: none of these may stand in a prompt outside the fixed instruction."""
+
+
+def target_text(message: Message, action: ActionType, kind: Target) -> str:
+    """The text that a proposer should produce for this step.
+
+    `type`: `{"action":A}`. `call`: `{"action":A,"tool":T,"arguments":{..}}`, with the further calls of the step, if
+    any, as `"more":[{"tool":T,"arguments":{..}},..]`; a step without a call has tool null. `message`: the agent's
+    message with native calls written out.
+    """
+    if kind == "message":
+        return message_text(message)
+    head = f'{{"action":"{action}"'
+    if kind == "type":
+        return head + "}"
+    if not message.tool_calls:
+        return head + ',"tool":null,"arguments":{}}'
+    first, *rest = ((_json(c.name), _canonical(c.arguments)) for c in message.tool_calls)
+    text = f'{head},"tool":{first[0]},"arguments":{first[1]}'
+    if rest:
+        more = ",".join(f'{{"tool":{name},"arguments":{arguments}}}' for name, arguments in rest)
+        text += f',"more":[{more}]'
+    return text + "}"
+
+
+def message_text(message: Message) -> str:
+    """The message as plain text: verbatim, with native calls written out behind it."""
+    text = message.prefix + message.content
+    calls = [TOOL_CALL_JSON.render(c) for c in message.tool_calls if c.span is None and c.error is None]
+    return "\n".join([text, *calls] if text else calls) if calls else text
+
+
+def _json(value: Any) -> str:
+    return _encoder.encode(value).decode()
+
+
+def _canonical(arguments: str) -> str:
+    return _json(msgspec.json.decode(arguments))
