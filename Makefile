@@ -1,0 +1,42 @@
+# `make demo` and `make test` are all the set-up there is.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench test-integrations clean
+
+demo: .venv/installed
+	$(BIN)/foretrace demo --out demo-out
+
+test: check
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not integration"
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+bench: .venv/dev
+	$(BIN)/python benchmarks/bench_build.py
+
+# Heavy real parts: TRL's trainers on built datasets. What is built once is cached outside the tree.
+test-integrations: .venv/trl
+	$(BIN)/python -m pytest -m integration tests
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch .venv/installed $@
+
+.venv/trl: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl]"
+	touch $@
+
+clean:
+	rm -rf .venv demo-out bench-out

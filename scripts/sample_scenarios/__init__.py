@@ -1,0 +1,1 @@
+"""Invented scenarios from which `make_samples.py` writes the sample rows."""

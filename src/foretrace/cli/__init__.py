@@ -1,0 +1,1 @@
+"""The command `foretrace`: one file for each verb."""

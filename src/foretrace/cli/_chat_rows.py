@@ -1,0 +1,124 @@
+"""A trace as OpenAI-style messages and tools, in the form that the source `chat` reads back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.encodings.text import without_calls
+
+
+def chat_row(trace: Trace) -> dict[str, Any]:
+    """One row: `messages`, `tools`, and who, what and how it ended.
+
+    Calls that the agent wrote as text become `tool_calls` and leave the content. Calls without an id get one,
+    and the messages that answer them name it.
+    """
+    ids = _ids(trace)
+    answers = _answers(trace, ids)
+    row: dict[str, Any] = {
+        "id": trace.key,
+        "instance": trace.task.id,
+        "group": trace.task.group,
+        "success": trace.outcome.success,
+        "messages": [_message(m, ids.get(i, ()), answers.get(i, ())) for i, m in enumerate(trace.messages)],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": _decoded(tool.parameters),
+                },
+            }
+            for tool in trace.tools
+        ],
+    }
+    if trace.outcome.reward is not None:
+        row["reward"] = trace.outcome.reward
+    if trace.provenance.model is not None:
+        row["model"] = trace.provenance.model
+    return row
+
+
+def _ids(trace: Trace) -> dict[int, tuple[str, ...]]:
+    """Ids of the calls of each message that makes calls, by its index."""
+    return {
+        index: tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
+        for index, message in enumerate(trace.messages)
+        if message.tool_calls
+    }
+
+
+def _answers(trace: Trace, ids: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+    """Ids that each tool message answers, by its index: its own, else by its place behind the calls."""
+    found: dict[int, tuple[str, ...]] = {}
+    waiting: list[str] = []
+    for index, message in enumerate(trace.messages):
+        if message.role == "assistant":
+            waiting = list(ids.get(index, ()))
+        elif message.role == "tool":
+            own = message.tool_call_ids
+            last = not any(m.role == "tool" for m in trace.messages[index + 1 : index + 2])
+            if not own and waiting:
+                # One result for several calls answers them all.
+                own = tuple(waiting) if last else (waiting[0],)
+            waiting = [w for w in waiting if w not in own]
+            found[index] = own
+    return found
+
+
+def _message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
+    native = bool(message.tool_calls) and all(c.error is None for c in message.tool_calls)
+    written = any(c.span is not None for c in message.tool_calls)
+    text = without_calls(message) if native and written else message.content
+    row: dict[str, Any] = {"role": message.role, "content": _content(message, text)}
+    if message.reasoning is not None:
+        row["reasoning_content"] = message.reasoning
+    # A call that cannot be read stays in the text where the agent wrote it.
+    if message.tool_calls and (native or not written):
+        row["tool_calls"] = [_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
+    if message.role == "tool":
+        if len(answers) == 1:
+            row["tool_call_id"] = answers[0]
+        elif answers:
+            row["tool_call_ids"] = list(answers)
+        if message.is_error is not None:
+            row["is_error"] = message.is_error
+    if message.train is not None:
+        row["train"] = message.train
+    name = message.extra.get("name")
+    if isinstance(name, str):
+        row["name"] = name
+    return row
+
+
+def _call(call: ToolCall, own: str) -> dict[str, Any]:
+    raw = call.extra.get("raw")
+    arguments = raw if call.error is not None and isinstance(raw, str) else call.arguments
+    return {"id": own, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _content(message: Message, text: str) -> str | list[dict[str, Any]]:
+    """Text, or where the message has an image or a file: its list of parts, each in its place."""
+    if not message.parts:
+        return text
+    items: list[dict[str, Any]] = []
+    begin = 0
+    for part in message.parts:
+        if text[begin : part.at]:
+            items.append({"type": "text", "text": text[begin : part.at]})
+            begin = part.at
+        items.append({"type": part.type, part.type: {"url": part.ref}} if part.ref else msgspec.to_builtins(part))
+    if text[begin:]:
+        items.append({"type": "text", "text": text[begin:]})
+    return items
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}

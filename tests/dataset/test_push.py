@@ -1,0 +1,663 @@
+"""Pushing with the real Hub client to a Hub in memory: what arrives, what is refused, what survives a fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fakes.hub import TOKEN, Blob, FakeHub
+from foretrace.core.errors import PushError, UsageError
+from foretrace.dataset.push import REPOSITORIES, Pushed, default_card, push
+
+PROPOSER = "acme/speculative-actions-proposer-sft"
+VERIFIER = "acme/speculative-actions-verifier-pref"
+SPLITS = ("train", "validation", "test")
+
+
+def table(config: str, split: str, rows: int) -> pa.Table:
+    message = pa.struct([("role", pa.string()), ("content", pa.string())])
+    prompt = [[{"role": "user", "content": f"{config} {split} {i} \u00e9"}] for i in range(rows)]
+    return pa.table(
+        {
+            "id": pa.array([f"{config}-{split}-{i}" for i in range(rows)]),
+            "prompt": pa.array(prompt, pa.list_(message)),
+            "logprobs": pa.array([[0.1 * i, -1.5] for i in range(rows)], pa.list_(pa.float64())),
+        }
+    )
+
+
+def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, extra: int = 0) -> Path:
+    """A dataset folder as `foretrace build` leaves it."""
+    configs = configs or {config: SPLITS for held in REPOSITORIES.values() for config in held}
+    listed: dict[str, Any] = {}
+    for config, splits in configs.items():
+        (folder / config).mkdir(parents=True)
+        for split in splits:
+            path = f"{config}/{split}-00000-of-00001.parquet"
+            rows = {"train": 5, "validation": 2, "test": 3}[split] + extra
+            pq.write_table(table(config, split, rows), folder / path)
+            digest = hashlib.sha256((folder / path).read_bytes()).hexdigest()
+            listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": digest}
+    manifest = {
+        "schema_version": 1,
+        "counts": {"traces": 7, "drops": {"too_long": 2}},
+        "licences": {"nebius": "CC-BY-4.0", "own": "MIT"},
+        "gates": [{"name": "no_leak", "verdict": "pass", "detail": "0 of 7 tasks in two splits"}],
+        "configs": listed,
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    (folder / "README.md").write_text("---\nlicense: mit\n---\nthe card of the whole build\n")
+    return folder
+
+
+def edit(folder: Path, **changes: Any) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    return build(tmp_path / "dataset")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return build(tmp_path / "dataset", configs={"proposer": ("train",)})
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Waits are noted instead of waited, the client's own included."""
+    noted: list[float] = []
+    really = time.sleep
+
+    def note(seconds: float) -> None:
+        noted.append(seconds)
+        really(0.001)
+
+    monkeypatch.setattr(time, "sleep", note)
+    return noted
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
+    import huggingface_hub.constants as constants
+    from huggingface_hub.utils import close_session
+
+    # read from the environment when the client was imported, which another test may have done already
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    with FakeHub() as fake:
+        monkeypatch.setenv("HF_ENDPOINT", fake.url)
+        yield fake
+        close_session()
+
+
+@pytest.fixture(autouse=True)
+def no_token_shown(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """No test may print or log the token, at any level."""
+    with caplog.at_level(logging.DEBUG):
+        for name in ("huggingface_hub", "httpx2", "httpcore2", "httpx", "httpcore"):
+            logging.getLogger(name).setLevel(logging.DEBUG)
+        logging.getLogger("huggingface_hub").propagate = True
+        yield
+    logging.getLogger("huggingface_hub").setLevel(logging.WARNING)
+    logged = "".join(f"{record.getMessage()}{vars(record)}" for record in caplog.records)
+    shown = "".join(capfd.readouterr())
+    assert TOKEN not in logged + shown
+
+
+def refused(*args: Any, kind: type[Exception] = PushError, **settings: Any) -> str:
+    """The one line of a push that must fail; nothing reachable from the exception holds the token."""
+    lines: list[str] = []
+    with pytest.raises(kind) as caught:
+        push(*args, report=lines.append, **settings)
+    text = str(caught.value)
+    assert "\n" not in text and len(text) < 700
+    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + "".join(lines)
+    assert TOKEN not in shown and settings.get("token", TOKEN) not in shown
+    # `raise ... from None` keeps the context, and a crash report prints it: none of the client's may be there
+    assert caught.value.__cause__ is None and not hasattr(caught.value.__context__, "request")
+    return text
+
+
+def on_disk(folder: Path, configs: tuple[str, ...]) -> dict[str, bytes]:
+    paths = [path for config in configs for path in (folder / config).rglob("*.parquet")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def run_python(code: str, env: dict[str, str], *args: str) -> subprocess.Popen[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS"))}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args], env={**kept, **env}, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dataset: Path) -> None:
+    done = push(dataset, "acme")
+    assert [p.repo_id for p in done] == [f"acme/{name}" for name in REPOSITORIES]
+    for pushed, configs in zip(done, REPOSITORIES.values(), strict=True):
+        repo = hub.repos[pushed.repo_id]
+        arrived = hub.files(pushed.repo_id)
+        card = arrived.pop("README.md")
+        assert arrived.pop("manifest.json") == (dataset / "manifest.json").read_bytes()
+        assert arrived == on_disk(dataset, configs) and len(arrived) == 3 * len(configs)
+        assert len(repo.commits) == 2 and not repo.private and not pushed.skipped
+        assert (pushed.commit, pushed.url) == (repo.head.oid, f"{hub.url}/datasets/{pushed.repo_id}")
+        assert set(pushed.files) == {*arrived, "README.md", "manifest.json"}
+        assert pushed.bytes == sum(map(len, hub.files(pushed.repo_id).values()))
+        assert pushed.rows == 10 * len(configs)
+        assert f'load_dataset("{pushed.repo_id}", "{configs[0]}")'.encode() in card
+    assert all(r.authorised for r in hub.requests if not r.path.startswith("/lfs-store/"))
+    assert not any(r.authorised for r in hub.log("PUT"))
+    assert hub.requests[0].path == "/api/whoami-v2"
+
+
+def test_second_push_makes_no_commit(hub: FakeHub, dataset: Path) -> None:
+    first = push(dataset, "acme")
+    hub.requests.clear()
+    second = push(dataset, "acme")
+    assert all(p.skipped for p in second) and [p.commit for p in second] == [p.commit for p in first]
+    assert not hub.log("POST", "/commit/") and not hub.log("PUT")
+    assert all(len(repo.commits) == 2 for repo in hub.repos.values())
+
+
+def test_a_smaller_push_removes_what_is_gone_and_sends_only_changes(hub: FakeHub, tmp_path: Path) -> None:
+    push(build(tmp_path / "a"), "acme")
+    repo = hub.repos[PROPOSER]
+    # another shard count would otherwise leave shards that no card lists; what is not ours stays
+    more = {"proposer/train-00001-of-00002.parquet": Blob(b"PAR1", True), "notes.md": Blob(b"by hand", False)}
+    hub.commit(repo, "by hand", {**repo.head.files, **more})
+    hub.requests.clear()
+    (pushed,) = push(build(tmp_path / "b", configs={"proposer": ("train", "validation")}), "acme")
+    kept = {"proposer/train-00000-of-00001.parquet", "proposer/validation-00000-of-00001.parquet"}
+    assert set(hub.files(PROPOSER)) == {"README.md", "manifest.json", "notes.md", *kept}
+    assert set(pushed.files) == {"README.md", "manifest.json", *kept}
+    assert len(hub.log("POST", "/commit/")) == 1 and not hub.log("PUT")
+
+
+LOAD = """
+import json, sys
+import datasets
+datasets.disable_progress_bars()
+out = {}
+for repo_id, config in (pair.split(":") for pair in sys.argv[1:]):
+    loaded = datasets.load_dataset(repo_id, config or None)
+    out[f"{repo_id}:{config}"] = {split: rows.to_list() for split, rows in loaded.items()}
+streamed = datasets.load_dataset(sys.argv[1].split(":")[0], split="train", streaming=True)
+out["streamed"] = {"train": list(streamed)}
+print(json.dumps(out))
+"""
+
+
+def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
+    push(dataset, "acme", private=True)
+    assert all(repo.private for repo in hub.repos.values())
+    wanted = [(f"acme/{name}", config) for name, held in REPOSITORIES.items() for config in held]
+    wanted.append((VERIFIER, ""))
+    env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
+    process = run_python(LOAD, env, *(f"{repo_id}:{config}" for repo_id, config in wanted))
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert TOKEN not in out + err
+    loaded = json.loads(out)
+    for repo_id, config in wanted:
+        name = config or "verifier"
+        rows = {
+            split: pq.read_table(dataset / name / f"{split}-00000-of-00001.parquet").to_pylist() for split in SPLITS
+        }
+        assert loaded[f"{repo_id}:{config}"] == rows
+    assert loaded["streamed"]["train"] == loaded[f"{PROPOSER}:proposer"]["train"]
+
+
+def test_xet_push_is_one_commit_too(hub: FakeHub, small: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("hf_xet")
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    hub.cas = str(tmp_path / "cas")
+    Path(hub.cas).mkdir()
+    push(small, "acme")
+    data = (small / "proposer/train-00000-of-00001.parquet").read_bytes()
+    note = f"xet {hashlib.sha256(data).hexdigest()} {len(data)}".encode()
+    assert hub.file(PROPOSER, "proposer/train-00000-of-00001.parquet") == note
+    assert len(hub.log("POST", "/commit/")) == 1 and not hub.log("PUT") and not hub.log("POST", "lfs")
+    assert sum(path.stat().st_size for path in tmp_path.glob("cas/**/*") if path.is_file()) > 0
+
+
+def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    lines: list[str] = []
+    dry = push(dataset, "acme", dry_run=True, report=lines.append)
+    assert not hub.requests and len(lines) == 4 and "would push 5 files, 10 rows" in lines[0]
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    done = push(dataset, "acme")
+    assert all(p.commit is None for p in dry)
+    same = [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in dry]
+    assert same == [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in done]
+
+
+def test_dry_run_does_not_import_the_client(dataset: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from foretrace.dataset.push import push\n"
+        "push(Path(sys.argv[1]), 'acme', dry_run=True); assert 'huggingface_hub' not in sys.modules"
+    )
+    process = run_python(code, {}, str(dataset))
+    assert process.communicate(timeout=30)[1] == "" and process.returncode == 0
+
+
+def test_no_token(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    text = refused(small, "acme")
+    assert "HF_TOKEN" in text and "hf auth login" in text and not hub.requests
+
+
+def test_stored_login_is_used(hub: FakeHub, small: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    (tmp_path / "no-token").write_text(TOKEN + "\n")
+    assert not push(small, "acme")[0].skipped
+
+
+def test_wrong_token(hub: FakeHub, small: Path) -> None:
+    text = refused(small, "acme", token="hf_wrongWrongWrongWrong")
+    assert "401" in text and "HF_TOKEN" in text
+    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
+
+
+@pytest.mark.parametrize("token", [TOKEN + "\nX-Evil: 1", TOKEN + "\x01", TOKEN + "\u2026", " " + TOKEN])
+def test_token_that_no_header_can_hold_is_not_quoted(hub: FakeHub, small: Path, token: str) -> None:
+    assert "HF_TOKEN" in refused(small, "acme", token=token)
+    assert not hub.requests
+
+
+def test_token_echoed_by_the_server_is_not_repeated(hub: FakeHub, small: Path) -> None:
+    hub.fault("POST", "/commit/", status=403, body=json.dumps({"error": f"bad token\n{TOKEN}"}))
+    assert "<token>" in refused(small, "acme")
+
+
+ROLES: list[tuple[dict[str, Any], str]] = [
+    ({"auth": {"accessToken": {"role": "read"}}}, "cannot write to acme"),
+    ({"orgs": [{"name": "other"}]}, "not a member of acme"),
+    ({"orgs": [{"name": "acme", "roleInOrg": "read"}]}, "may only read in acme"),
+    ({"auth": {"accessToken": {"role": "fineGrained", "fineGrained": {"scoped": []}}}}, "cannot write to acme"),
+    (
+        {
+            "auth": {
+                "accessToken": {
+                    "role": "fineGrained",
+                    "fineGrained": {
+                        "scoped": [
+                            {"entity": {"type": "org", "name": "acme"}, "permissions": ["repo.content.read"]},
+                            {"entity": {"type": "user", "name": "alice"}, "permissions": ["repo.write"]},
+                        ]
+                    },
+                }
+            }
+        },
+        "cannot write to acme",
+    ),
+]
+
+
+@pytest.mark.parametrize(("who", "said"), ROLES)
+def test_access_is_checked_before_anything_is_made(hub: FakeHub, small: Path, who: Any, said: str) -> None:
+    hub.whoami |= who
+    assert said in refused(small, "acme")
+    assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
+
+
+@pytest.mark.parametrize("org", ["ACME", "alice"])
+def test_fine_grained_token_may_push_where_it_writes(hub: FakeHub, small: Path, org: str) -> None:
+    scope = {"entity": {"type": "org", "name": org.lower()}, "permissions": ["repo.content.read", "repo.write"]}
+    hub.whoami["auth"]["accessToken"] = {"role": "fineGrained", "fineGrained": {"global": [], "scoped": [scope]}}
+    assert not push(small, org)[0].skipped
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/repos/create"),
+        ("GET", "/api/datasets/"),
+        ("POST", "validate-yaml"),
+        ("POST", "/preupload/"),
+        ("POST", "objects/batch"),
+        ("PUT", "lfs-store"),
+        ("POST", "lfs-verify"),
+        ("POST", "/commit/"),
+    ],
+)
+def test_forbidden_anywhere_is_one_line_and_no_content(hub: FakeHub, small: Path, method: str, path: str) -> None:
+    # create_repo looks whether a forbidden repository is there, so both calls are refused
+    hub.fault(method, path, status=403, times=99, body='{"error": "not\\nyours"}')
+    hub.fault("GET", "/api/datasets/", status=403, times=99 if method == "GET" or "create" in path else 0)
+    text = refused(small, "acme")
+    assert "HTTP 403, no permission to write" in text and "<html" not in text
+    assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "whoami"),
+        ("POST", "/repos/create"),
+        ("GET", "/api/datasets/"),
+        ("POST", "validate-yaml"),
+        ("POST", "/preupload/"),
+        ("POST", "objects/batch"),
+        ("PUT", "lfs-store"),
+        ("POST", "lfs-verify"),
+        ("POST", "/commit/"),
+    ],
+)
+def test_rate_limit_then_broken_answers_are_outlived(
+    hub: FakeHub, small: Path, waits: list[float], method: str, path: str
+) -> None:
+    hub.fault(method, path, status=429, headers={"Retry-After": "7"})
+    hub.fault(method, path, status=502, body="<html>bad gateway</html>", headers={"Content-Type": "text/html"})
+    hub.fault(method, path, drop=True)
+    (pushed,) = push(small, "acme")
+    assert not pushed.skipped and len(hub.repos[PROPOSER].commits) == 2
+    # the client adds a second of its own where it is the one that waits
+    assert waits[0] in (1, 7, 8), waits
+    if "validate" not in path:
+        assert waits[0] in (7, 8)
+    assert len(waits) == 3 and sum(waits) < 20
+
+
+def test_hub_rate_limit_header_is_honoured(hub: FakeHub, small: Path, waits: list[float]) -> None:
+    hub.fault("POST", "/commit/", status=429, headers={"RateLimit": '"api";r=0;t=55'})
+    push(small, "acme")
+    assert waits == [55]
+
+
+def test_asked_to_wait_too_long_it_stops(hub: FakeHub, small: Path, waits: list[float]) -> None:
+    hub.fault("POST", "/commit/", status=429, headers={"Retry-After": "86400"})
+    assert "HTTP 429, too many requests" in refused(small, "acme")
+    assert not waits
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "tries"),
+    [
+        # five tries of ours, or six of the client's: never one times the other
+        ("POST", "/repos/create", 5),
+        ("POST", "validate-yaml", 5),
+        ("POST", "/preupload/", 6),
+        ("POST", "objects/batch", 6),
+        ("PUT", "lfs-store", 6),
+        ("POST", "lfs-verify", 6),
+        ("POST", "/commit/", 5),
+    ],
+)
+def test_a_server_that_keeps_failing_is_given_up(
+    hub: FakeHub, small: Path, waits: list[float], method: str, path: str, tries: int
+) -> None:
+    hub.fault(method, path, status=500, times=10_000)
+    text = refused(small, "acme")
+    assert "HTTP 500, the Hub failed" in text and "made to fail" in text
+    assert len(hub.log(method, path)) == tries
+    assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
+
+
+def test_lost_answer_to_the_commit_does_not_commit_twice(hub: FakeHub, small: Path, waits: list[float]) -> None:
+    hub.create(PROPOSER)
+    old = {"proposer/test-00000-of-00001.parquet": Blob(b"PAR1", True)}
+    hub.commit(hub.repos[PROPOSER], "old", {**hub.repos[PROPOSER].head.files, **old})
+    hub.fault("POST", "/commit/", drop=True, after=True)
+    (pushed,) = push(small, "acme")
+    assert len(hub.repos[PROPOSER].commits) == 3 and waits == [1]
+    assert pushed.commit == hub.repos[PROPOSER].head.oid and not pushed.skipped
+    assert not old.keys() & hub.files(PROPOSER).keys()
+
+
+def test_someone_else_pushed_meanwhile(hub: FakeHub, small: Path) -> None:
+    def meanwhile() -> None:
+        with hub.lock:
+            repo = hub.repos[PROPOSER]
+            hub.commit(repo, "other", {**repo.head.files, "other.md": Blob(b"x", False)})
+
+    hub.fault("POST", "/preupload/", act=meanwhile)
+    assert "HTTP 412, the repository changed during the push" in refused(small, "acme")
+    assert set(hub.files(PROPOSER)) == {"other.md"}
+    assert set(push(small, "acme")[0].files) < set(hub.files(PROPOSER))
+
+
+@pytest.mark.parametrize(("status", "said"), [(404, "not found"), (409, "a conflict"), (400, "made to fail")])
+def test_other_refusals_are_one_line(hub: FakeHub, small: Path, status: int, said: str) -> None:
+    hub.fault("POST", "/commit/", status=status)
+    text = refused(small, "acme")
+    assert f"HTTP {status}" in text and said in text
+
+
+def test_connection_refused_at_once(small: Path, monkeypatch: Any, waits: list[float]) -> None:
+    with FakeHub() as gone:
+        pass
+    monkeypatch.setenv("HF_ENDPOINT", gone.url)
+    text = refused(small, "acme", token=TOKEN)
+    assert "cannot reach 127.0.0.1" in text and "HF_ENDPOINT" in text and not waits
+
+
+def test_not_a_hub_at_all(hub: FakeHub, small: Path, waits: list[float]) -> None:
+    hub.fault("GET", "whoami", status=200, body="<html>welcome</html>", times=99)
+    assert "the answer is not JSON: check HF_ENDPOINT" in refused(small, "acme")
+
+
+def test_offline_mode(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "unset HF_HUB_OFFLINE" in refused(small, "acme")
+
+
+def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: Path) -> None:
+    hub.create(f"acme/{list(REPOSITORIES)[-1]}")
+    assert "is there already and is public" in refused(dataset, "acme", private=True)
+    assert not any(hub.files(name) for name in hub.repos) and not hub.log("PUT")
+
+
+def test_without_private_the_organisation_decides(hub: FakeHub, small: Path) -> None:
+    push(small, "acme")
+    assert "visibility" not in hub.log("POST", "/repos/create")[0].json
+
+
+PUSH = """
+import sys
+from pathlib import Path
+from foretrace.dataset.push import push
+push(Path(sys.argv[1]), "acme")
+"""
+
+
+def test_killed_half_way_shows_nothing_and_the_next_push_finishes(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
+    env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
+    arrived, go_on, puts = threading.Event(), threading.Event(), iter(range(100))
+
+    def stall() -> None:
+        # the third file of the verifier's repository: its first ones are stored already
+        if next(puts) >= 5:
+            arrived.set()
+            go_on.wait(20)
+
+    hub.fault("PUT", "lfs-store", times=99, act=stall)
+    process = run_python(PUSH, env, str(dataset))
+    assert arrived.wait(20)
+    process.kill()
+    out, err = process.communicate()
+    go_on.set()
+    assert TOKEN not in out + err
+    # a repository is whole or empty
+    assert len(hub.files(PROPOSER)) == 5 and len(hub.stored) >= 3
+    assert not any(hub.files(name) for name in hub.repos if name != PROPOSER)
+    done = push(dataset, "acme")
+    assert [p.skipped for p in done] == [True, False, False, False]
+    assert all(len(repo.commits) == 2 for repo in hub.repos.values())
+
+
+def gate(verdict: str, name: str = "shortcut") -> dict[str, str]:
+    return {"name": name, "verdict": verdict, "detail": "0.61 on 12 rows"}
+
+
+def test_gates_decide(hub: FakeHub, small: Path) -> None:
+    edit(small, gates=[gate("pass"), gate("undecided", "paired")])
+    for dry_run in (False, True):
+        text = refused(small, "acme", dry_run=dry_run)
+        assert "paired (0.61 on 12 rows)" in text and "--allow-undecided" in text and "shortcut" not in text
+    for verdict in ("fail", "FAIL", "skipped", ""):
+        edit(small, gates=[gate("pass"), gate(verdict, "leak"), gate("undecided", "paired")])
+        text = refused(small, "acme", allow_undecided=True)
+        assert "failed gates: leak" in text and "paired" not in text
+    edit(small, gates=[])
+    assert "no gate was run" in refused(small, "acme")
+    assert not hub.requests
+    edit(small, gates=[gate("undecided")])
+    assert not push(small, "acme", allow_undecided=True)[0].skipped
+    assert b"| shortcut | undecided | 0.61 on 12 rows |" in hub.file(PROPOSER, "README.md")
+
+
+def damage(folder: Path, how: str) -> None:
+    train = folder / "proposer/train-00000-of-00001.parquet"
+    listed = json.loads((folder / "manifest.json").read_text())["configs"]
+    if how == "no manifest":
+        (folder / "manifest.json").unlink()
+    elif how == "no JSON":
+        (folder / "manifest.json").write_text("{")
+    elif how == "a list":
+        (folder / "manifest.json").write_text("[]")
+    elif how == "newer":
+        edit(folder, schema_version=2)
+    elif how == "no configs":
+        edit(folder, configs={})
+    elif how == "unknown configs":
+        edit(folder, configs={"other": listed["proposer"]})
+        (folder / "proposer").rename(folder / "other")
+    elif how == "no gates":
+        edit(folder, gates=None)
+    elif how == "missing":
+        train.unlink()
+    elif how == "not Parquet":
+        train.write_bytes(b"PAR1PAR1")
+    elif how == "changed":
+        pq.write_table(table("proposer", "other", 5), train)
+    elif how == "empty":
+        pq.write_table(table("proposer", "train", 0), train)
+        edit(folder, configs={"proposer": {"train": {"rows": 0, "files": listed["proposer"]["train"]["files"]}}})
+    elif how == "rows":
+        edit(folder, configs={"proposer": {"train": {**listed["proposer"]["train"], "rows": 6}}})
+    elif how == "unlisted":
+        (folder / "proposer/test-00000-of-00001.parquet").write_bytes(train.read_bytes())
+    elif how == "elsewhere":
+        edit(folder, configs={"proposer": {"train": {"rows": 5, "files": ["../proposer/train-0.parquet"]}}})
+
+
+DAMAGES = {
+    "no manifest": "foretrace build",
+    "no JSON": "cannot be read as JSON",
+    "a list": "schema_version None",
+    "newer": "schema_version 2",
+    "no configs": "lists no configs",
+    "unknown configs": "nothing to push",
+    "no gates": "no list of gates",
+    "missing": "cannot be read as Parquet",
+    "not Parquet": "cannot be read as Parquet",
+    "changed": "was changed after it was built",
+    "empty": "has no rows",
+    "rows": "holds 5 rows, not 6",
+    "unlisted": "is not in the manifest",
+    "elsewhere": "lists '../proposer/train-0.parquet'",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_what_is_no_built_dataset_is_refused_before_any_request(hub: FakeHub, small: Path, how: str) -> None:
+    damage(small, how)
+    text = refused(small, "acme")
+    assert DAMAGES[how] in text and str(small) in text and not hub.requests
+
+
+def test_folder_that_is_not_there(hub: FakeHub, tmp_path: Path) -> None:
+    assert "foretrace build" in refused(tmp_path / "nowhere", "acme")
+
+
+@pytest.mark.parametrize("org", ["", "a/b", "../x", "a b", "-a", "https://x", "a" * 60])
+def test_org_that_is_no_name(hub: FakeHub, small: Path, org: str) -> None:
+    refused(small, org, kind=UsageError)
+    assert not hub.requests
+
+
+def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
+    folder = build(tmp_path / "d", configs={"verifier_unpaired": ("test",), "eval": ("test", "train")})
+    (folder / "notes").mkdir()
+    lines: list[str] = []
+    listed = json.loads((folder / "manifest.json").read_text())["configs"]
+    edit(folder, configs={**listed, "probes": {}})
+    done = push(folder, "acme", report=lines.append)
+    assert [p.repo_id for p in done] == [VERIFIER, "acme/speculative-actions-eval"]
+    assert "config probes belongs to no repository and is not pushed" in lines
+    assert b"default: true" not in hub.file(VERIFIER, "README.md")
+
+
+def test_own_card_and_a_card_that_the_hub_refuses(hub: FakeHub, small: Path) -> None:
+    asked: list[Any] = []
+
+    def card(manifest: dict[str, Any], configs: list[str], files: dict[str, dict[str, list[str]]]) -> str:
+        asked.append((manifest["counts"]["traces"], configs, files))
+        return "---\nlicense: mit\n---\nof {repo_id}\n"
+
+    push(small, "acme", card_for=card)
+    assert asked == [(7, ["proposer"], {"proposer": {"train": ["proposer/train-00000-of-00001.parquet"]}})]
+    assert hub.file(PROPOSER, "README.md") == f"---\nlicense: mit\n---\nof {PROPOSER}\n".encode()
+    text = refused(small, "acme", card_for=lambda *_: "---\nconfigs: [1\n---\n")
+    assert "Invalid metadata in README.md" in text
+    assert len(hub.repos[PROPOSER].commits) == 2
+
+
+def test_default_card(dataset: Path) -> None:
+    import yaml
+
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    files = {c: {s: [f"{c}/{s}-00000-of-00001.parquet"] for s in SPLITS} for c in ("verifier", "verifier_unpaired")}
+    text = default_card(manifest, list(files), files)
+    found = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    assert found
+    card = yaml.safe_load(found[1])
+    assert [c["config_name"] for c in card["configs"]] == ["verifier", "verifier_unpaired"]
+    assert [c.get("default") for c in card["configs"]] == [True, None]
+    for config in card["configs"]:
+        assert {d["split"]: d["path"] for d in config["data_files"]} == files[config["config_name"]]
+    assert card["license"] == ["cc-by-4.0", "mit"] and card["size_categories"] == ["n<1K"]
+    assert card["task_categories"] == ["text-generation"] and "agents" in card["tags"]
+    assert "| no_leak | pass | 0 of 7 tasks in two splits |" in text and "- traces: 7" in text
+    for licences, wanted in (["Proprietary"], ["other"]), ({"MIT": 3}, ["mit"]), (None, ["other"]):
+        text = default_card({**manifest, "licences": licences}, list(files), files)
+        assert yaml.safe_load(text.split("---\n")[1])["license"] == wanted
+
+
+@pytest.mark.parametrize(("rows", "said"), [(0, "n<1K"), (1000, "1K<n<10K"), (99_999, "10K<n<100K"), (10**9, "n>1B")])
+def test_size_category_of_the_card(rows: int, said: str) -> None:
+    manifest = {"gates": [], "configs": {"eval": {"test": {"rows": rows}}}}
+    assert f"size_categories: [{said}]" in default_card(manifest, ["eval"], {"eval": {"test": ["eval/test-0.parquet"]}})
+
+
+def test_pushed_is_a_record() -> None:
+    import msgspec
+
+    one = Pushed("a/b", "u", None, ("README.md",), 1, 2, False)
+    assert json.loads(msgspec.json.encode(one))["files"] == ["README.md"]
