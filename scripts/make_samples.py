@@ -27,7 +27,7 @@ SAMPLES = HERE.parent / "src" / "foretrace" / "samples"
 SEED = 20240501
 MODEL = "sample-model"
 REPOSITORIES = (
-    "quernlib", "tidemark", "slipcase", "fernledger", "rowanq", "pagemoth", "sparrowcsv", "mapletoken",
+    "quernlib", "tidelattice", "cardwicket", "bramblecents", "queuewort", "pagemoth", "sparrowcsv", "mapletoken",
 )  # fmt: skip
 
 

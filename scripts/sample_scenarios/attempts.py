@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 import textwrap
 from dataclasses import dataclass, field
@@ -157,6 +158,15 @@ class Attempt:
                 self._bash("tidy", "rm -f " + " ".join(dict.fromkeys(self.scripts)))
             self._do("last", "submit", "")
         self.steps[-1] = self.steps[-1]._replace(observation=None)
+        if self.plan in RESOLVED:
+            self._check_end()
+
+    def _check_end(self) -> None:
+        """The agent of a resolved attempt saw nothing fail after its last edit."""
+        edited = [n for n, step in enumerate(self.steps) if step.tool == EDITOR or "sed -i" in str(step.arguments)]
+        for step in self.steps[edited[-1] :]:
+            failed = step.tool == "bash" and re.search("FAIL|Traceback", step.observation or "")
+            assert not failed, (self.bug.instance_id, self.plan, step)
 
     # -- the first messages, shared by all attempts at the bug ---------------------------------------------
 
@@ -313,13 +323,13 @@ class Attempt:
         self._half()
         self._edge(heredoc=False)
         self._do("read_part", EDITOR, command="view", path=self.path, view_range=self._around())
-        self._bash("history", f"cd {TESTBED} && git status --short")
-        self._again("confirm")
+        self._bash("diff", f"cd {TESTBED} && git status --short")
+        self._again("rerun")
 
     def _install(self) -> None:
         name = self.bug.name
         text = f"Processing {TESTBED}\nBuilding wheel for {name}: done\nInstalled {name} 0.3.0"
-        self._do("install", "bash", f"OBSERVATION:\n{text}", command=f"cd {TESTBED} && pip install -q -e .")
+        self._do("install", "bash", f"OBSERVATION:\n{text}", command=f"cd {TESTBED} && pip install -e .")
 
 
 __all__ = ["FAILED", "RESOLVED", "SILENT", "Attempt", "Bug"]

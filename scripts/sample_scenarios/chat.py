@@ -135,8 +135,7 @@ _INTERVAL_TEST = (
     'def test_hours_only():\n    assert minutes("2") == 120\n'
 )
 _INTERVAL_FIXED = (
-    'def minutes(text):\n    hours, _, rest = text.partition(":")\n'
-    "    return int(hours) * 60 + int(rest or 0)\n"
+    'def minutes(text):\n    hours, _, rest = text.partition(":")\n    return int(hours) * 60 + int(rest or 0)\n'
 )
 _TEST_FAILS = (
     ".F\nFAILED test_clock.py::test_hours_only - ValueError: not enough values to unpack "

@@ -284,6 +284,25 @@ def test_a_group_of_one_kind_counts_as_one_observation():
     assert tenfold == once
 
 
+def test_one_giant_group_among_small_ones_leaves_too_little_to_decide_on():
+    groups = ["giant"] * 300 + [str(at) for at in range(40)]
+    figures = shortcuts._interval(np.ones(340), groups)
+    assert figures.effective_groups < 2
+    assert shortcuts._verdict(figures) == "undecided"
+
+
+def test_an_interval_is_never_a_point_even_if_all_groups_came_out_alike():
+    groups = [str(at) for at in range(30)]
+    assert shortcuts._interval(np.ones(30), groups)[:3] == (1.0, 0.95, 1.0)
+    assert shortcuts._interval(np.full(30, 0.5), groups)[:3] == (0.5, 0.45, 0.55)
+
+
+def test_a_pair_turned_round_gets_the_opposite_score():
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(0.5, 1, (31, 4)), rng.normal(size=(9, 4))
+    assert shortcuts._scores(train, test, 1.0).tolist() == (-shortcuts._scores(train, -test, 1.0)).tolist()
+
+
 # Laws
 
 TEXTS = st.text(max_size=40) | st.sampled_from(['{"a":1}', '{"a":[[[]]],"b":null}', "[" * 40, "\ud800{}", "", "{\n}"])

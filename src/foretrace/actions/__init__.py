@@ -1,6 +1,13 @@
 """What a step means: nine action types, their effects, and the one definition of "the same action"."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType, Effect, StepLabel
+
+if TYPE_CHECKING:
+    from foretrace.actions.classify import label_trace
 
 __all__ = ["TAXONOMY_VERSION", "ActionType", "Effect", "StepLabel", "label_trace"]
 

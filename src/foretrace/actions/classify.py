@@ -1,4 +1,5 @@
-"""Labels every assistant message of a trace with one of the nine action types, in one pass over the messages."""
+"""Labels every assistant message of a trace with one of the nine action types, in one pass over the "
+"messages."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from foretrace.actions.outcome import Outcome, failed_execution, outcome
 from foretrace.actions.repair import History
 from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.actions.text import own_words, read_text
-from foretrace.actions.tools import read_call
-from foretrace.core.trace import Message, Step, Trace
+from foretrace.actions.tools import UNSURE, read_call, read_description
+from foretrace.core.trace import Message, Step, ToolCall, Trace
 
 ACTIONS = {
     Kind.SETUP: ActionType.TOOL_CALL,
@@ -66,12 +67,13 @@ def label_trace(trace: Trace) -> list[StepLabel]:
                 _observe(made[step], index, message, history)
             continue
         label, found = _label(trace, index, version, history)
-        made[index] = _Pending(label, found) if found else _Pending(label, _SILENT)
+        made[index] = _Pending(label, found)
         version += label.effect in STATEFUL and label.action is not None
     return [pending.label for pending in made.values()]
 
 
 _SILENT = Meaning(kind=Kind.SETUP, rule="", effect=Effect.PURE_READ)
+"""What a message without a call means: nothing that could fail or be repaired."""
 
 
 def _observed_by(trace: Trace) -> dict[int, list[int]]:
@@ -101,20 +103,30 @@ def _observe(pending: _Pending, now: int, message: Message, history: History) ->
         history.observed(label.index, now, found, result, message.content[-400:] if message.content else "")
 
 
-def _label(trace: Trace, index: int, version: int, history: History) -> tuple[StepLabel, Meaning | None]:
+def _label(trace: Trace, index: int, version: int, history: History) -> tuple[StepLabel, Meaning]:
     message = trace.messages[index]
-    calls = message.tool_calls
-    if not calls or message.author == "demo":
+    found = None
+    if message.author != "demo":
+        found = merge([_read(trace, call) for call in message.tool_calls])
+    if found is None:
+        found = _SILENT
         action, rule, effect = _without_call(trace, index)
-        found = None
     else:
-        found = merge([read_call(call.name, call.arguments) for call in calls])
-        assert found is not None
         action, rule, effect = _with_call(found, history)
-        if action is not None:
-            history.made(index, found)
+        history.made(index, found)
     label = StepLabel(index=index, action=action, rule=rule, effect=effect, state_version=version, failed=False)
     return label, found
+
+
+def _read(trace: Trace, call: ToolCall) -> Meaning:
+    """What a call means; where its name tells nothing, the trace's own description of the tool is asked."""
+    found = read_call(call.name, call.arguments)
+    if found.rule in UNSURE:
+        about = next((spec.description for spec in trace.tools if spec.name == call.name), "")
+        kind = read_description(about) if about else None
+        if kind is not None:
+            return msgspec.structs.replace(found, kind=kind, rule="tool.described")
+    return found
 
 
 def _with_call(found: Meaning, history: History) -> tuple[ActionType, str, Effect]:

@@ -50,7 +50,7 @@ def peel(argv: list[str]) -> list[str]:
             position = after
         elif name in WRAPPERS:
             after = _skip_flags(argv, after) + (name in ("timeout", "gtimeout"))
-            if after >= count or name == "command" and argv[position + 1] in ("-v", "-V"):
+            if after >= count or (name == "command" and argv[position + 1] in ("-v", "-V")):
                 return argv[position:]
             position = after
         elif name in RUN_WRAPPERS and argv[after : after + 1] in (["run"], ["exec"]):

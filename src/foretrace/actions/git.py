@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from foretrace.actions.meaning import Kind, Meaning, meaning
+from foretrace.actions.meaning import Kind, Meaning, meaning, words
 from foretrace.actions.taxonomy import Effect
 
-_LOOKS = frozenset(
-    "log reflog blame grep ls-files ls-tree ls-remote rev-parse rev-list describe shortlog cat-file whatchanged annotate"
-    " merge-base name-rev show-ref for-each-ref count-objects check-ignore var help".split()
+_LOOKS = words(
+    "log reflog blame grep ls-files ls-tree ls-remote rev-parse rev-list describe shortlog cat-file "
+    "whatchanged annotate"
+    " merge-base name-rev show-ref for-each-ref count-objects check-ignore var help"
 )
 _VALUE_FLAGS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace")
 _LISTS = {

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from foretrace.actions.meaning import words
 from foretrace.actions.taxonomy import ActionType
 from foretrace.actions.toolnames import PATH_KEYS, SPECIAL, words_of
 
@@ -17,9 +18,10 @@ Level = Literal["exact", "normalised", "type"]
 LEVELS: tuple[Level, ...] = ("exact", "normalised", "type")
 """From the finest to the coarsest: what is the same on one level is the same on all that follow."""
 
-_VERBATIM = frozenset(
-    "file_text old_str new_str old_string new_string oldString newString content contents text code source message "
-    "thought replacement_text insert_text patch diff query pattern answer final_answer regex".split()
+_VERBATIM = words(
+    "file_text old_str new_str old_string new_string oldString newString content contents text code "
+    "source message "
+    "thought replacement_text insert_text patch diff query pattern answer final_answer regex"
 )
 """Arguments whose text is taken as it is: there `1` and `1.0` are different texts."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands")

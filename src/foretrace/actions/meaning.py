@@ -77,6 +77,11 @@ OPEN_FILE = "<open file>"
 """Target of an edit that names no file: the one that is open in the agent's window."""
 
 
+def words(text: str) -> frozenset[str]:
+    """The words of a table, written as one text."""
+    return frozenset(text.split())
+
+
 class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     """What one call does, as far as the call alone can say."""
 
@@ -100,7 +105,7 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a write makes the whole file rather than changing a part of it."""
 
 
-def meaning(kind: Kind, rule: str, effect: Effect | None = None, **facts: object) -> Meaning:
+def meaning(kind: Kind, rule: str, effect: Effect | None = None, /, **facts: object) -> Meaning:
     """A `Meaning` with the effect of its kind unless another is given; `facts` are its other fields."""
     return Meaning(kind=kind, rule=rule, effect=effect or EFFECTS[kind], **facts)  # type: ignore[arg-type]
 

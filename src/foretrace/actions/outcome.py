@@ -31,7 +31,8 @@ class Outcome(IntEnum):
 
 
 _FAIL_HINTS = (
-    "rror", "RROR", "ail", "AIL", "raceback", "✗", "✘", "❌", "odule named", "not found", "fault", "dumped", "imed out",
+    "rror", "RROR", "ail", "AIL", "raceback", "✗", "✘", "❌", "odule named", "not found", "fault",
+    "dumped", "imed out",
     "IMED OUT", "panic", "such file", "atal:", "xception", "E  ",
 )  # fmt: skip
 _PASS_HINTS = (
@@ -53,7 +54,8 @@ _PASS_HINTS = (
 _EXIT_HINTS = ("xit", "returncode", "CommandExec")
 
 _EXIT_OTHER = re.compile(
-    r"<returncode>-?[1-9]|\b[Ee]xit(?:ed with)?(?: code| status)?:?\s+-?[1-9]\d*\b|[Ee]xit[_ ]?[Cc]ode\W+-?[1-9]"
+    r"<returncode>-?[1-9]|\b[Ee]xit(?:ed with)?(?: code| status)?:?\s+-?[1-9]\d*\b"
+    r"|[Ee]xit[_ ]?[Cc]ode\W+-?[1-9]"
     r"|CommandExecError"
 )
 _HARD = re.compile(
@@ -70,20 +72,26 @@ _HARD = re.compile(
     re.M,
 )
 _SOFT = re.compile(
-    r"^[^\S\n]*(?:[-*•]\s*)?(?:[A-Z]\w*(?:Error|Exception)\b|(?:Unexpected )?[Ee]rror\b|Exception\b|Failed to\b)"
+    r"^[^\S\n]*(?:[-*•]\s*)?(?:[A-Z]\w*(?:Error|Exception)\b|(?:Unexpected )?[Ee]rror\b|Exception\b"
+    r"|Failed to\b)"
     r"[^:\n]{0,60}(?::|$)|^\S[^\n]{0,60}: (?:Error|Exception):? "
 )
 _SUCCESS = re.compile(
-    r"\bsuccess(?:ful(?:ly)?)?\b(?!\s*[:=]?\s*[Ff]alse)|\bpass(?:ed|es|ing)?\b|^OK\b|\bOK$|\bno (?:issues|errors|problems)\b"
+    r"\bsuccess(?:ful(?:ly)?)?\b(?!\s*[:=]?\s*[Ff]alse)|\bpass(?:ed|es|ing)?\b|^OK\b|\bOK$|\bno (?:issues"
+    r"|errors|problems)\b"
     r"|[✓✔✅]|\bworks?\b|\bworking\b|\b(?:all|is|as) (?:correct|expected|good)\b|\bcorrectly\b",
     re.I,
 )
 _REFUSED = re.compile(
     r"No replacement was performed|has introduced new syntax error|changes have NOT been applied|tool_use_error"
-    r"|has not been read yet|(?:oldString|old_string|old_str|String to replace|[Tt]ext to replace|search string)\b[^\n]{0,20}not found"
-    r"|Found \d+ matches|[Mm]ultiple (?:occurrences|matches)|Could not find|did not match|did not appear verbatim"
-    r"|^\s*(?:ERROR|Error|error)\b[:\s]|Invalid `\w+` parameter|already exists|^sed: |^patch: |patch failed|does not apply"
-    r"|[Hh]unk.{0,20}FAILED|Traceback \(most recent|Missing required param|Permission denied|No such file|cannot create",
+    r"|has not been read yet|(?:oldString|old_string|old_str|String to replace|[Tt]ext to replace"
+    r"|search string)\b[^\n]{0,20}not found"
+    r"|Found \d+ matches|[Mm]ultiple (?:occurrences|matches)|Could not find|did not match"
+    r"|did not appear verbatim"
+    r"|^\s*(?:ERROR|Error|error)\b[:\s]|Invalid `\w+` parameter|already exists|^sed: |^patch: "
+    r"|patch failed|does not apply"
+    r"|[Hh]unk.{0,20}FAILED|Traceback \(most recent|Missing required param|Permission denied|No such file"
+    r"|cannot create",
     re.M,
 )
 _CALL_ERROR = re.compile(
@@ -97,7 +105,8 @@ _JSON_ERROR = re.compile(
 _STDERR = re.compile(r'"stderr":\s*"[^"]*(?:Error|Traceback)')
 _CODE_ERROR = re.compile(r"^-{20,}\n\w*(?:Error|Exception)\b|^\w+(?:Error|Exception)\b\s*(?::|Traceback)", re.M)
 _WRONG = re.compile(
-    r"\bYour (?:answer|solution|output|submission) (?:is|was) (?:wrong|incorrect)|^\s*(?:Wrong|Incorrect) (?:flag|answer)",
+    r"\bYour (?:answer|solution|output|submission) (?:is|was) (?:wrong|incorrect)|^\s*(?:Wrong"
+    r"|Incorrect) (?:flag|answer)",
     re.M,
 )
 _REPORTED = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception)\b\s*(?::|$)|^Error\b", re.M)
@@ -150,7 +159,8 @@ def _raised(text: str) -> bool:
 
 
 def _check(text: str) -> Outcome:
-    """A check: hard signs of failure count anywhere, a script's own error lines unless a success follows them."""
+    """A check: hard signs of failure count anywhere, a script's own error lines unless a success "
+    "follows them."""
     if _exit_code(text):
         return Outcome.FAILED
     bad = hinted_lines(text, _FAIL_HINTS)

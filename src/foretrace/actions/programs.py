@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from foretrace.actions.meaning import Kind
+from foretrace.actions.meaning import Kind, words
 from foretrace.actions.taxonomy import Effect
 
 
@@ -53,27 +53,27 @@ PROGRAMS = _table(
 )
 """Program -> (kind, effect or the kind's own, rule)."""
 
-FILTERS = frozenset(
+FILTERS = words(
     "head tail sort uniq wc cut tr less more cat column nl fold tac rev paste jq yq awk gawk sed perl xxd bat"
-    " fmt pr od base64 dos2unix".split()
+    " fmt pr od base64 dos2unix"
 )
 """Programs that only shape what a pipeline prints when they stand behind a pipe."""
 
-INTERPRETERS = frozenset(
+INTERPRETERS = words(
     "bash sh zsh dash ksh fish node nodejs deno bun ruby perl php lua Rscript R julia java dotnet ts-node tsx"
-    " osascript pwsh groovy elixir erl racket guile sbcl swift octave scala kotlin wine wasmtime luajit".split()
+    " osascript pwsh groovy elixir erl racket guile sbcl swift octave scala kotlin wine wasmtime luajit"
 )
 """Programs that run a script named in their arguments, besides Python."""
 
 PYTHON = re.compile(r"(?:python|pypy|ipython)[\d.]*$")
-SHELLS = frozenset("bash sh zsh dash ksh fish".split())
-WRAPPERS = frozenset(
+SHELLS = words("bash sh zsh dash ksh fish")
+WRAPPERS = words(
     "sudo doas nohup time nice ionice stdbuf command builtin exec xvfb-run unbuffer setsid env timeout gtimeout"
-    " proxychains strace-off faketime".split()
+    " proxychains strace-off faketime"
 )
-RUN_WRAPPERS = frozenset("poetry uv pipenv pdm hatch rye conda mamba micromamba bundle docker pixi".split())
+RUN_WRAPPERS = words("poetry uv pipenv pdm hatch rye conda mamba micromamba bundle docker pixi")
 """Programs whose `run` or `exec` starts the command that follows."""
-VALUE_FLAGS = frozenset("-u -n -i -o -e -p -k -s -g -C --signal --kill-after --user --adjustment -w --with -d".split())
+VALUE_FLAGS = words("-u -n -i -o -e -p -k -s -g -C --signal --kill-after --user --adjustment -w --with -d")
 """Flags of the wrappers that take the next word as their value."""
 
 CHECK_MODES = {

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from foretrace.actions.meaning import Kind, Meaning, meaning
+from foretrace.actions.meaning import Kind, Meaning, meaning, words
 from foretrace.actions.sql import is_query, sql_reads
 from foretrace.actions.taxonomy import Effect
 
@@ -20,16 +20,15 @@ MAX_NODES = 6000
 """Nodes of the syntax tree that are visited."""
 
 _MAGIC = re.compile(r"^\s*[!%][^\n]*$", re.M)
-_WRITERS = frozenset(
-    "write_text write_bytes to_csv to_json to_excel to_parquet to_pickle savefig imwrite savetxt save_model".split()
+_WRITERS = frozenset(("write_text", "write_bytes"))
+_SAVERS = words("to_csv to_json to_excel to_parquet to_pickle savefig imwrite savetxt save_model")
+_OTHER_WRITERS = words(
+    "copy copyfile copy2 copytree move rename replace_file makedirs mkdir remove unlink rmtree rmdir symlink"
 )
-_OTHER_WRITERS = frozenset(
-    "copy copyfile copy2 copytree move rename replace_file makedirs mkdir remove unlink rmtree rmdir symlink".split()
-)
-_READERS = frozenset("read_text read_bytes readlines readline getsource getsourcelines print_file".split())
-_CHECKERS = frozenset("check_output check_call Popen system getoutput".split())
-_PARSERS = frozenset("parse compile safe_load load loads literal_eval".split())
-_TELLS = frozenset("__file__ __version__ __path__ version version_info path executable modules".split())
+_READERS = words("read_text read_bytes readlines readline getsource getsourcelines print_file")
+_CHECKERS = words("check_output check_call Popen system getoutput")
+_PARSERS = words("parse compile safe_load load loads literal_eval")
+_TELLS = words("__file__ __version__ __path__ version version_info path executable modules")
 
 
 class _Facts(msgspec.Struct):
@@ -47,6 +46,8 @@ class _Facts(msgspec.Struct):
     writes: list[str] = []
     """Literal paths that are opened for writing; empty text where the path is no literal."""
     reads: int = 0
+    saves: int = 0
+    """Calls that save data or a figure."""
     asserts: int = 0
     project: bool = False
     """Whether it imports something that is not of the standard library."""
@@ -94,6 +95,8 @@ def _on_call(node: ast.AST, facts: _Facts) -> None:
         facts.methods.append(function.attr)
         if function.attr in _WRITERS:
             facts.writes.append(_path_of(function.value) or _literal(node.args[:1]))
+        elif function.attr in _SAVERS:
+            facts.saves += 1
         elif function.attr == "open" and not isinstance(function.value, ast.Name):
             _on_open(node, facts, shift=-1, path=_path_of(function.value))
 
@@ -198,7 +201,7 @@ def read_cell(code: str, lookup: Callable[[str], Kind | None]) -> Meaning:
     facts = facts_of(code)
     if facts is None:
         return meaning(Kind.OTHER, "cell.unparsed", Effect.SANDBOX_EXEC, **same)
-    if facts.writes:
+    if facts.writes or facts.saves:
         paths = tuple(path for path in facts.writes if path)
         return meaning(Kind.WRITE, "cell.write", writes=paths, **same)
     if facts.asserts or set(facts.imported) & {"pytest", "unittest", "doctest"}:

@@ -84,7 +84,7 @@ def _python(command: Command, argv: list[str]) -> Meaning:
 
 def _piped_code(command: Command, code: str) -> Meaning:
     found = read_inline(code)
-    if command.piped and found.kind in (Kind.OTHER, Kind.READ) or command.piped and "sys.stdin" in code:
+    if (command.piped and found.kind in (Kind.OTHER, Kind.READ)) or (command.piped and "sys.stdin" in code):
         # Code behind a pipe that only reads standard input shapes what is printed.
         return meaning(Kind.SETUP, "shell.filter")
     return found
@@ -125,7 +125,7 @@ def read_interpreter(command: Command, argv: list[str]) -> Meaning:
     rest = [word for word in argv[1:] if not word.startswith("-")]
     if rest:
         return _script(command, rest)
-    runs = command.stdin is not None or command.piped or command.reads or "-version" not in argv and len(argv) > 1
+    runs = command.stdin is not None or command.piped or command.reads or ("-version" not in argv and len(argv) > 1)
     return meaning(Kind.VERIFY if runs else Kind.OTHER, "shell.run", Effect.SANDBOX_EXEC)
 
 
@@ -191,14 +191,14 @@ def _project(command: Command, argv: list[str]) -> Meaning:
     words = [word for word in argv[1:] if not word.startswith("-")]
     verb = words[0] if words else ""
     given = {verb, *argv[1:4]} if name in ("gh", "nginx", "apachectl", "npm", "yarn", "pnpm") else {verb, *argv[1:2]}
-    if set(argv[1:]) & {"--version", "-V"} or len(argv) == 2 and argv[1] in VERSION_FLAGS | {"-v", "version"}:
+    if set(argv[1:]) & {"--version", "-V"} or (len(argv) == 2 and argv[1] in VERSION_FLAGS | {"-v", "version"}):
         return meaning(Kind.OTHER, "shell.version", Effect.PURE_READ)
     if name in ("eslint", "ruff", "rubocop", "cargo") and (
         set(argv) & {"--fix", "--unsafe-fixes", "-a", "-A", "--autocorrect"} or verb in ("format", "fmt", "fix")
     ):
         check = set(argv) & {"--check", "--diff"}
         return meaning(Kind.VERIFY if check else Kind.WRITE, "shell.lint", writes=tuple(map(command.path, words[1:])))
-    if given & set(services) or name in ("npm", "yarn", "pnpm") and words[1:2] in (["dev"], ["start"], ["serve"]):
+    if given & set(services) or (name in ("npm", "yarn", "pnpm") and words[1:2] in (["dev"], ["start"], ["serve"])):
         return meaning(Kind.OTHER, "shell.service", Effect.SANDBOX_EXEC)
     if given & set(checks) or "*" in checks:
         return meaning(Kind.VERIFY, "shell.build")

@@ -21,7 +21,7 @@ class History:
     calls can be batched before their results.
     """
 
-    __slots__ = ("_attempts", "_created", "_doubtful", "_open_file", "_refused", "_suspect", "_wrong", "_written")
+    __slots__ = ("_attempts", "_created", "_doubtful", "_open_file", "_refused", "_suspect", "_written", "_wrong")
 
     def __init__(self) -> None:
         self._written: dict[str, int] = {}
@@ -70,7 +70,7 @@ class History:
         if self._wrong and found.redo == "code":
             return "repair.wrong_answer"
         earlier = self._attempts.get(found.redo)
-        if earlier is None or found.kind is Kind.SEARCH and found.redo not in ("code", "sql"):
+        if earlier is None or (found.kind is Kind.SEARCH and found.redo not in ("code", "sql")):
             return ""
         if found.redo in ("code", "sql") and similarity(earlier[1], found.payload) < SIMILAR:
             return ""

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.actions.meaning import Kind, Meaning, meaning, merge
+from foretrace.actions.meaning import Kind, Meaning, meaning, merge, words
+from foretrace.actions.squeeze import restore, squeeze
 from foretrace.actions.taxonomy import Effect
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
-LIMIT = 40_000
+LIMIT = 200_000
 """Characters of a command that are read."""
+STRUCTURE_LIMIT = 4_000
+"""Characters that are parsed once long quoted texts and heredoc bodies are taken out."""
 MAX_COMMANDS = 400
 """Commands of one compound that are read."""
 MAX_DEPTH = 4
@@ -33,9 +36,9 @@ _SIMPLE = re.compile(r"[A-Za-z0-9_./:,@%+=-]+(?: +[A-Za-z0-9_./:,@%+=-]+)*\Z")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _SINKS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
-_WORDS = frozenset(
+_WORDS = words(
     "word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion "
-    "command_substitution process_substitution brace_expression arithmetic_expansion".split()
+    "command_substitution process_substitution brace_expression arithmetic_expansion"
 )
 _QUOTED = frozenset(("string", "raw_string", "ansi_c_string", "translated_string"))
 
@@ -85,12 +88,18 @@ def commands(command: str) -> list[Command]:
         return []
     if _SIMPLE.match(text) and not _ASSIGNMENT.match(text):
         return [Command(argv=text.split(), writes=[])]
-    found = _walk(parse(text).root_node)
+    data: list[str] = []
+    if len(text) > STRUCTURE_LIMIT:
+        text, data = squeeze(text)
+    found = _walk(parse(text[:STRUCTURE_LIMIT]).root_node)
     if not found:
         words = text.split(None, 40)[:40]
         found = [] if text.startswith("#") else [Command(argv=words, writes=[])]
     cwd = ""
     for each in found:
+        if data:
+            each.argv = [restore(word, data) for word in each.argv]
+            each.stdin = each.stdin and restore(each.stdin, data)
         each.cwd = cwd
         if each.argv[:1] == ["cd"] and len(each.argv) > 1:
             cwd = posixpath.normpath(posixpath.join(cwd, each.argv[1]))
@@ -228,11 +237,12 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-_STRUCTURE = frozenset(
+_STRUCTURE = words(
     "program list pipeline command command_name redirected_statement subshell compound_statement do_group "
-    "for_statement while_statement if_statement elif_clause else_clause case_statement case_item negated_command "
+    "for_statement while_statement if_statement elif_clause else_clause case_statement case_item "
+    "negated_command "
     "variable_assignments declaration_command heredoc_redirect file_redirect herestring_redirect unset_command "
-    "function_definition c_style_for_statement test_command".split()
+    "function_definition c_style_for_statement test_command"
 )
 
 
@@ -244,6 +254,11 @@ def tokens(command: str) -> list[tuple[str, str]] | None:
     """
     if len(command) > LIMIT or "\0" in command:
         return None
+    data: list[str] = []
+    if len(command) > STRUCTURE_LIMIT:
+        command, data = squeeze(command)
+    if len(command) > STRUCTURE_LIMIT:
+        return None
     root = parse(command).root_node
     if root.has_error:
         return None
@@ -253,13 +268,15 @@ def tokens(command: str) -> list[tuple[str, str]] | None:
         node = stack.pop()
         if node.type in _STRUCTURE and node.child_count:
             stack.extend(reversed(node.children))
-        elif node.type != "comment" and (token := _token(node)) is not None:
-            # An empty statement (a blank line, `;` before a newline) says nothing.
-            if token != ("mark", ";") or found and found[-1] != token:
-                found.append(token)
+            continue
+        token = _token(node) if node.type != "comment" else None
+        # An empty statement (a blank line, `;` before a newline) says nothing.
+        empty = token == ("mark", ";") and (not found or found[-1] == token)
+        if token is not None and not empty:
+            found.append(token)
     while found and found[-1] == ("mark", ";"):
         found.pop()
-    return found
+    return [(kind, restore(text, data)) for kind, text in found] if data else found
 
 
 def _token(node: Node) -> tuple[str, str] | None:
@@ -268,7 +285,7 @@ def _token(node: Node) -> tuple[str, str] | None:
         return "body", text
     if not node.is_named:
         return "mark", ";" if text.strip() in ("", ";") else text
-    if node.type == "raw_string" or node.type in ("word", "string", "number") and not re.search(r"[$`]", text):
+    if node.type == "raw_string" or (node.type in ("word", "string", "number") and not re.search(r"[$`]", text)):
         if node.type in ("word", "number") and re.search(r"[*?\[\]{}~!]", text):
             return "raw", text
         return "word", shlex.quote(unquote(node))

@@ -8,12 +8,14 @@ _COMMENT = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.S)
 _READS = re.compile(r"\s*\(*\s*(?:SELECT|PRAGMA|SHOW|DESCRIBE|DESC|EXPLAIN|WITH|VALUES|\.(?:tables|schema))\b", re.I)
 _CHANGES = re.compile(
     r"\s*(?:INSERT\s+(?:INTO|OR)|UPDATE\s+\S+\s+SET|DELETE\s+FROM|(?:CREATE|DROP|ALTER|TRUNCATE)\s+"
-    r"(?:TEMP\w*\s+|UNIQUE\s+|OR\s+REPLACE\s+)*(?:TABLE|INDEX|VIEW|DATABASE|TRIGGER|SCHEMA|USER)|REPLACE\s+INTO|"
+    r"(?:TEMP\w*\s+|UNIQUE\s+|OR\s+REPLACE\s+)*(?:TABLE|INDEX|VIEW|DATABASE|TRIGGER|SCHEMA|USER)"
+    r"|REPLACE\s+INTO|"
     r"MERGE\s+INTO|GRANT\s|REVOKE\s)",
     re.I,
 )
 _SHAPE = re.compile(
-    r"\s*\(*\s*(?:SELECT\b[\s\S]*?\bFROM\b|SELECT\s+[\w(*]|PRAGMA\s+\w+|SHOW\s+\w+|DESCRIBE\s+\w+|WITH\s+\w+\s+AS)",
+    r"\s*\(*\s*(?:SELECT\b[\s\S]*?\bFROM\b|SELECT\s+[\w(*]|PRAGMA\s+\w+|SHOW\s+\w+|DESCRIBE\s+\w+"
+    r"|WITH\s+\w+\s+AS)",
     re.I,
 )
 

@@ -19,8 +19,10 @@ _THINK = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*?</thin
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.S)
 _SENTENCE = re.compile(r"(?<=[.!?:])(?:[\s*_\"”)]+)|\n+")
 _COURTESY = re.compile(
-    r"\b(?:anything|something|what) else\b|feel free to|let me know if\b|(?:happy|glad|here) to (?:help|assist)(?! with)"
-    r"|^\W*(?:if|should|in case) (?:you|there)\b(?=.*(?:let me know|feel free|happy to|glad to|just ask|reach out))"
+    r"\b(?:anything|something|what) else\b|feel free to|let me know if\b|(?:happy|glad|here) to (?:help"
+    r"|assist)(?! with)"
+    r"|^\W*(?:if|should|in case) (?:you|there)\b(?=.*(?:let me know|feel free|happy to|glad to|just ask"
+    r"|reach out))"
     r"|^\W*(?:and |so )?let me know\W*$|^just let me know\b|hope this helps|don't hesitate|any other questions"
     r"|^\W*how (?:can|may|else can) i (?:help|assist) you (?:today|further)",
     re.I,
@@ -29,12 +31,17 @@ _GREETING = re.compile(
     r"\A[^.\n]{0,60}?(?:[.!]\s*)?(?:how|what) (?:can|may) I (?:help|assist|do for) you\b[^?]{0,30}\?\W*\Z", re.I
 )
 _DATA = re.compile(
-    r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide|confirm|specify|share"
-    r"|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me|re-?enter|upload)\b"
-    r"|\b(?:could|can|would|will) you\b(?! like)[^.?!]{0,40}\b(?:provide|confirm|specify|share|verify|tell|clarify|give|check|choose"
+    r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide"
+    r"|confirm|specify|share"
+    r"|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me"
+    r"|re-?enter|upload)\b"
+    r"|\b(?:could|can|would|will) you\b(?! like)[^.?!]{0,40}\b(?:provide|confirm|specify|share|verify"
+    r"|tell|clarify|give|check|choose"
     r"|let me know|describe|explain|send|upload|elaborate)\b"
-    r"|\b(?:once|after|as soon as) you(?:'ve| have)? (?:confirm|provide|share|verify|reply|choose|select|let me know|give)"
-    r"|\bI(?:'ll| will)?(?: still| first| also)? need (?:you to|your|the following|to know|to confirm|to verify|some|more"
+    r"|\b(?:once|after|as soon as) you(?:'ve| have)? (?:confirm|provide|share|verify|reply|choose|select"
+    r"|let me know|give)"
+    r"|\bI(?:'ll| will)?(?: still| first| also)? need (?:you to|your|the following|to know|to confirm"
+    r"|to verify|some|more"
     r"|additional|a few|the (?:specific |exact |correct )?[\w* ]{0,30}\bids?\b)"
     r"|\blet me know (?:which|what|whether|how many|how you|the|your|when you)\b|\bmay I (?:have|know|ask)\b"
     r"|\b(?:do you confirm|reply with|waiting for your|await your|to proceed,? (?:please|I need))\b",
@@ -46,22 +53,29 @@ _OFFER = re.compile(
 )
 _REFUSAL = re.compile(
     r"\b(?:I|we|system|policy|it|they|orders?|items?|this|that|request|which means it|team)\b[^.!?\n]{0,60}?"
-    r"\b(?:can(?:no|')?t|can not|cannot|(?:am|'m|are|is) (?:unable|not able|not allowed|not permitted|not authorized)"
-    r"|(?:does|do)(?:n't| not) (?:allow|permit|support|have (?:the ability|access|a tool))|won't be able|will not be able"
-    r"|must decline|(?:can't|cannot|not) (?:help|assist) with)\b(?! (?:find|locate|determine|see any|tell|confirm|verify"
+    r"\b(?:can(?:no|')?t|can not|cannot|(?:am|'m|are|is) (?:unable|not able|not allowed|not permitted"
+    r"|not authorized)"
+    r"|(?:does|do)(?:n't| not) (?:allow|permit|support|have (?:the ability|access|a tool))|won't be able"
+    r"|will not be able"
+    r"|must decline|(?:can't|cannot|not) (?:help|assist) with)\b(?! (?:find|locate|determine|see any|tell"
+    r"|confirm|verify"
     r"|guarantee|be found|stress|emphasize|wait))"
-    r"|\bunable to (?!find|locate|determine|see|verify|confirm|retrieve)\w+|\bis not possible\b|\bnot possible to\b"
+    r"|\bunable to (?!find|locate|determine|see|verify|confirm|retrieve)\w+|\bis not possible\b"
+    r"|\bnot possible to\b"
     r"|\b(?:against|violates?) (?:my|our|the)\b[^.]{0,40}\b(?:policy|policies|guidelines|rules)\b"
-    r"|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI (?:won't|will not|refuse to|must refuse)\b"
+    r"|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI (?:won't|will not|refuse to"
+    r"|must refuse)\b"
     r"|\bno longer (?:possible|available to)\b|\b(?:sorry|apologi[sz]e),? (?:but )?I (?:can't|cannot)\b",
     re.I,
 )
 _SCOPE = re.compile(
-    r"^\W*I(?:'m| am) (?:only |just )?(?:here|able|designed|specialized) to (?:assist|help)(?: you)? with\b[^.]*\.",
+    r"^\W*I(?:'m| am) (?:only |just )?(?:here|able|designed|specialized) to (?:assist"
+    r"|help)(?: you)? with\b[^.]*\.",
     re.I,
 )
 _LOOKUP = re.compile(
-    r"\b(?:couldn't|could not|can't|cannot|unable to|not able to|wasn't able to|didn't) (?:find|locate|verify|match|see)\b"
+    r"\b(?:couldn't|could not|can't|cannot|unable to|not able to|wasn't able to|didn't) (?:find|locate"
+    r"|verify|match|see)\b"
     r"|\bno (?:user|account|record|match)\b",
     re.I,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from foretrace.actions.meaning import Kind
+from foretrace.actions.meaning import Kind, words
 from foretrace.actions.taxonomy import Effect
 
 _SPLIT = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -80,43 +80,57 @@ TOOLS: dict[str, tuple[Kind, Effect | None]] = {
 }
 """Tools that one meaning fits, by name in snake case."""
 
-READ_VERBS = frozenset(
-    "get list search lookup look find check fetch query retrieve show describe browse read view download scrape crawl "
-    "google wikipedia inspect track detect suggest recommend autocomplete browse see display count filter explore "
-    "match resolve locate compare explain preview".split()
+READ_VERBS = words(
+    "get list search lookup look find check fetch query retrieve show describe browse read view download "
+    "scrape crawl "
+    "google wikipedia inspect track detect suggest recommend autocomplete browse see display count "
+    "filter explore "
+    "match resolve locate compare explain preview"
 )
 """A tool whose name starts with one of these looks something up."""
 
-CHANGE_VERBS = frozenset(
-    "add append apply approve archive assign authenticate authorize ban block book cancel change charge checkout "
-    "clear clone close commit confirm connect copy create deactivate delete deploy deposit disable disconnect draft edit "
+CHANGE_VERBS = words(
+    "add append apply approve archive assign authenticate authorize ban block book cancel change charge "
+    "checkout "
+    "clear clone close commit confirm connect copy create deactivate delete deploy deposit disable "
+    "disconnect draft edit "
     "enable exchange execute export fill flag follow forward grant handle import initiate insert install "
-    "invite issue join kill leave like link lock log login logout make mark merge modify move mute notify open order pay "
-    "pause place play post process publish purchase push put record redeem refund register reject remove rename renew "
-    "reopen replace reply request reschedule reserve reset resolve_ticket restart resume return revoke run save schedule "
-    "send set share sign start stop store submit subscribe switch sync tag toggle transfer trigger turn unblock "
-    "unfollow uninstall unlock unsubscribe update upgrade upload validate verify void withdraw write waive grant "
-    "ship sell buy rate review block escalate".split()
+    "invite issue join kill leave like link lock log login logout make mark merge modify move mute "
+    "notify open order pay "
+    "pause place play post process publish purchase push put record redeem refund register reject remove "
+    "rename renew "
+    "reopen replace reply request reschedule reserve reset resolve_ticket restart resume return revoke "
+    "run save schedule "
+    "send set share sign start stop store submit subscribe switch sync tag toggle transfer trigger turn "
+    "unblock "
+    "unfollow uninstall unlock unsubscribe update upgrade upload validate verify void withdraw write "
+    "waive grant "
+    "ship sell buy rate review block escalate"
 )
 """A tool whose name starts with one of these changes something, or acts."""
 
-COMPUTE_VERBS = frozenset(
-    "calculate compute convert translate encode decode encrypt decrypt hash generate solve evaluate plot render format "
-    "parse analyze analyse summarize summarise classify predict estimate think simulate extract optimize sort round "
-    "sum multiply divide subtract factorial integrate".split()
+COMPUTE_VERBS = words(
+    "calculate compute convert translate encode decode encrypt decrypt hash generate solve evaluate plot "
+    "render format "
+    "parse analyze analyse summarize summarise classify predict estimate think simulate extract optimize "
+    "sort round "
+    "sum multiply divide subtract factorial integrate"
 )
 """A tool whose name starts with one of these computes."""
 
-DATA_NOUNS = frozenset(
-    "detail details info information status list data profile results result history stats statistics weather price "
-    "prices forecast availability schedule balance news items records metadata summary ranking rankings quote quotes "
+DATA_NOUNS = words(
+    "detail details info information status list data profile results result history stats statistics "
+    "weather price "
+    "prices forecast availability schedule balance news items records metadata summary ranking rankings "
+    "quote quotes "
     "lookup search finder query overview trends suggestions recommendations catalog directory listing listings "
-    "rates rate".split()
+    "rates rate"
 )
 """A tool whose name ends with one of these returns data."""
 
 PATH_KEYS = (
-    "path", "file_path", "filePath", "filepath", "filename", "file_name", "file", "target_file", "notebook_path",
+    "path", "file_path", "filePath", "filepath", "filename", "file_name", "file", "target_file",
+    "notebook_path",
     "absolute_path", "relative_path", "relative_workspace_path", "AbsolutePath", "TargetFile",
 )  # fmt: skip
 """Names under which tools take a path."""

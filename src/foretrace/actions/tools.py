@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.meaning import OPEN_FILE, Kind, Meaning, meaning
+from foretrace.actions.meaning import OPEN_FILE, Kind, Meaning, meaning, words
 from foretrace.actions.pycode import read_cell
 from foretrace.actions.shell import read_shell
 from foretrace.actions.sql import sql_reads
@@ -35,15 +35,22 @@ _URL = re.compile(r"https?://|www\.")
 _NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
 _OLD_KEYS = ("old_str", "old_string", "oldString", "search", "to_replace", "old_text")
 _NEW_KEYS = (
-    "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace", "new_content", "text",
+    "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace",
+    "new_content", "text",
     "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
 )  # fmt: skip
 _SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
 _CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
 _QUERY_KEYS = ("query", "sql", "statement", "input", "command", "code")
-_HANDOVER_TO = frozenset("human agent agents representative operator support person staff specialist".split())
-_HANDOVER = frozenset("transfer escalate handoff handover forward connect".split())
-_FILE_WORDS = frozenset("file files docx document notebook xlsx pptx markdown csv json".split())
+_AGENT_LINE = re.compile(
+    r"\s*(?:(open|create|goto|scroll_up|scroll_down|search_dir|search_file|find_file)\b([^\n&|;]*)\s*\Z"
+    r"|(edit)\s+(\d+:\d+\s*\n.*))",
+    re.S,
+)
+"""A command of SWE-agent's own, sent as a line of its shell."""
+_HANDOVER_TO = words("human agent agents representative operator support person staff specialist")
+_HANDOVER = words("transfer escalate handoff handover forward connect")
+_FILE_WORDS = words("file files docx document notebook xlsx pptx markdown csv json")
 
 
 def read_call(name: str, arguments: str) -> Meaning:
@@ -116,6 +123,9 @@ def _shell(name: str, values: Arguments) -> Meaning:
     text = given if isinstance(given, str) else _any_text(values, _SHELL_KEYS)
     if re.fullmatch(r"\s*(?:[Cc]trl\+[a-z]|C-[a-z])?\s*", text):
         return meaning(Kind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
+    if line := _AGENT_LINE.match(text):
+        tool, rest = line[1] or line[3], line[2] if line[1] else line[4]
+        return _known(tool, TOOLS[tool], {"input": rest.strip()})
     return read_shell(text)
 
 
@@ -137,7 +147,7 @@ def _kind_by_name(name: str) -> Kind | None:
     if known is not None:
         return known[0]
     words = snake.split("_")
-    return Kind.SEARCH if words[0] in READ_VERBS and len(words) > 1 or words[-1] == "search" else None
+    return Kind.SEARCH if (words[0] in READ_VERBS and len(words) > 1) or words[-1] == "search" else None
 
 
 def _editor(name: str, values: Arguments) -> Meaning:
@@ -250,8 +260,8 @@ def _by_words(name: str, values: Arguments) -> Meaning:
     if _HANDOVER & set(words) and _HANDOVER_TO & set(words_of(name)) and first not in READ_VERBS:
         return meaning(Kind.HANDOVER, "hand_over")
     redo = {"redo": name, "payload": msgspec.json.encode(values).decode()[:4000]}
-    if first in READ_VERBS:
-        if _FILE_WORDS & set(words) and first in ("read", "view", "show") or words[1:] == ["directory"]:
+    if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
+        if (_FILE_WORDS & set(words) and first in ("read", "view", "show")) or words[1:] == ["directory"]:
             return meaning(Kind.READ, "tool.read_words", reads=tuple(filter(None, (_path(values),))))
         return meaning(Kind.SEARCH, "tool.read_verb")
     if first in ("write", "edit", "append", "insert", "patch", "replace", "create", "update", "overwrite") and (
@@ -273,9 +283,27 @@ def _by_inner_words(words: list[str], is_api: bool, redo: dict[str, str]) -> Mea
             return meaning(Kind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
         if verb in CHANGE_VERBS and words[-1] not in DATA_NOUNS:
             return meaning(Kind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **redo)
-    if set(words) & READ_VERBS or words[-1] in DATA_NOUNS:
+    if words[:2] in (["check", "in"], ["check", "out"]):
+        return meaning(Kind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **redo)
+    if set(words) & READ_VERBS or words[-1] in DATA_NOUNS or "by" in words[1:-1]:
         return meaning(Kind.SEARCH, "tool.read_word")
     if is_api:
         # Nearly every API of a data marketplace fetches data, but the name does not promise it.
         return meaning(Kind.SEARCH, "tool.api", Effect.UNKNOWN)
     return meaning(Kind.OTHER, "tool.unknown", Effect.UNKNOWN, **redo)
+
+
+UNSURE = ("tool.unknown", "tool.api")
+"""Rules that say that the name of the tool told nothing."""
+
+
+@lru_cache(maxsize=1024)
+def read_description(description: str) -> Kind | None:
+    """What the description in a tool's specification says that it does, by its first verb; null when unclear."""
+    for word in words_of(description[:200])[:8]:
+        stems = {word, word.removesuffix("s"), word.removesuffix("es")}
+        if stems & (READ_VERBS | {"return", "provide"}):
+            return Kind.SEARCH
+        if stems & (CHANGE_VERBS | COMPUTE_VERBS):
+            return Kind.OTHER
+    return None

@@ -23,7 +23,7 @@ def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     say.table(
         ("gate", "verdict", "figure"),
         [
-            (gate.get("name", ""), _VERDICTS.get(gate.get("verdict", ""), "?"), str(gate.get("detail", "")))
+            (gate.get("name", ""), _VERDICTS.get(gate.get("verdict", ""), "?"), _figure(gate))
             for gate in manifest.get("gates", [])
         ],
     )
@@ -59,12 +59,24 @@ def _rows(entry: Any) -> int | None:
     return rows if isinstance(rows, int) else None
 
 
+def _figure(gate: dict[str, Any]) -> str:
+    detail, figure = str(gate.get("detail", "")), gate.get("figure") or {}
+    if any(c.isdigit() for c in detail) or not isinstance(figure, dict):
+        return detail
+    values = ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in figure.items()
+    )
+    return f"{values} ({detail})" if values and detail else values or detail
+
+
 def _counts(say: Output, title: str, counts: dict[str, Any]) -> None:
     if not counts:
         return
     say.line()
     say.line((title, "bold"))
     for name, count in counts.items():
+        if isinstance(count, dict) and not count:
+            continue
         if isinstance(count, dict):
             text = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in count.items())
             say.line(f"  {name}: {text}")

@@ -28,18 +28,22 @@ def atomic_file(path: Path) -> Generator[BinaryIO, None, None]:
         file = _only_writer(partial, path)
     except OSError as error:
         raise StoreError(cannot_write(path, error)) from error
-    with file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            partial.replace(path)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-                raise StoreError(cannot_write(path, error)) from error
-            raise
+    try:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        # pyarrow raises OSErrors without a number for files that it cannot read: those are not ours.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StoreError(cannot_write(path, error)) from error
+        raise
+    finally:
+        # Closing flushes once more, which fails once more on a full disk.
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 def _only_writer(partial: Path, path: Path) -> BinaryIO:

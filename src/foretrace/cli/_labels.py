@@ -57,11 +57,12 @@ def label_rows(trace: Trace) -> list[dict[str, Any]]:
 
 
 def label_tables(folder: Path, *, workers: int = 1, traces: Callable[[int], None] = lambda n: None) -> Iterator[Table]:
-    """Labels of all traces, in tables of any size; `traces` is called with the number of traces done."""
+    """Labels of all traces, in tables of any size (the first is empty); `traces` gets the number of traces done."""
     from foretrace.core.store import TraceStore
 
     store = TraceStore(folder)
     done = 0
+    yield _schema().empty_table()
     if workers <= 1 or len(store.shards) <= 1:
         stream = store.read()
         while batch := list(islice(stream, _BATCH_TRACES)):

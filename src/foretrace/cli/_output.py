@@ -195,7 +195,8 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]], numeric:
         table.add_column(Text(header), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in cells:
         table.add_row(*(Text(c) for c in row))
-    console = Console(file=sys.stdout, no_color=not _colours(sys.stdout), highlight=False)
+    colours: Any = {} if _colours(sys.stdout) else {"color_system": None}
+    console = Console(file=sys.stdout, highlight=False, **colours)
     with console.capture() as capture:
         console.print(table)
     return capture.get()

@@ -273,9 +273,7 @@ class Step:
         return f"Step({self.trace.key!r}, {self.index})"
 
 
-def _answers(
-    messages: tuple[Message, ...], index: int, end: int, uses: dict[str, list[int]]
-) -> tuple[Message, ...]:
+def _answers(messages: tuple[Message, ...], index: int, end: int, uses: dict[str, list[int]]) -> tuple[Message, ...]:
     """Observations for the assistant message at `index`; `end` is the next assistant message."""
     ids = {call.id for call in messages[index].tool_calls if call.id}
     near = messages[index + 1 : end]

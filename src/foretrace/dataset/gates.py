@@ -115,8 +115,10 @@ def _against_traces(
     counter = counter_for(settings.tokenizer)
     fixed = instruction(settings.target)
     for trace in read_merged(job):
+        rendered: dict[int, tuple[ChatText, int]] = {}
         for step, prompts in sorted(expected.pop(trace.key, {}).items()):
-            other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter)
+            # Steps ascend, so a text that is shared was rendered by a trace that held nothing from its own step on.
+            other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter, rendered)
             again = other.at(step)
             for prompt, row in prompts:
                 check.prompts_checked += 1
@@ -131,13 +133,15 @@ def _against_traces(
     check.moved += [row for steps in expected.values() for prompts in steps.values() for _, row in prompts]
 
 
+_ANOTHER = Message(role="assistant", author="model", content="(another ending)")
+
+
 def tampered(trace: Trace, step: int) -> Trace:
     """The trace with its target message, all that follows, and its outcome replaced."""
-    other = Message(role="assistant", author="model", content="(another ending)")
     success = not trace.outcome.success
     return msgspec.structs.replace(
         trace,
-        messages=(*trace.messages[:step], other),
+        messages=(*trace.messages[:step], _ANOTHER),
         outcome=Outcome(status="error", success=success, exit_reason="another"),
         extra={},
     )

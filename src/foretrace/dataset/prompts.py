@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
-from foretrace.core.trace import ToolSpec, Trace
+from foretrace.core.trace import Message, ToolSpec, Trace
 from foretrace.dataset.settings import Target
 from foretrace.dataset.target import LABEL_MARKERS, message_text
 
@@ -114,7 +114,15 @@ def _has_marker(text: str) -> bool:
 class Prompts:
     """The prompts of one trace."""
 
-    def __init__(self, trace: Trace, target: Target, max_tokens: int, counter: Counter) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        target: Target,
+        max_tokens: int,
+        counter: Counter,
+        rendered: dict[int, tuple[ChatText, int]] | None = None,
+    ) -> None:
+        """`rendered`: texts and lengths by identity of the message, to share between traces that begin alike."""
         messages = trace.messages
         self._counter = counter
         self._max = max_tokens
@@ -133,6 +141,7 @@ class Prompts:
         self._head += [ChatText("user", self._clip(message_text(m), share)) for m in messages[start:first]]
         self._head_cost = sum(self._cost(m.content) for m in self._head)
         self._messages = messages
+        self._rendered = {} if rendered is None else rendered
         self._body: list[ChatText] = []
         self._costs: list[int] = []
         self._made: dict[int, list[ChatText]] = {}
@@ -168,14 +177,20 @@ class Prompts:
         return self._leak < index
 
     def _render_to(self, index: int) -> None:
-        for message in self._messages[self._first + len(self._body) : index]:
-            role = "assistant" if message.role == "assistant" else "user"
-            full = message_text(message)
-            if _has_marker(full):
-                self._leak = min(self._leak, self._first + len(self._body))
-            text = ChatText(role, self._clip(full, self._max // 5))
+        for at in range(self._first + len(self._body), index):
+            message = self._messages[at]
+            if id(message) not in self._rendered:
+                self._rendered[id(message)] = self._render(message)
+            text, cost = self._rendered[id(message)]
+            if _has_marker(text.content):
+                self._leak = min(self._leak, at)
             self._body.append(text)
-            self._costs.append(self._cost(text.content))
+            self._costs.append(cost)
+
+    def _render(self, message: Message) -> tuple[ChatText, int]:
+        role = "assistant" if message.role == "assistant" else "user"
+        text = ChatText(role, self._clip(message_text(message), self._max // 5))
+        return text, self._cost(text.content)
 
     def _own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         part = OWN_HEADING + own if own else ""

@@ -91,10 +91,10 @@ def find_shortcuts(
 ) -> list[Shortcut]:
     """Measure the three blind guessers on every family, sorted by family.
 
-    At most `sample` pairs a family take part, chosen by hash of (seed, pair id), so their order does not matter; nothing
-    is ever left out to make a test pass. A family of mirrored pairs (for each pair its reverse, in the same group) comes
-    out at exactly .5 if the sample keeps it whole and at chance if not; below .5 is no fault. Longer cycles (a > b > c >
-    a) have no such protection, though they too balance each text: a fixed scorer gets two of those three right.
+    At most `sample` pairs a family take part, chosen by hash of (seed, pair id), so their order does not matter. A
+    family of mirrored pairs (for each pair its reverse, in the same group) comes out at exactly .5 if the sample keeps
+    it whole, and at chance if not; below .5 is no fault. Longer cycles (a > b > c > a) have no such protection, though
+    they too balance each text: a fixed scorer gets two of those three right.
     """
     if sample < 1:
         raise ValueError(f"sample must be at least 1 pair, not {sample}")

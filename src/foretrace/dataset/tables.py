@@ -211,17 +211,19 @@ def _plain(kind: Kind, values: list[Any]) -> list[Any]:
 
 
 def _read_messages(column: Any) -> list[list[ChatText]]:
+    import numpy as np
+
     result: list[list[ChatText]] = []
     for chunk in column.chunks:
         struct = chunk.flatten()
         role, content = struct.field("role"), struct.field("content")
         roles, texts = role.dictionary.to_pylist(), content.dictionary.to_pylist()
-        pairs = [
-            ChatText(roles[r], texts[t])
-            for r, t in zip(role.indices.to_pylist(), content.indices.to_pylist(), strict=True)
-        ]
+        codes = role.indices.to_numpy().astype(np.int64) * len(texts) + content.indices.to_numpy()
+        distinct, where = np.unique(codes, return_inverse=True)
+        made = [ChatText(roles[code // len(texts)], texts[code % len(texts)]) for code in distinct.tolist()]
+        messages = [made[w] for w in where.tolist()]
         at = 0
         for length in chunk.value_lengths().to_pylist():
-            result.append(pairs[at : at + length])
+            result.append(messages[at : at + length])
             at += length
     return result

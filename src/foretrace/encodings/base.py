@@ -7,11 +7,17 @@ Law, tested for every encoding: `parse(render(call)) == [call]` but for the span
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Protocol
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
+
+_TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_MOST_REPAIRED = 64 * 1024
+"""Characters of broken JSON that repair is tried on: it takes long on more."""
 
 
 class Encoding(Protocol):
@@ -38,8 +44,35 @@ class Arguments(msgspec.Struct, frozen=True):
 
 
 def dumps(value: Any) -> str:
-    """JSON text with keys in the given order and text as it is, the form in which parsed arguments are kept."""
-    return json.dumps(value, ensure_ascii=False)
+    """JSON text with keys in the given order and text as it is, the form in which parsed arguments are kept.
+
+    Raises:
+        ValueError: NaN or an infinity, which JSON cannot say.
+        TypeError: no JSON value.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def verbatim(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int]) -> ToolCall:
+    """The call with its span; where rendering would not give the text back, `extra` keeps the text."""
+    raw = text[span[0] : span[1]]
+    extra = call.extra if call.error is None and encoding.render(call) == raw else {**call.extra, "raw": raw}
+    return msgspec.structs.replace(call, span=span, extra=extra)
+
+
+_scan = json.JSONDecoder(strict=False).raw_decode
+
+
+def json_end(text: str, start: int) -> int | None:
+    """End of the JSON value that begins at `start` or after space there, null when none is whole.
+
+    Raw control characters are allowed. Reads the text once: trying every possible end would be quadratic.
+    """
+    try:
+        space = _SPACE.match(text, start)
+        return _scan(text, space.end() if space else start)[1]
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_arguments(text: str) -> Arguments:
@@ -61,14 +94,45 @@ def _repaired(text: str) -> Arguments:
         value: Any = json.loads(text, strict=False)
         kind = "control_characters"
     except (ValueError, RecursionError):
-        if not text.rstrip().endswith("}"):
-            return Arguments(dumps({}), error="arguments are cut off" if text.strip() else "no arguments")
+        if _is_cut_off(text):
+            return Arguments("{}", error="arguments are cut off" if text.strip() else "no arguments")
+        if len(text) > _MOST_REPAIRED:
+            return Arguments("{}", error="arguments are not JSON, and too long to repair")
         import json_repair
 
         try:
             value, kind = json_repair.loads(text), "json_repair"
         except (ValueError, RecursionError) as error:
-            return Arguments(dumps({}), error=f"arguments are not JSON: {error}")
+            return Arguments("{}", error=f"arguments are not JSON: {error}")
     if not isinstance(value, dict):
-        return Arguments(dumps({}), error="arguments are not a JSON object")
-    return Arguments(dumps(value), (kind,))
+        return Arguments("{}", error="arguments are not a JSON object")
+    try:
+        repaired = dumps(value)
+    except (ValueError, RecursionError) as error:
+        return Arguments("{}", error=f"arguments are not JSON: {error}")
+    if whole := _without_lone_surrogates(repaired):
+        return Arguments(whole, ("lone_surrogates",))
+    return Arguments(repaired, (kind,))
+
+
+def _is_cut_off(text: str) -> bool:
+    """Whether the text ends inside of the object: in a string, or with a bracket open."""
+    if not text.rstrip().endswith("}"):
+        return True
+    depth, quoted = 0, False
+    for match in _TOKEN.finditer(text):
+        mark = match.group()
+        if mark == '"':
+            quoted = not quoted
+        elif not quoted and len(mark) == 1:
+            depth += 1 if mark in "{[" else -1
+    return quoted or depth > 0
+
+
+def _without_lone_surrogates(text: str) -> str | None:
+    """The text with half characters (a cut emoji) replaced, null when there is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from typing import Any
@@ -10,10 +9,18 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps
+from foretrace.encodings.base import dumps, verbatim
 
 _FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
-_END = re.compile(r"\n```[ \t]*\s*\Z")
+_MARK = re.compile(r"^```(.*)$", re.MULTILINE)
+_SHELL = re.compile(
+    r"""(?P<space>[ \t\r\n]+)|(?P<plain>[^ \t\r\n'"\\]+)|'(?P<single>[^']*)'"""
+    r"""|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|\\(?P<escaped>.)""",
+    re.DOTALL,
+)
+_ESCAPED = re.compile(r"""\\(["\\])""")
+_MOST_TOOL_LINES = 8
+"""Fences that are tried as a tool's line: the rest of the text is read anew for each."""
 _EDITOR = "str_replace_editor"
 _SLOTS = ("file_text", "view_range", "old_str", "new_str", "insert_line")
 _NUMBERS = frozenset({"view_range", "insert_line"})
@@ -26,22 +33,24 @@ class Fence:
 
     def parse(self, text: str) -> list[ToolCall]:
         """At most one call."""
-        ending = _END.search(text)
-        if ending is None:
+        end = len(text.rstrip()) - len("\n```")
+        if end < 0 or not text.startswith("\n```", end):
             return []
-        openings = [m for m in _FENCE.finditer(text) if m.end() <= ending.start() + 1]
+        openings = [m for m in _FENCE.finditer(text) if m.end() <= end + 1]
         if not openings:
             return []
-        for opening in openings:
-            body = text[opening.end() : ending.start()]
-            if body.startswith((_EDITOR + " ", "submit")) and (call := _tool_line(body)):
+        lines = [m for m in openings if text.startswith((_EDITOR + " ", "submit"), m.end())]
+        for opening in lines[:_MOST_TOOL_LINES]:
+            if call := _tool_line(text[opening.end() : end]):
                 return [_spanned(call, text, opening.start())]
-        opening = _outermost(text, openings, ending.start())
-        body = text[opening.end() : ending.start()]
+        opening = _outermost(text, openings, end)
+        body = text[opening.end() : end]
         return [_spanned(ToolCall(name="bash", arguments=dumps({"command": body})), text, opening.start())]
 
     def render(self, call: ToolCall) -> str:
-        """The fence with the call's line in it."""
+        """The fence with the call's line in it; for a parsed call exactly what its span covers."""
+        if raw := call.extra.get("raw"):
+            return str(raw)
         arguments: dict[str, Any] = msgspec.json.decode(call.arguments)
         if call.name == "bash":
             line = str(arguments.get("command", ""))
@@ -54,27 +63,46 @@ class Fence:
 
 def _outermost(text: str, openings: list[re.Match[str]], end: int) -> re.Match[str]:
     """The opening of the last fence: an earlier block in the thought is closed before it."""
+    bare = {m.start(): m for m in openings}
     is_open, opening = False, openings[-1]
-    for mark in re.finditer(r"^```(.*)$", text[:end], re.MULTILINE):
+    for mark in _MARK.finditer(text, 0, end):
         if is_open and mark.group(1).strip() == "":
             is_open = False
         elif not is_open:
             is_open = True
-            match = next((m for m in openings if m.start() == mark.start()), None)
-            opening = match or opening
+            opening = bare.get(mark.start(), opening)
     return opening
 
 
 def _spanned(call: ToolCall, text: str, start: int) -> ToolCall:
-    span = (start, len(text.rstrip()))
-    repairs = () if PLUGIN.render(call) == text[span[0] : span[1]] else ("layout",)
-    return msgspec.structs.replace(call, span=span, repairs=repairs)
+    call = verbatim(PLUGIN, call, text, (start, len(text.rstrip())))
+    return msgspec.structs.replace(call, repairs=("layout",)) if "raw" in call.extra else call
+
+
+def _words(line: str) -> list[str] | None:
+    """Words of a shell line, null when a quote is open: `shlex.split`, which takes quadratic time on long words."""
+    words: list[str] = []
+    pieces: list[str] | None = None
+    at = 0
+    while at < len(line):
+        token = _SHELL.match(line, at)
+        if token is None:
+            return None
+        at = token.end()
+        if token.lastgroup == "space":
+            if pieces is not None:
+                words.append("".join(pieces))
+            pieces = None
+            continue
+        text = token[token.lastgroup or 0]
+        pieces = [] if pieces is None else pieces
+        pieces.append(_ESCAPED.sub(r"\1", text) if token.lastgroup == "double" else text)
+    return words if pieces is None else [*words, "".join(pieces)]
 
 
 def _tool_line(line: str) -> ToolCall | None:
-    try:
-        words = shlex.split(line)
-    except ValueError:
+    words = _words(line)
+    if not words:
         return None
     if words == ["submit"]:
         return ToolCall(name="submit", arguments="{}")
@@ -114,13 +142,20 @@ def _editor_line(arguments: dict[str, Any]) -> str:
     for key in (*_SLOTS, *(k for k in arguments if k not in (*_SLOTS, "command", "path"))):
         value = arguments.get(key)
         if key == "view_range" and isinstance(value, str):
-            value = json.loads(value) if value.startswith("[") else value
+            value = _list_of(value)
         if value is None:
             words.append("")
         else:
             text = " ".join(map(str, value)) if isinstance(value, list) else shlex.quote(str(value))
             words.append(f"--{key} {text}")
     return " ".join(words).rstrip(" ")
+
+
+def _list_of(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text) if text.startswith("[") else text
+    except msgspec.DecodeError:
+        return text
 
 
 PLUGIN = Fence()

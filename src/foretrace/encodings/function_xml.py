@@ -7,14 +7,18 @@ import re
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps
+from foretrace.encodings.base import dumps, verbatim
 
-_OPEN = re.compile(r"<function=([^>\s]+)>")
-_PARAMETER = re.compile(r"\s*<parameter=([^>\n]+)>")
-_CLOSE_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=[^>\n]+>|</function>))")
+_OPEN = re.compile(r"<function=([^<>\s]+)>")
+_PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>")
+_CLOSE_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=[^<>\n]+>|</function>))")
 _CLOSE = re.compile(r"\s*</function>")
+_CUT_TAG = re.compile(r"\s*(?:<[^<>]*)?\Z")
+"""What may follow an opening tag where the text was cut off; after anything else the tag was only mentioned."""
 _WRAPPED = frozenset({"old_str", "new_str", "file_text"})
 """Parameters whose value stands on lines of its own, so that its own newlines survive."""
+_MOST_ENDS = 64
+"""Closing tags that are looked at, after one that would do, for one that leaves no quoted block open."""
 
 
 class FunctionXml:
@@ -23,18 +27,20 @@ class FunctionXml:
     name = "function_xml"
 
     def parse(self, text: str) -> list[ToolCall]:
-        """All blocks, in order; one without an end has `error` set."""
+        """All blocks, in order; one without an end has `error` set. A tag that opens no block is text."""
         calls: list[ToolCall] = []
         at = 0
         while opening := _OPEN.search(text, at):
             call = _read_block(text, opening)
-            calls.append(call)
-            assert call.span is not None
-            at = call.span[1]
+            if call is not None:
+                calls.append(call)
+            at = opening.end() if call is None or call.span is None else call.span[1]
         return calls
 
     def render(self, call: ToolCall) -> str:
-        """The block; `extra` says which values deviate from the usual layout."""
+        """The block; `extra` says which values deviate from the usual layout, or keeps the text as it stood."""
+        if raw := call.extra.get("raw"):
+            return str(raw)
         bare = set(call.extra.get("bare", ()))
         lines = [f"<function={call.name}>"]
         for key, value in msgspec.json.decode(call.arguments).items():
@@ -45,14 +51,14 @@ class FunctionXml:
         return "\n".join([*lines, "</function>"])
 
 
-def _read_block(text: str, opening: re.Match[str]) -> ToolCall:
+def _read_block(text: str, opening: re.Match[str]) -> ToolCall | None:
     arguments: dict[str, str] = {}
     bare: list[str] = []
     at = opening.end()
     while parameter := _PARAMETER.match(text, at):
         end = _value_end(text, parameter.end())
         if end is None:
-            return _broken(text, opening, "parameter without an end")
+            return _broken(text, opening, len(text), "parameter without an end")
         key, value = parameter.group(1), text[parameter.end() : end]
         if key in _WRAPPED:
             if len(value) > 1 and value[0] == "\n" and value[-1] == "\n":
@@ -63,31 +69,53 @@ def _read_block(text: str, opening: re.Match[str]) -> ToolCall:
         at = end + len("</parameter>")
     closing = _CLOSE.match(text, at)
     if closing is None:
-        return _broken(text, opening, "function block without an end")
+        following = text.find("<function=", at)
+        stop = len(text) if following < 0 else following
+        close = text.find("</function>", at, stop)
+        if close >= 0:
+            return _broken(text, opening, close + len("</function>"), "function block that holds no parameters")
+        if at == opening.end() and not _CUT_TAG.match(text, at):
+            return None
+        return _broken(text, opening, stop, "function block without an end")
     call = ToolCall(name=opening.group(1), arguments=dumps(arguments), extra={"bare": bare} if bare else {})
-    span = (opening.start(), closing.end())
-    repairs = () if PLUGIN.render(call) == text[span[0] : span[1]] else ("layout",)
-    return msgspec.structs.replace(call, span=span, repairs=repairs)
+    call = verbatim(PLUGIN, call, text, (opening.start(), closing.end()))
+    return msgspec.structs.replace(call, repairs=("layout",)) if "raw" in call.extra else call
 
 
 def _value_end(text: str, start: int) -> int | None:
-    """Where the value that begins at `start` ends: at the first closing tag that leaves no orphan behind.
+    """Where the value that begins at `start` ends: at the first closing tag that leaves no orphan behind and no
+    quoted block open.
 
-    A body may quote whole blocks. The first structural end is right unless a closing `</function>` follows
-    before any new block opens: then the end that was found belonged to the body.
+    A body may quote whole blocks. A structural end is right unless a closing `</function>` follows before any new
+    block opens (then the end belonged to the body), or unless the value up to it opens more blocks than it closes
+    (then a quoted block goes on).
     """
+    fallback: int | None = None
+    tries, opened, counted = 0, 0, start
     for closing in _CLOSE_VALUE.finditer(text, start):
-        end = _CLOSE.match(text, closing.end())
-        if end is None:
-            return closing.start()
-        orphan = text.find("</function>", end.end())
-        if orphan < 0 or 0 <= text.find("<function=", end.end()) < orphan:
-            return closing.start()
-    return None
+        end = closing.start()
+        opened += text.count("<function=", counted, end) - text.count("</function>", counted, end)
+        counted = end
+        if not _leaves_orphan(text, closing):
+            if opened <= 0:
+                return end
+            fallback = end if fallback is None else fallback
+        tries += fallback is not None
+        if tries == _MOST_ENDS:
+            break
+    return fallback
 
 
-def _broken(text: str, opening: re.Match[str], error: str) -> ToolCall:
-    return ToolCall(name=opening.group(1), span=(opening.start(), len(text)), error=error)
+def _leaves_orphan(text: str, closing: re.Match[str]) -> bool:
+    end = _CLOSE.match(text, closing.end())
+    if end is None:
+        return False
+    orphan = text.find("</function>", end.end())
+    return orphan >= 0 and text.find("<function=", end.end(), orphan) < 0
+
+
+def _broken(text: str, opening: re.Match[str], stop: int, error: str) -> ToolCall:
+    return verbatim(PLUGIN, ToolCall(name=opening.group(1), error=error), text, (opening.start(), stop))
 
 
 PLUGIN = FunctionXml()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import read_arguments
+from foretrace.encodings.base import json_end, read_arguments, verbatim
 
 _ACTION = re.compile(r"^Action:[ \t]*(.*)\nAction Input:[ \t]*", re.MULTILINE)
-_NEXT = re.compile(r"\n(?=(?:Thought:|Action:|Observation:))")
+_LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z)")
+_BROKEN_END = re.compile(r"\n(?=(?:Thought:|Action:|Observation:))")
 
 
 class React:
@@ -29,29 +28,25 @@ class React:
             call = ToolCall(
                 name=action.group(1).strip(),
                 arguments=arguments.text,
-                span=(action.start(), at),
                 repairs=arguments.repairs,
                 error=arguments.error,
             )
-            if self.render(call) != text[action.start() : at]:
-                call = msgspec.structs.replace(call, extra={"raw": text[action.start() : at]})
-            calls.append(call)
+            calls.append(verbatim(self, call, text, (action.start(), at)))
         return calls
 
     def render(self, call: ToolCall) -> str:
-        """The two lines; for a call that needed repair, the text as it stood."""
-        return call.extra.get("raw") or f"Action: {call.name}\nAction Input: {call.arguments}"
+        """The two lines; for a parsed call exactly what its span covers."""
+        return str(call.extra.get("raw") or "") or f"Action: {call.name}\nAction Input: {call.arguments}"
 
 
 def _end(text: str, start: int) -> int:
-    """End of the arguments: the first marker line at which they are whole, else the end of the text."""
-    for mark in _NEXT.finditer(text, start):
-        try:
-            msgspec.json.decode(text[start : mark.start()])
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            continue
-        return mark.start()
-    return start + len(text[start:].rstrip())
+    """End of the arguments: where their JSON is whole, if its line or the text ends there; else, as the JSON is
+    broken, before the next marker, or at the end of the text."""
+    whole = json_end(text, start)
+    if whole is not None and _LINE_END.match(text, whole):
+        return whole
+    following = _BROKEN_END.search(text, start)
+    return following.start() if following else max(start, len(text.rstrip()))
 
 
 PLUGIN = React()

@@ -8,12 +8,12 @@ from foretrace.core.trace import Message, ToolCall
 def without_calls(message: Message) -> str:
     """The content without the calls that are written in it."""
     text = message.content
-    spans = sorted((c.span for c in message.tool_calls if c.span is not None), reverse=True)
+    spans = sorted(c.span for c in message.tool_calls if c.span is not None)
     if not spans:
         return text
-    for start, end in spans:
-        text = text[:start] + text[end:]
-    return text.strip()
+    starts = [0, *(end for _, end in spans)]
+    ends = [*(start for start, _ in spans), len(text)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True)).strip()
 
 
 def find_calls(text: str) -> list[ToolCall]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps, read_arguments
+from foretrace.encodings.base import Arguments, dumps, json_end, read_arguments, verbatim
 
 _OPEN = re.compile(r"<tool_call>")
 _CLOSE = re.compile(r"</tool_call>")
@@ -31,7 +32,7 @@ class ToolCallJson:
         return calls
 
     def render(self, call: ToolCall) -> str:
-        """The block; for a parsed call exactly what it was read from."""
+        """The block; for a parsed call exactly what its span covers."""
         if raw := call.extra.get("raw"):
             return str(raw)
         body = f'{{"name": {dumps(call.name)}, "arguments": {call.arguments}}}'
@@ -39,36 +40,54 @@ class ToolCallJson:
 
 
 def _read_block(text: str, start: int, body_start: int) -> ToolCall:
-    end = len(text)
-    for closing in _CLOSE.finditer(text, body_start):
-        end = closing.end()
-        try:
-            msgspec.json.decode(text[body_start : closing.start()])
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            continue
-        return _from_body(text[body_start : closing.start()], text, (start, end))
-    first = _CLOSE.search(text, body_start)
-    if first is None:
-        return ToolCall(span=(start, len(text)), error="tool call without an end", extra={"raw": text[start:]})
-    return _from_body(text[body_start : first.start()], text, (start, first.end()))
+    end = json_end(text, body_start)
+    closing = _CLOSE.search(text, body_start if end is None else end)
+    following = None if end is not None else _OPEN.search(text, body_start)
+    if closing is None or (following is not None and following.start() < closing.start()):
+        stop = following.start() if following else len(text)
+        return verbatim(PLUGIN, ToolCall(error="tool call without an end"), text, (start, stop))
+    return _from_body(text[body_start : closing.start()], text, (start, closing.end()))
 
 
 def _from_body(body: str, text: str, span: tuple[int, int]) -> ToolCall:
     read = read_arguments(body.strip())
     value: dict[str, Any] = {} if read.error else msgspec.json.decode(read.text)
-    name, inner, error = value.get("name"), value.get("arguments", {}), read.error
+    name, inner, error = value.get("name"), value.get("arguments"), read.error
     if error is None and not isinstance(name, str):
         error = "tool call without a name"
-    arguments = read_arguments(inner if isinstance(inner, str) else dumps(inner))
+    written = None if read.repairs else _member(read.text, "arguments")
+    if inner is None:
+        arguments = Arguments("{}")
+    elif isinstance(inner, str):
+        arguments = read_arguments(inner)
+    else:
+        arguments = read_arguments(written or dumps(inner))
     call = ToolCall(
         name=name if isinstance(name, str) else "",
         arguments=arguments.text,
         repairs=read.repairs + arguments.repairs,
         error=error or arguments.error,
     )
-    raw = text[span[0] : span[1]]
-    extra = {} if PLUGIN.render(call) == raw else {"raw": raw}
-    return msgspec.structs.replace(call, span=span, extra=extra)
+    return verbatim(PLUGIN, call, text, span)
+
+
+def _member(text: str, wanted: str) -> str | None:
+    """The text of one member of a JSON object: a number or an escape is kept as the agent wrote it."""
+    found, at = None, text.index("{") + 1
+    while (key_end := json_end(text, at)) is not None:
+        begin = text.index(":", key_end) + 1
+        end = json_end(text, begin)
+        if end is None:
+            return None
+        if json.loads(text[at:key_end]) == wanted:
+            found = text[begin:end].strip()
+        at = end
+        while text[at] in " \t\r\n":
+            at += 1
+        if text[at] == "}":
+            return found
+        at += 1
+    return found
 
 
 PLUGIN = ToolCallJson()

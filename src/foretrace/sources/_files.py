@@ -50,11 +50,15 @@ class FileRows:
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
         """Rows from number `start` on; what cannot be read is a Drop with its row number."""
-        for number, value in enumerate(self._values()):
-            if number >= start:
-                yield RawRow(RowRef(number, self.path.name), decode_row(value) if isinstance(value, bytes) else value)
+        try:
+            for number, value in enumerate(self._values()):
+                if number >= start:
+                    row = decode_row(value) if isinstance(value, bytes) else value
+                    yield RawRow(RowRef(number, self.path.name), row)
+        except OSError as error:
+            raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> io.BufferedReader:
         try:
             return self.path.open("rb")
         except OSError as error:
@@ -216,7 +220,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
             for batch in file.iter_batches(batch_size=16):
                 yield from _batch_rows(batch)
     except (pa.ArrowException, OSError, TruncatedError) as error:
-        yield Drop("truncated_file", f"parquet: {str(error).strip().splitlines()[0]}")
+        yield Drop("truncated_file", f"parquet: {str(error).strip().partition(chr(10))[0]}")
 
 
 def _batch_rows(batch: Any) -> Iterator[dict[str, Any] | Drop]:

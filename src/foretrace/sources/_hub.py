@@ -28,15 +28,13 @@ class HubRows:
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
         """Rows from number `start` on."""
-        stream = self._open()
-        if start:
-            stream = stream.skip(start)
+        stream = self._open().skip(start)
         numbers = itertools.count(start)
         try:
             for row in stream:
                 at = RowRef(next(numbers), None, self._revision, self._split)
                 yield RawRow(at, row if isinstance(row, dict) else Drop("not_an_object"))
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # datasets raises many kinds: its own, httpx's, fsspec's, pyarrow's
             raise SourceError(
                 f"{self.label}: reading stopped at row {next(numbers)}: {_line(error)}; "
                 "what was read is kept, run the same command again to go on"
@@ -53,7 +51,7 @@ class HubRows:
                 streaming=True,
                 revision=self._revision,
             )
-        except Exception as error:  # datasets raises many kinds: its own, httpx's, fsspec's
+        except Exception as error:
             raise SourceError(f"{self.label}: cannot open: {_line(error)}") from error
 
 

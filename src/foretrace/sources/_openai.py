@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 from typing import Any
 
 import msgspec
 
-from foretrace.core.digest import digest
 from foretrace.core.trace import Part, ToolCall, ToolSpec
 from foretrace.encodings.base import dumps, read_arguments
 from foretrace.sources.base import RowError
+
+_MEDIA = ("image", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "refusal")
+_CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", "parameters"})
 
 
 def decode_list(row: dict[str, Any], column: str) -> list[dict[str, Any]]:
@@ -41,7 +46,11 @@ def decode_list(row: dict[str, Any], column: str) -> list[dict[str, Any]]:
 
 
 def content_of(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """Text of a content (string, list of parts, or null), and its parts that are no text."""
+    """Text of a content (string, list of parts, or null), and its parts that are no text.
+
+    Raises:
+        RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
+    """
     if value is None:
         return "", ()
     if isinstance(value, str):
@@ -61,12 +70,42 @@ def content_of(value: Any) -> tuple[str, tuple[Part, ...]]:
 
 def _part(item: dict[str, Any], at: int) -> Part:
     kind = str(item.get("type") or "unknown")
+    if not kind.startswith(_MEDIA):
+        raise RowError("unknown_part", f"content holds a part of type {kind!r}")
     inner = item.get(kind)
-    ref = inner.get("url") if isinstance(inner, dict) else inner if isinstance(inner, str) else None
+    fields: dict[str, Any] = inner if isinstance(inner, dict) else item
+    ref = inner if isinstance(inner, str) else fields.get("url", fields.get("file_id"))
+    media = str(fields.get("media_type") or fields.get("format") or "")
+    body: Any = fields.get("data", fields.get("file_data"))
     if isinstance(ref, str) and ref.startswith("data:"):
         media, _, body = ref[5:].partition(",")
-        return Part(type=kind, media_type=media.split(";")[0], sha256=digest(body, size=32), at=at)
-    return Part(type=kind, media_type=str(item.get("media_type") or ""), ref=ref, at=at)
+        media, ref = media.split(";")[0], None
+    return Part(
+        type=kind,
+        media_type=media,
+        ref=ref if isinstance(ref, str) else None,
+        sha256=_sha256(body) if isinstance(body, str) else None,
+        at=at,
+    )
+
+
+def _sha256(body: str) -> str:
+    try:
+        data = base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError):
+        data = body.encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def rest_of(item: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """What the record has no field for: nothing that a row says is lost."""
+    return {k: v for k, v in item.items() if k not in known and v is not None}
+
+
+def answered_ids(item: dict[str, Any]) -> tuple[str, ...]:
+    """Ids of the calls that a result answers."""
+    ids = item.get("tool_call_ids") or item.get("tool_call_id")
+    return tuple(str(i) for i in (ids if isinstance(ids, list) else [ids]) if i)
 
 
 def native_calls(value: Any, index: int) -> tuple[ToolCall, ...]:
@@ -89,8 +128,11 @@ def _call(raw: Any, index: int) -> ToolCall:
     if not isinstance(raw, dict) or not isinstance(function, dict) or not isinstance(name, str):
         raise RowError("bad_tool_call", f"message {index}: a tool call without a function name")
     arguments = function.get("arguments", function.get("parameters"))
-    read = read_arguments(arguments if isinstance(arguments, str) else dumps(arguments or {}))
-    extra = {} if read.error is None else {"raw": arguments}
+    text = arguments if isinstance(arguments, str) else dumps(arguments or {})
+    read = read_arguments(text if text.strip() else "{}")  # some servers write no arguments as an empty text
+    extra = rest_of(raw, _CALL_KEYS)
+    if read.error is not None:
+        extra["raw"] = arguments
     return ToolCall(
         id=str(raw.get("id") or ""),
         name=name,
@@ -114,11 +156,10 @@ def tool_specs(value: Any) -> tuple[ToolSpec, ...]:
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             continue
         parameters = function.get("parameters", function.get("input_schema")) or {}
-        found.append(
-            ToolSpec(
-                name=function["name"],
-                description=str(function.get("description") or ""),
-                parameters=parameters if isinstance(parameters, str) else dumps(parameters),
-            )
-        )
+        try:
+            schema = parameters if isinstance(parameters, str) else dumps(parameters)
+        except (TypeError, ValueError):
+            schema = msgspec.json.encode(repr(parameters)).decode()
+        description = str(function.get("description") or "")
+        found.append(ToolSpec(name=function["name"], description=description, parameters=schema))
     return tuple(found)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
+
+import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Message, Outcome, Provenance, Role, Task, Trace
 from foretrace.encodings.text import find_calls
-from foretrace.sources._openai import content_of, decode_list, function_call, native_calls, tool_specs
-from foretrace.sources.base import Drop, Hub, RowError, RowRef
+from foretrace.sources._openai import (
+    answered_ids,
+    content_of,
+    decode_list,
+    function_call,
+    native_calls,
+    rest_of,
+    tool_specs,
+)
+from foretrace.sources.base import Drop, Hub, RowError, RowRef, content_name
 
 FIELDS = {
     "messages": ("messages", "conversations", "conversation"),
@@ -37,7 +48,31 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
     "observation": "tool",
     "environment": "tool",
+    "ipython": "tool",
+    "function_call": "assistant",
+    "tool_call": "assistant",
+    "tool_response": "tool",
 }
+_CALL_ROLES = frozenset({"function_call", "tool_call"})
+"""ShareGPT roles whose whole text is one call as JSON."""
+_KNOWN = frozenset(
+    [
+        "role",
+        "from",
+        "content",
+        "value",
+        "tool_calls",
+        "function_call",
+        "reasoning_content",
+        "reasoning",
+        "tool_call_id",
+        "tool_call_ids",
+        "is_error",
+        "train",
+        "trainable",
+        "loss",
+    ]
+)
 _MARKER = re.compile(
     r"^(?:OBSERVATION:\n|Observation:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
     r"|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
@@ -58,6 +93,7 @@ class Chat:
             raise UsageError(f"--map: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(FIELDS)}")
         self._columns = columns or {}
         self.licence = licence
+        self.settings = " ".join(f"{field}={column}" for field, column in sorted(self._columns.items()))
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one conversation."""
@@ -66,15 +102,15 @@ class Chat:
         messages = _messages(raw)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        own = self._text("id", row)
-        where = f"{at.file or 'row'}#{at.row}"
-        first = next((m.content for m in messages if m.role == "user"), "")
+        raw_id = self._text("id", row)
+        own = raw_id or content_name(row)
+        first = next((m.content for m in messages if m.role == "user"), "") or own
         instance = self._text("instance", row) or f"chat:{digest(first)}"
-        used = {self._column(field, row) for field in FIELDS}
+        tools = tool_specs(row.get(self._column("tools", row) or ""))
         return Trace(
-            key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own or where}",
+            key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
             task=Task(id=instance, group=self._text("group", row) or instance, kind="chat"),
-            tools=tool_specs(row.get(self._column("tools", row) or "")),
+            tools=tools,
             messages=messages,
             outcome=Outcome(success=self._success(row), reward=self._number("reward", row)),
             provenance=Provenance(
@@ -84,12 +120,20 @@ class Chat:
                 split=at.split or "train",
                 raw_file=at.file,
                 raw_row=at.row,
-                raw_id=own,
+                raw_id=raw_id,
                 licence=self.licence,
                 model=self._text("model", row),
             ),
-            extra={k: v for k, v in row.items() if k not in used and v is not None},
+            extra=rest_of(row, self._used(row, column, bool(tools))),
         )
+
+    def _used(self, row: dict[str, Any], messages: str, tools: bool) -> frozenset[str]:
+        """Columns that the record holds; one of a type that it cannot hold stays in `extra`."""
+        texts = [f for f in ("id", "instance", "group", "model") if self._text(f, row) is not None]
+        fields = [*texts, "success", *(["tools"] if tools else [])]
+        if self._number("reward", row) is not None:
+            fields.append("reward")
+        return frozenset({messages, *(c for f in fields if (c := self._column(f, row)) is not None)})
 
     def _column(self, field: str, row: dict[str, Any]) -> str | None:
         if field in self._columns:
@@ -113,6 +157,8 @@ class Chat:
         value = row.get(column) if column else None
         if value is None or isinstance(value, bool):
             return value
+        if isinstance(value, float) and math.isnan(value):  # a missing value, as pandas writes it
+            return None
         if value in (0, 1):
             return bool(value)
         if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -134,10 +180,11 @@ def _messages(raw: list[dict[str, Any]]) -> tuple[Message, ...]:
 def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None, begun: bool) -> Message:
     text, parts = content_of(item.get("content", item.get("value")))
     common: dict[str, Any] = {"parts": parts, "turn": index, "raw_index": index, "raw_role": raw_role}
-    if item.get("name") and role != "assistant":
-        common["extra"] = {"name": item["name"]}
+    common["extra"] = rest_of(item, _KNOWN)
     if role == "assistant":
         calls = native_calls(item.get("tool_calls"), index) or function_call(item.get("function_call"), index)
+        if not calls and raw_role in _CALL_ROLES:
+            calls = native_calls([_json_of(text)], index)
         reasoning = item.get("reasoning_content") or item.get("reasoning")
         return Message(
             role=role,
@@ -150,7 +197,6 @@ def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None,
         )
     marker = _MARKER.match(text) if role == "user" and begun else None
     if role == "tool" or marker:
-        ids = item.get("tool_call_ids") or [item.get("tool_call_id")]
         common["raw_role"] = raw_role or ("user" if role == "user" else None)
         error = item.get("is_error")
         return Message(
@@ -158,11 +204,18 @@ def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None,
             author="environment",
             content=text[marker.end() :] if marker else text,
             prefix=marker.group() if marker else "",
-            tool_call_ids=tuple(str(i) for i in ids if i),
+            tool_call_ids=answered_ids(item),
             is_error=error if isinstance(error, bool) else None,
             **common,
         )
     return Message(role=role, author="user", content=text, **common)
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return text
 
 
 def _train(item: dict[str, Any]) -> bool | None:

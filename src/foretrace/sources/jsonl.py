@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import SCHEMA_VERSION, Trace
+from foretrace.core.trace import SCHEMA_VERSION, Trace, trace_id
 from foretrace.sources.base import Drop, Hub, RowRef
 
 
@@ -23,9 +23,12 @@ class Jsonl:
         if version != SCHEMA_VERSION:
             return Drop("schema_version", f"schema version {version!r}, this foretrace reads {SCHEMA_VERSION}")
         try:
-            return msgspec.convert(row, Trace)
+            trace = msgspec.convert(row, Trace)
         except msgspec.ValidationError as error:
             return Drop("not_a_trace", str(error))
+        if trace.id and trace.id != (made := trace_id(trace)):
+            return Drop("id_mismatch", f"id is {trace.id}, the content's is {made}; an edited trace has no id")
+        return trace
 
 
 PLUGIN = Jsonl

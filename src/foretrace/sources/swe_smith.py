@@ -11,8 +11,8 @@ from foretrace.core.trace import Message, Outcome, Part, Provenance, Task, ToolS
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
 from foretrace.encodings.text import without_calls
-from foretrace.sources._openai import content_of, decode_list, native_calls
-from foretrace.sources.base import Drop, Hub, RowError, RowRef
+from foretrace.sources._openai import answered_ids, content_of, decode_list, native_calls, rest_of
+from foretrace.sources.base import Drop, Hub, RowError, RowRef, content_name
 
 Split = Literal["tool", "xml", "ticks"]
 
@@ -21,13 +21,11 @@ REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it w
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
 _MARKER = "OBSERVATION:\n"
 _REPO = re.compile(r"^(?P<owner>[^/]+?)__(?P<name>[^/]+?)(?:\.[0-9a-f]{6,40}(?:\..*)?|-\d+)?$")
-_KNOWN = frozenset({"messages", "instance_id", "resolved", "model", "traj_id"})
-_FUNCTION = re.compile(
-    r"---- BEGIN FUNCTION #\d+: (?P<name>\S+) ----\n"
-    r"(?:Description: (?P<description>.*?))?(?:\n+Parameters:\n(?P<parameters>.*?))?\s*---- END FUNCTION",
-    re.DOTALL,
-)
-_PARAMETER = re.compile(r"^\s*\(\d+\) (\w+) \((\w+), (required|optional)\): ?(.*)$", re.MULTILINE)
+_LONGEST_INSTANCE = 512
+_TYPES = {"resolved": bool, "model": str, "traj_id": str}
+_KNOWN = frozenset({"role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "is_demo"})
+_FUNCTION = re.compile(r"\d+: (\S+) ----\n")
+_PARAMETER = re.compile(r"^[ \t]*\(\d+\) (\w+) \((\w+), (required|optional)\): ?(.*)$", re.MULTILINE)
 
 
 class SweSmith:
@@ -49,8 +47,9 @@ class SweSmith:
         messages, outcome = _ending(messages, row.get("resolved"))
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        raw_id = row.get("traj_id") if isinstance(row.get("traj_id"), str) else None
-        own = raw_id or f"{at.file or 'row'}#{at.row}"
+        typed = {k: row[k] for k, kind in _TYPES.items() if isinstance(row.get(k), kind)}
+        raw_id = typed.get("traj_id")
+        own = raw_id or content_name(row)
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or split}:{own}",
             task=Task(id=instance, group=repository(instance), kind="swe"),
@@ -67,52 +66,58 @@ class SweSmith:
                 raw_id=raw_id,
                 licence=self.licence,
                 agent="SWE-agent",
-                model=row.get("model") if isinstance(row.get("model"), str) else None,
+                model=typed.get("model"),
                 protocol=split,
             ),
-            extra={k: v for k, v in row.items() if k not in _KNOWN and v is not None},
+            extra=rest_of(row, frozenset({"messages", "instance_id", *typed})),
         )
 
 
 def repository(instance: str) -> str:
     """`owner/name` of a SWE instance id such as `owner__name.0123abcd.kind__suffix` or `owner__name-123`."""
+    if len(instance) > _LONGEST_INSTANCE:
+        return instance
     match = _REPO.match(instance) or re.match(r"^(?P<owner>[^/]+?)__(?P<name>[^./]+)", instance)
     return f"{match['owner']}/{match['name']}" if match else instance
 
 
 def _split_of(raw: list[dict[str, Any]]) -> Split:
     """The encoding, from the structure of the messages: the same row may come without its split's name."""
-    fenced = False
+    tagged = fenced = 0
     for message in raw:
         if message.get("role") in ("tool", "function") or message.get("tool_calls"):
             return "tool"
-        if message.get("role") == "assistant" and isinstance(message.get("content"), str):
-            if "<function=" in message["content"]:
-                return "xml"
-            fenced = fenced or "```" in message["content"]
-    return "ticks" if fenced else "tool"
+        if message.get("role") == "assistant":
+            text, _ = content_of(message.get("content"))
+            tagged += "<function=" in text
+            fenced += text.rstrip().endswith("\n```")
+    # Work on agents' own code puts the tags of one encoding into the bodies of the other.
+    if not tagged and not fenced:
+        return "tool"
+    return "xml" if tagged >= fenced else "ticks"
 
 
 def _message(raw: dict[str, Any], index: int, split: Split, begun: bool) -> Message:
     role = raw.get("role")
     text, parts = content_of(raw.get("content"))
-    extra = {k: raw[k] for k in ("agent", "message_type", "action", "cache_control") if raw.get(k) is not None}
-    if isinstance(raw.get("thought"), str) and raw["thought"] != text:
-        extra["thought"] = raw["thought"]
+    extra = rest_of(raw, _KNOWN)
+    if extra.get("thought") == text:
+        del extra["thought"]
     if role == "assistant":
         return _assistant(raw, index, split, text, parts, extra)
     if role == "system":
-        return Message(role="system", author="user", content=text, turn=index, raw_index=index, extra=extra)
+        return Message(
+            role="system", author="user", content=text, parts=parts, turn=index, raw_index=index, extra=extra
+        )
     if role == "tool" or (role == "user" and begun):
         marker = _MARKER if text.startswith(_MARKER) else ""
-        ids = raw.get("tool_call_ids") or ([raw["tool_call_id"]] if raw.get("tool_call_id") else [])
         return Message(
             role="tool",
             author="environment",
             content=text[len(marker) :],
             prefix=marker,
             parts=parts,
-            tool_call_ids=tuple(str(i) for i in ids),
+            tool_call_ids=answered_ids(raw),
             raw_role=None if role == "tool" else role,
             turn=index,
             raw_index=index,
@@ -167,14 +172,15 @@ def _ending(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message
 def _tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
     """Tools that the system text of the xml split describes."""
     system = messages[0].content if messages and messages[0].role == "system" else ""
-    return tuple(
-        ToolSpec(
-            name=match["name"],
-            description=(match["description"] or "").strip(),
-            parameters=_parameters(match["parameters"] or ""),
-        )
-        for match in _FUNCTION.finditer(system)
-    )
+    tools: list[ToolSpec] = []
+    for piece in system.split("---- BEGIN FUNCTION #")[1:]:
+        block, ended, _ = piece.partition("---- END FUNCTION")
+        if not ended or not (head := _FUNCTION.match(block)):
+            continue
+        about, _, parameters = block[head.end() :].partition("Parameters:\n")
+        about = about.strip().removeprefix("Description:").strip()
+        tools.append(ToolSpec(name=head[1], description=about, parameters=_parameters(parameters)))
+    return tuple(tools)
 
 
 def _parameters(text: str) -> str:

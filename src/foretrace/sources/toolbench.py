@@ -17,7 +17,7 @@ from foretrace.sources.base import Drop, Hub, RawRow, RowError, RowRef
 
 RETRY = "This is not the first time you try this task"
 """Begins the turn that the search injects before a retried step; later rows of a branch do not keep it."""
-_STEP = re.compile(r"^Step (\d+): ?(.*)$", re.DOTALL)
+_STEP = re.compile(r"^Step \d+: ?(.*)$", re.DOTALL)
 _APIS = "Specifically, you have access to the following APIs:"
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "function": "tool"}
 
@@ -33,49 +33,57 @@ class ToolBench:
 
     def __init__(self, keep_prefix_rows: bool = False) -> None:
         self.keep_prefix_rows = keep_prefix_rows
-        self._inner: set[str] = set()
-        """Digests of all beginnings of a conversation that a longer row goes on from."""
-        self._first: dict[str, int] = {}
-        """Row of the kept conversation in which a beginning stands first."""
+        self.settings = "keep_prefix_rows" if keep_prefix_rows else ""
+        self._inner: set[int] = set()
+        """Ends of rows that a longer row goes on from."""
+        self._kept: dict[int, int] = {}
+        """Which of several rows with one end (they differ in retry turns) is kept, by the digest of all turns."""
+        self._owner: dict[int, int] = {}
+        """End of the branch that trains a beginning which several branches share."""
 
     def look(self, rows: Iterable[RawRow]) -> None:
-        """Learn which rows are beginnings of others, whatever the order of the rows."""
+        """Learn which rows are beginnings of others, and which branch owns what several share, whatever the order
+        of the rows. A branch that answered owns before one that did not."""
         if self.keep_prefix_rows:
             return
-        ends: dict[str, tuple[int, list[str]]] = {}
-        for at, row in rows:
-            if isinstance(row, Drop):
-                continue
+        before: dict[int, int] = {}
+        ends: dict[int, tuple[int, int]] = {}
+        for _, row in rows:
             try:
-                chain = _chain(_turns(row))
+                if isinstance(row, Drop):
+                    continue
+                turns, _ = _turns(row), _query(row)
             except RowError:
                 continue
-            self._inner.update(chain[:-1])
-            ends.setdefault(chain[-1], (at.row, chain))
-        for row_number, chain in ends.values():
-            if chain[-1] not in self._inner:
-                for link in chain:
-                    self._first.setdefault(link, row_number)
+            chain = _chain(turns)
+            for last, link in zip((0, *chain), chain, strict=False):
+                before[link] = last
+            rank, whole = _rank(turns), _whole(turns)
+            if chain[-1] in ends and ends[chain[-1]] != (rank, whole):
+                self._kept[chain[-1]] = whole = min(whole, ends[chain[-1]][1])
+            ends[chain[-1]] = (rank, whole)
+        inner = set(before.values())
+        self._inner = inner.intersection(ends)
+        first: dict[int, int] = {}
+        for end in sorted(ends.keys() - inner, key=lambda e: (ends[e][0], e)):
+            link = end
+            while link:
+                if first.setdefault(link, end) != end:
+                    self._owner[link] = first[link]
+                link = before[link]
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one branch of the search for one query."""
-        turns = _turns(row)
-        match = _STEP.match(row["id"]) if isinstance(row.get("id"), str) else None
-        if match is None:
-            raise RowError("missing_column", "id is not 'Step N: query'")
+        turns, query = _turns(row), _query(row)
         chain = _chain(turns)
         if chain[-1] in self._inner:
             return Drop("prefix_row", "a longer row of the same branch is kept")
-        if self._first.get(chain[-1], at.row) != at.row:
-            return Drop("repeated_row", "the same conversation stands in an earlier row")
-        if not any(role == "assistant" for role, _ in turns):
-            return Drop("empty_trace", "no assistant turn")
-        query = match.group(2).strip()
-        messages = self._messages(turns, chain, at.row)
+        if self._kept.get(chain[-1], whole := _whole(turns)) != whole:
+            return Drop("repeated_row", "another row with the same steps is kept")
+        messages = self._messages(turns, chain)
         task_id = f"toolbench:{digest(query)}"
-        branch = digest(*(part for turn in turns for part in turn), size=6)
         return Trace(
-            key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{digest(query)}-{branch}",
+            key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{digest(query)}-{whole:016x}",
             task=Task(id=task_id, group=task_id, kind="tool_use", statement=query),
             tools=_apis(turns[0][1]) if turns[0][0] == "system" else (),
             messages=messages,
@@ -95,14 +103,21 @@ class ToolBench:
             extra={k: v for k, v in row.items() if k not in ("id", "conversations") and v is not None},
         )
 
-    def _messages(self, turns: list[Turn], chain: list[str], row: int) -> tuple[Message, ...]:
+    def _messages(self, turns: list[Turn], chain: list[int]) -> tuple[Message, ...]:
         messages: list[Message] = []
         links = iter(chain)
         for index, (role, text) in enumerate(turns):
             retry = _is_retry(role, text)
-            shared = not retry and self._first.get(next(links), row) != row
+            shared = not retry and self._owner.get(next(links), chain[-1]) != chain[-1]
             messages.append(_message(role, text, index, retry, shared))
         return tuple(messages)
+
+
+def _query(row: dict[str, Any]) -> str:
+    match = _STEP.match(row["id"]) if isinstance(row.get("id"), str) else None
+    if match is None:
+        raise RowError("missing_column", "id is not 'Step N: query'")
+    return match.group(1).strip()
 
 
 def _turns(row: dict[str, Any]) -> list[Turn]:
@@ -131,20 +146,32 @@ def _turns(row: dict[str, Any]) -> list[Turn]:
             raise RowError("unknown_role", f"turn {index} is from {role!r}")
         if text is not None and not isinstance(text, str):
             raise RowError("wrong_column_type", f"turn {index} has a value that is no text")
-    return [(role, text or "") for role, text in pairs]
+    if all(role != "assistant" for role, _ in pairs):
+        raise RowError("empty_trace", "no assistant turn")
+    return [(str(role), text or "") for role, text in pairs]
 
 
-def _chain(turns: list[Turn]) -> list[str]:
+def _chain(turns: list[Turn]) -> list[int]:
     """Digest of each beginning of the conversation, retry turns left out."""
-    chain: list[str] = []
+    chain: list[int] = []
     last = ""
     for role, text in turns:
         if not _is_retry(role, text):
             last = digest(last, role, text)
-            chain.append(last)
-    if not chain:
-        raise RowError("empty_trace", "only retry turns")
+            chain.append(int(last, 16))
     return chain
+
+
+def _whole(turns: list[Turn]) -> int:
+    return int(digest(*(part for turn in turns for part in turn)), 16)
+
+
+def _rank(turns: list[Turn]) -> int:
+    """0 for a branch that ends in an answer, 1 for one that does not."""
+    last = next(text for role, text in reversed(turns) if role == "assistant")
+    if "give_answer" not in last:
+        return 1
+    return 0 if _outcome((_message("assistant", last, 0, retry=False, shared=False),)).success else 1
 
 
 def _is_retry(role: str, text: str) -> bool:
@@ -193,6 +220,8 @@ def _outcome(messages: tuple[Message, ...]) -> Outcome:
     call = last.tool_calls[-1] if last is not None and last.tool_calls else None
     if call is None or call.name != "Finish":
         return Outcome(status="limit", success=None, exit_reason="no_finish")
+    if call.error:
+        return Outcome(status="limit", success=None, exit_reason="unreadable_finish")
     arguments: Any = msgspec.json.decode(call.arguments)
     answered = isinstance(arguments, dict) and arguments.get("return_type") == "give_answer"
     return Outcome(success=answered, exit_reason=str(arguments.get("return_type") or "Finish"))

@@ -8,7 +8,9 @@ completion alone, its length or its form has nothing to go by.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from hashlib import blake2b
+from heapq import nsmallest
+from itertools import chain, combinations
 from typing import NamedTuple
 
 from foretrace.actions.taxonomy import Effect
@@ -109,18 +111,37 @@ def _couples(attempt: Attempt, task: Siblings, right: judge.Accepted) -> Iterato
 
 def _shuffled(attempt: Attempt, family: str, seed: int) -> list[tuple[Act, Act]]:
     """Candidate couples (i < j) of the family, in hash order."""
-    fits = {"redundancy": _redundant, "argument": _same_tool, "type_swap": _other_type}[family]
-    key = attempt.trace.key
-    ranked = sorted(
-        (unit(str(seed), key, family, str(a.index), str(b.index)), a.index, b.index, a, b)
-        for a, b in combinations(attempt.acts, 2)
-        if fits(a, b)
-    )
-    return [(a, b) for *_, a, b in ranked[:_TRIES]]
+    state = blake2b(f"{seed}\0{attempt.trace.key}\0{family}".encode(), digest_size=8)
+
+    def place(pair: tuple[Act, Act]) -> bytes:
+        own = state.copy()
+        own.update(b"%d,%d" % (pair[0].index, pair[1].index))
+        return own.digest()
+
+    return nsmallest(_TRIES, _CANDIDATES[family](attempt.acts), key=place)
 
 
-def _redundant(first: Act, second: Act) -> bool:
+def _same_tool(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
+    """Calls of one shape."""
+    shapes: dict[object, list[Act]] = {}
+    for act in acts:
+        if (shape := judge.shape(act.message)) is not None:
+            shapes.setdefault(shape, []).append(act)
+    return chain.from_iterable(combinations(alike, 2) for alike in shapes.values())
+
+
+def _other_type(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
+    """Calls of different types."""
+    calling = [a for a in acts if a.message.tool_calls]
+    return ((a, b) for a, b in combinations(calling, 2) if a.label.action != b.label.action)
+
+
+def _redundant(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
     """A call that changes nothing, before one that acts with nothing changed between; or any call and the finish."""
+    return ((a, b) for a, b in combinations(acts, 2) if _is_redundant(a, b))
+
+
+def _is_redundant(first: Act, second: Act) -> bool:
     if second.label.effect is Effect.TERMINAL:
         return first.label.effect is not Effect.TERMINAL
     return (
@@ -131,12 +152,7 @@ def _redundant(first: Act, second: Act) -> bool:
     )
 
 
-def _same_tool(first: Act, second: Act) -> bool:
-    return judge.shape(first.message) is not None and judge.shape(first.message) == judge.shape(second.message)
-
-
-def _other_type(first: Act, second: Act) -> bool:
-    return first.label.action != second.label.action and bool(first.message.tool_calls and second.message.tool_calls)
+_CANDIDATES = {"redundancy": _redundant, "argument": _same_tool, "type_swap": _other_type}
 
 
 def _couple(family: str, first: Act, second: Act, right: judge.Accepted) -> Couple | None:

@@ -1,0 +1,130 @@
+"""Tiny rows in the raw formats, and the command line run in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from foretrace.cli.main import main
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared"
+
+
+class Result(NamedTuple):
+    """How one run of the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON object on stdout."""
+        assert self.out.count("\n") == 1
+        return json.loads(self.out)
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line; arguments may be paths."""
+
+    def call(*arguments: object) -> Result:
+        capfd.readouterr()
+        code = main([str(a) for a in arguments])
+        return Result(code, *capfd.readouterr())
+
+    return call
+
+
+def call(name: str, arguments: dict[str, Any], own: str = "c1") -> dict[str, Any]:
+    """One OpenAI-style tool call."""
+    return {"id": own, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def swe_row(instance: str, attempt: str, *, resolved: bool | None = True) -> dict[str, Any]:
+    """One SWE-smith row of the tool split: look, edit, submit."""
+    messages = [
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "content": "Fix the bug in /testbed."},
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [call("bash", {"command": "cat a.py"}, "c1")]},
+        {"role": "tool", "content": "OBSERVATION:\nx = 1", "tool_call_ids": ["c1"]},
+        {
+            "role": "assistant",
+            "content": "Now change it.",
+            "tool_calls": [
+                call(
+                    "str_replace_editor",
+                    {"command": "str_replace", "path": "/a.py", "old_str": "x = 1\n", "new_str": "x = 2\ny = 3\n"},
+                    "c2",
+                )
+            ],
+        },
+        {"role": "tool", "content": "OBSERVATION:\nThe file has been edited.", "tool_call_ids": ["c2"]},
+        {"role": "assistant", "content": "Done.", "tool_calls": [call("submit", {}, "c3")]},
+    ]
+    return {
+        "messages": json.dumps(messages),
+        "instance_id": instance,
+        "resolved": resolved,
+        "model": "m",
+        "traj_id": f"{instance}.{attempt}",
+        "patch": "",
+    }
+
+
+def chat_row(number: int, **more: Any) -> dict[str, Any]:
+    """One OpenAI-style row."""
+    messages = [
+        {"role": "user", "content": f"What is the weather in town {number}?"},
+        {"role": "assistant", "content": None, "tool_calls": [call("get_weather", {"town": number})]},
+        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+        {"role": "assistant", "content": "It rains."},
+    ]
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+    return {"messages": messages, "tools": tools, **more}
+
+
+def write_rows(path: Path, rows: list[Any]) -> Path:
+    """JSON lines; a string is written as it is."""
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
+    return path
+
+
+@pytest.fixture
+def swe_file(tmp_path: Path) -> Path:
+    """Four attempts at two instances, one of which failed."""
+    rows = [
+        swe_row("owner__one.0123abcd.func__aaa", "a"),
+        swe_row("owner__one.0123abcd.func__aaa", "b", resolved=False),
+        swe_row("owner__two.0123abcd.func__bbb", "c"),
+        swe_row("other__three.0123abcd.func__ccc", "d"),
+    ]
+    return write_rows(tmp_path / "swe.jsonl", rows)
+
+
+@pytest.fixture
+def traces(tmp_path: Path, swe_file: Path, run: Run) -> Path:
+    """A traces folder with four traces."""
+    folder = tmp_path / "traces"
+    assert run("import", "swe_smith", swe_file, "--out", folder).code == 0
+    return folder
+
+
+@pytest.fixture
+def shared_rows() -> Callable[[str], Path]:
+    """The raw rows of a real source."""
+
+    def find(name: str) -> Path:
+        path = SHARED / "data" / "traces" / name / "rows.jsonl"
+        if not path.is_file():
+            pytest.skip(f"{path} is not here")
+        return path
+
+    return find

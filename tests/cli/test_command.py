@@ -1,0 +1,180 @@
+"""The command as a process: start, endings, signals, pipes, terminals; and the package's public names."""
+
+from __future__ import annotations
+
+import os
+import pty
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import foretrace
+from cli.conftest import Run, chat_row, write_rows
+from foretrace.core.errors import UsageError
+
+COMMAND = [sys.executable, "-m", "foretrace"]
+SLOW = """
+import time
+from foretrace.core.trace import Message, Provenance, Task, Trace
+
+
+class Slow:
+    name, licence, hub = "slow", None, None
+
+    def to_trace(self, row, at):
+        time.sleep(row["seconds"])
+        return Trace(
+            key=f"slow:{at.row}",
+            task=Task(id="t", group="t"),
+            messages=(Message(role="assistant", author="model", content="x"),),
+            provenance=Provenance(origin="imported", source="slow"),
+        )
+"""
+
+
+def command(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process."""
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, **options
+    )
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    code = (
+        "import sys; from foretrace.cli.main import main; code = main(sys.argv[1:]);"
+        "heavy = {'rich', 'pyarrow', 'datasets', 'msgspec', 'numpy', 'sklearn', 'huggingface_hub'} & set(sys.modules);"
+        "sys.exit(code or (f'loaded {heavy}' if heavy else 0))"
+    )
+    for arguments in (["--help"], ["import", "--help"], ["--version"], []):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "foretrace" in done.stdout
+
+
+def test_package_is_cheap_to_import() -> None:
+    code = "import sys, foretrace; sys.exit(bool({'msgspec', 'pyarrow', 'typer'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_unknown_verb(run: Run) -> None:
+    result = run("frobnicate")
+    assert (result.code, result.out) == (2, "")
+    assert "frobnicate" in result.err
+
+
+def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SLOW)
+    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 30}])
+    arguments = ["import", "mine:Slow", str(file), "--out", str(tmp_path / "t")]
+    begun = time.monotonic()
+    with subprocess.Popen(
+        [*COMMAND, *arguments], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "mine:Slow" in line or "rows.jsonl" in line
+        assert time.monotonic() - begun < 10  # long before the row is done
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    said = [text for text in err.splitlines() if text.startswith("foretrace: ")]
+    assert said == [err.splitlines()[-1]]
+    assert "kept in" in said[0]
+    assert "Traceback" not in err
+    write_rows(file, [{"seconds": 0}])
+    assert command(*arguments, cwd=tmp_path).returncode == 0
+
+
+def test_hub_out_of_reach_is_one_line(tmp_path: Path) -> None:
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    environment.pop("HF_HUB_OFFLINE", None)
+    begun = time.monotonic()
+    done = command("import", "swe_smith", "--out", tmp_path / "t", "--quiet", env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot reach the Hugging Face Hub" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert time.monotonic() - begun < 20
+    environment["HF_HUB_OFFLINE"] = "1"
+    offline = command("import", "swe_smith", "--out", tmp_path / "t", env=environment)
+    assert offline.returncode == 2
+    assert "name local files" in offline.stderr
+
+
+def test_closed_pipe_is_quiet(traces: Path) -> None:
+    with subprocess.Popen([*COMMAND, "show", str(traces)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_full_disk_leaves_what_was_there(traces: Path, tmp_path: Path) -> None:
+    out = tmp_path / "e.jsonl"
+    out.write_text("before")
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    done = command("export", traces, "--format", "jsonl", "--out", out, preexec_fn=small_files)
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+    assert out.read_text() == "before"
+    labels = command("label", traces, "--out", tmp_path / "l.parquet", preexec_fn=small_files)
+    assert labels.returncode == 1
+    assert "cannot write" in labels.stderr
+    assert {p.name for p in tmp_path.iterdir()} == {"e.jsonl", "swe.jsonl", "traces"}
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_colours_are_for_terminals(traces: Path, no_color: str) -> None:
+    environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "100"}
+    ours, its = pty.openpty()
+    for arguments in ([], ["swe_smith@local/tool:other"]):
+        with subprocess.Popen([*COMMAND, "show", str(traces), *arguments], stdout=its, env=environment):
+            text = b""
+            while b"three" not in text or (arguments and b"submit" not in text):
+                text += os.read(ours, 4096)
+        assert (b"\x1b[" in text) == (not no_color)
+    os.close(its)
+    os.close(ours)
+
+
+def test_unexpected_errors_are_one_line_without_debug(tmp_path: Path) -> None:
+    source = SLOW.replace(
+        "def to_trace", "def look(self, rows):\n        raise RuntimeError('bo\\x1bom')\n\n    def to_trace"
+    )
+    (tmp_path / "mine.py").write_text(source)
+    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0}])
+    arguments = ["import", "mine:Slow", file, "--out", tmp_path / "t"]
+    short = command(*arguments, cwd=tmp_path)
+    assert (short.returncode, short.stdout) == (1, "")
+    assert short.stderr == "foretrace: unexpected RuntimeError: bo\\x1bom; run again with --debug to see where\n"
+    assert "Traceback" in command(*arguments, "--debug", cwd=tmp_path).stderr
+
+
+def test_public_names() -> None:
+    assert len(foretrace.__all__) <= 14
+    for name in foretrace.__all__:
+        assert getattr(foretrace, name).__module__.startswith("foretrace.")
+    assert set(foretrace.__all__) < set(dir(foretrace))
+    with pytest.raises(AttributeError):
+        foretrace.nothing  # noqa: B018
+
+
+def test_from_a_notebook(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1), chat_row(2)])
+    report = foretrace.import_source("chat", [str(file)], out=str(tmp_path / "t"))
+    assert (report.rows, report.traces) == (2, 2)
+    assert foretrace.import_source("chat", file, out=tmp_path / "t").already == 2
+    trace = next(iter(foretrace.read_traces(tmp_path / "t")))
+    assert [str(label.action) for label in foretrace.label(trace)] == ["retrieval", "final_answer"]
+    with pytest.raises(UsageError, match="nonsense"):
+        foretrace.build(tmp_path / "t", out=tmp_path / "d", nonsense=1)
+    with pytest.raises(UsageError, match="local files"):
+        foretrace.import_source("chat", file, out=tmp_path / "t", split="x")
