@@ -12,8 +12,8 @@ from foretrace.actions.outcome import Outcome, failed_execution, outcome
 from foretrace.actions.repair import History
 from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.actions.text import own_words, read_text
-from foretrace.actions.tools import UNSURE, read_call, read_description
-from foretrace.core.trace import Message, Step, ToolCall, Trace
+from foretrace.actions.tools import read_call, read_description
+from foretrace.core.trace import Message, ToolCall, Trace
 
 ACTIONS = {
     Kind.SETUP: ActionType.TOOL_CALL,
@@ -56,19 +56,22 @@ def label_trace(trace: Trace) -> list[StepLabel]:
     decide only where it makes no call. Messages that are no steps get the action null and a rule
     `nonstep.<why>`.
     """
-    messages = trace.messages
     history = History()
     made: dict[int, _Pending] = {}
-    seen_at = _observed_by(trace)
+    owners: dict[str, int] = {}
+    last = -1
     version = 0
-    for index, message in enumerate(messages):
-        if message.role != "assistant":
-            for step in seen_at.get(index, ()):
+    for index, message in enumerate(trace.messages):
+        if message.role == "assistant":
+            label, found = _label(trace, index, version, history)
+            made[index] = _Pending(label, found)
+            version += label.effect in STATEFUL and label.action is not None
+            owners.update((call.id, index) for call in message.tool_calls if call.id)
+            last = index
+        elif last >= 0 and _is_observation(trace.messages, index, last):
+            # Calls can be batched before their results: the id says which step a result answers.
+            for step in {owners.get(call_id, last) for call_id in message.tool_call_ids} or {last}:
                 _observe(made[step], index, message, history)
-            continue
-        label, found = _label(trace, index, version, history)
-        made[index] = _Pending(label, found)
-        version += label.effect in STATEFUL and label.action is not None
     return [pending.label for pending in made.values()]
 
 
@@ -76,22 +79,10 @@ _SILENT = Meaning(kind=Kind.SETUP, rule="", effect=Effect.PURE_READ)
 """What a message without a call means: nothing that could fail or be repaired."""
 
 
-def _observed_by(trace: Trace) -> dict[int, list[int]]:
-    """Message index of an observation -> the steps that it answers."""
-    places = {id(message): index for index, message in enumerate(trace.messages)}
-    found: dict[int, list[int]] = {}
-    for step in trace.steps():
-        for message in observations(step):
-            found.setdefault(places[id(message)], []).append(step.index)
-    return found
-
-
-def observations(step: Step) -> tuple[Message, ...]:
-    """What answered the step; where a call was answered by the user's voice, that."""
-    if step.observations or not step.calls:
-        return step.observations
-    messages, end = step.trace.messages, step.index + 1
-    return messages[end : end + 1] if end < len(messages) and messages[end].role == "user" else ()
+def _is_observation(messages: tuple[Message, ...], index: int, last: int) -> bool:
+    """Whether a message answers a call: a tool's result, or the user's voice where a call got none."""
+    role = messages[index].role
+    return role == "tool" or (role == "user" and index == last + 1 and bool(messages[last].tool_calls))
 
 
 def _observe(pending: _Pending, now: int, message: Message, history: History) -> None:
@@ -107,7 +98,8 @@ def _label(trace: Trace, index: int, version: int, history: History) -> tuple[St
     message = trace.messages[index]
     found = None
     if message.author != "demo":
-        found = merge([_read(trace, call) for call in message.tool_calls])
+        # A call of which not even the name could be read was never executed: it is lost.
+        found = merge([_read(trace, call) for call in message.tool_calls if call.name or not call.error])
     if found is None:
         found = _SILENT
         action, rule, effect = _without_call(trace, index)
@@ -121,7 +113,7 @@ def _label(trace: Trace, index: int, version: int, history: History) -> tuple[St
 def _read(trace: Trace, call: ToolCall) -> Meaning:
     """What a call means; where its name tells nothing, the trace's own description of the tool is asked."""
     found = read_call(call.name, call.arguments)
-    if found.rule in UNSURE:
+    if found.rule == "tool.unknown":
         about = next((spec.description for spec in trace.tools if spec.name == call.name), "")
         kind = read_description(about) if about else None
         if kind is not None:

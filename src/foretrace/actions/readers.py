@@ -5,6 +5,7 @@ To add one, write `def _name(command, argv, depth) -> Meaning` and enter it in `
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -131,9 +132,10 @@ def read_interpreter(command: Command, argv: list[str]) -> Meaning:
 
 def _sed(command: Command, argv: list[str]) -> Meaning:
     if any(re.match(r"-[nErsz]*i|--in-place", word) for word in argv[1:]):
-        words = [w for w in argv[1:] if not w.startswith("-")]
-        explicit = any(w in ("-e", "-f", "--expression") for w in argv)
-        files = words if explicit else words[1:]
+        given = ("-e", "-f", "--expression", "--file")
+        words = [w for before, w in itertools.pairwise(argv) if w[:1] != "-" and before not in given]
+        # Without -e the first word is the script.
+        files = words if any(w in given for w in argv) else words[1:]
         paths = tuple(command.path(w) for w in files if w not in ("{}", ";", "+"))
         return meaning(Kind.WRITE, "shell.sed", writes=paths, payload=" ".join(argv)[:4000])
     if command.piped:

@@ -10,6 +10,8 @@ from foretrace.actions.outcome import Outcome
 
 _OPEN_FILE = re.compile(r"\(Open file: ([^)\n]+)\)")
 _WORD = re.compile(r"\w+")
+LONG = 16
+"""Characters from which the same new content for another file is the same write, aimed better."""
 SIMILAR = 0.4
 """Share of common words from which two code cells are attempts at one thing."""
 
@@ -62,7 +64,7 @@ class History:
                 return "repair.refused_write"
             if target in self._doubtful and not found.creates:
                 return "repair.doubtful_target"
-        if found.payload and any(found.payload == payload for _, payload in self._refused.values()):
+        if len(found.payload) >= LONG and any(found.payload == payload for _, payload in self._refused.values()):
             return "repair.refused_write"
         return ""
 

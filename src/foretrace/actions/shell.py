@@ -34,6 +34,7 @@ MAX_DEPTH = 4
 _parser: Any = None
 _SIMPLE = re.compile(r"[A-Za-z0-9_./:,@%+=-]+(?: +[A-Za-z0-9_./:,@%+=-]+)*\Z")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _SINKS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _WORDS = words(
@@ -91,7 +92,8 @@ def commands(command: str) -> list[Command]:
     data: list[str] = []
     if len(text) > STRUCTURE_LIMIT:
         text, data = squeeze(text)
-    found = _walk(parse(text[:STRUCTURE_LIMIT]).root_node)
+    text = text[:STRUCTURE_LIMIT]
+    found = _walk(parse(text).root_node, text)
     if not found:
         words = text.split(None, 40)[:40]
         found = [] if text.startswith("#") else [Command(argv=words, writes=[])]
@@ -107,17 +109,22 @@ def commands(command: str) -> list[Command]:
 
 
 def parse(text: str) -> Tree:
-    """The syntax tree of a shell text."""
+    """The syntax tree of a shell text; byte offsets of its nodes are character offsets into the text.
+
+    What is not ASCII is parsed as a letter: the grammar's scanner looks characters up in tables of the C
+    library, which end at 255, so that `{` before an emoji can crash the process.
+    """
     global _parser
     if _parser is None:
         import tree_sitter_bash
         from tree_sitter import Language, Parser
 
         _parser = Parser(Language(tree_sitter_bash.language()))
-    return _parser.parse(text.encode("utf-8", "replace"))
+    plain = text if text.isascii() else _NOT_ASCII.sub("x", text)
+    return _parser.parse(plain.encode("ascii"))
 
 
-def _walk(root: Node) -> list[Command]:
+def _walk(root: Node, source: str) -> list[Command]:
     """Collect commands in document order with an explicit stack: depth of nesting must not matter."""
     found: list[Command] = []
     later: list[Node] = []
@@ -127,16 +134,16 @@ def _walk(root: Node) -> list[Command]:
         node, piped = stack.pop() if stack else (later.pop(), False)
         kind = node.type
         if kind == "command":
-            now = _command(node, piped, found, later)
+            now = _command(node, source, piped, found, later)
             stack.extend((child, False) for child in reversed(now))
         elif kind == "file_redirect":
-            _redirect(node, found)
+            _redirect(node, source, found)
         elif kind == "heredoc_body":
             if found:
-                found[-1].stdin = _text(node)
+                found[-1].stdin = _text(node, source)
         elif kind == "herestring_redirect":
             if found:
-                found[-1].stdin = unquote(node.children[-1]) if node.children else ""
+                found[-1].stdin = unquote(node.children[-1], source) if node.children else ""
         elif kind == "test_command":
             found.append(Command(argv=["test"], writes=[]))
         elif kind in ("comment", "heredoc_start", "heredoc_end"):
@@ -168,16 +175,16 @@ def _children(node: Node, piped: bool) -> Iterator[tuple[Node, bool]]:
     return reversed(marked)
 
 
-def _command(node: Node, piped: bool, found: list[Command], later: list[Node]) -> list[Node]:
+def _command(node: Node, source: str, piped: bool, found: list[Command], later: list[Node]) -> list[Node]:
     """Append one command; return its redirections, and put off the substitutions in its words."""
     argv: list[str] = []
     now: list[Node] = []
     for child in node.children:
         kind = child.type
         if kind == "command_name":
-            argv.append(unquote(child.children[0]) if child.children else _text(child))
+            argv.append(unquote(child.children[0] if child.children else child, source))
         elif kind in _WORDS:
-            argv.append(unquote(child))
+            argv.append(unquote(child, source))
         elif kind in ("herestring_redirect", "file_redirect"):
             now.append(child)
             continue
@@ -201,13 +208,13 @@ def _substitutions(node: Node) -> list[Node]:
     return found
 
 
-def _redirect(node: Node, found: list[Command]) -> None:
+def _redirect(node: Node, source: str, found: list[Command]) -> None:
     """Note where a redirection goes, on the latest command."""
     operator = next((c.type for c in node.children if not c.is_named), "")
     target = next((c for c in reversed(node.children) if c.type in _WORDS), None)
     if target is None:
         return
-    name = unquote(target)
+    name = unquote(target, source)
     if not found:
         found.append(Command(argv=[":"], writes=[]))
     if operator in (">", ">>", ">|", "&>", "&>>"):
@@ -217,9 +224,9 @@ def _redirect(node: Node, found: list[Command]) -> None:
         found[-1].reads = name
 
 
-def unquote(node: Node) -> str:
+def unquote(node: Node, source: str) -> str:
     """The value of a word: quotes and escapes removed, expansions left as written."""
-    kind, text = node.type, _text(node)
+    kind, text = node.type, _text(node, source)
     if kind == "raw_string":
         return text[1:-1]
     if kind == "string":
@@ -227,14 +234,14 @@ def unquote(node: Node) -> str:
     if kind == "ansi_c_string":
         return text[2:-1]
     if kind == "concatenation":
-        return "".join(unquote(child) for child in node.children)
+        return "".join(unquote(child, source) for child in node.children)
     if kind == "word" and "\\" in text:
         return _ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text)
     return text
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
+def _text(node: Node, source: str) -> str:
+    return source[node.start_byte : node.end_byte]
 
 
 _STRUCTURE = words(
@@ -269,7 +276,7 @@ def tokens(command: str) -> list[tuple[str, str]] | None:
         if node.type in _STRUCTURE and node.child_count:
             stack.extend(reversed(node.children))
             continue
-        token = _token(node) if node.type != "comment" else None
+        token = _token(node, command) if node.type != "comment" else None
         # An empty statement (a blank line, `;` before a newline) says nothing.
         empty = token == ("mark", ";") and (not found or found[-1] == token)
         if token is not None and not empty:
@@ -279,8 +286,8 @@ def tokens(command: str) -> list[tuple[str, str]] | None:
     return [(kind, restore(text, data)) for kind, text in found] if data else found
 
 
-def _token(node: Node) -> tuple[str, str] | None:
-    text = _text(node)
+def _token(node: Node, source: str) -> tuple[str, str] | None:
+    text = _text(node, source)
     if node.type == "heredoc_body":
         return "body", text
     if not node.is_named:
@@ -288,5 +295,5 @@ def _token(node: Node) -> tuple[str, str] | None:
     if node.type == "raw_string" or (node.type in ("word", "string", "number") and not re.search(r"[$`]", text)):
         if node.type in ("word", "number") and re.search(r"[*?\[\]{}~!]", text):
             return "raw", text
-        return "word", shlex.quote(unquote(node))
+        return "word", shlex.quote(unquote(node, source))
     return "raw", text

@@ -48,6 +48,7 @@ _DATA = re.compile(
     re.I,
 )
 _QUESTION = re.compile(r"\?[\s*_\"”)\]]*$")
+_YOU = re.compile(r"\byour?\b", re.I)
 _OFFER = re.compile(
     r"\b(?:would you like|do you want|shall I|should I|would you prefer|are you (?:interested|okay)|want me to)\b", re.I
 )
@@ -65,6 +66,8 @@ _REFUSAL = re.compile(
     r"|\b(?:against|violates?) (?:my|our|the)\b[^.]{0,40}\b(?:policy|policies|guidelines|rules)\b"
     r"|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI (?:won't|will not|refuse to"
     r"|must refuse)\b"
+    r"|\bunfortunately\b[^.!?\n]{0,80}?\b(?:can(?:no|')?t|cannot|not (?:possible|allowed"
+    r"|permitted))\b(?! (?:find|locate))"
     r"|\bno longer (?:possible|available to)\b|\b(?:sorry|apologi[sz]e),? (?:but )?I (?:can't|cannot)\b",
     re.I,
 )
@@ -128,8 +131,10 @@ def _asks(live: list[str], *, long: bool) -> tuple[bool, bool]:
     # Questions count where the turn is handed over: near the end. Requests for data count anywhere.
     ending = live[-2:]
     data = any(_DATA.search(s) for s in (live[-6:] if long else live))
-    question = any(_QUESTION.search(s) for s in ending)
-    plain = any(_QUESTION.search(s) and not _OFFER.search(s) for s in ending)
+    # A question further up must be to the user: a rhetorical one is answered in the next sentence.
+    questions = [s for s in ending if _QUESTION.search(s) and (s is live[-1] or _YOU.search(s))]
+    question = bool(questions)
+    plain = any(not _OFFER.search(s) for s in questions)
     return data or (plain and question), data or question
 
 

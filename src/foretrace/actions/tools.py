@@ -293,10 +293,6 @@ def _by_inner_words(words: list[str], is_api: bool, redo: dict[str, str]) -> Mea
     return meaning(Kind.OTHER, "tool.unknown", Effect.UNKNOWN, **redo)
 
 
-UNSURE = ("tool.unknown", "tool.api")
-"""Rules that say that the name of the tool told nothing."""
-
-
 @lru_cache(maxsize=1024)
 def read_description(description: str) -> Kind | None:
     """What the description in a tool's specification says that it does, by its first verb; null when unclear."""

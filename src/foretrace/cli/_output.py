@@ -45,6 +45,15 @@ class Output:
         self.quiet = quiet
         self.kept = ""
         """What is kept when the user interrupts now."""
+        self.own_process = False
+        """Whether this process is the command's alone, not that of somebody who called `main`."""
+
+    def stay_small(self) -> None:
+        """Do without pandas from here on, where the process is ours: only the `datasets` library needs it."""
+        if self.own_process:
+            from foretrace.core.process import stay_small
+
+            stay_small()
 
     def emit(self, data: Any) -> bool:
         """Under `--json`: write the one object, and return true."""

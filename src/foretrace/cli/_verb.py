@@ -17,6 +17,7 @@ class Session:
 
     def __init__(self) -> None:
         self.debug = False
+        self.own_process = False
         self.output = Output()
 
 
@@ -109,6 +110,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         say = Output(json=common["json"], quiet=common["quiet"])
         if isinstance(session, Session):
             session.output = say
+            say.own_process = session.own_process
         function(say, **given)
 
     run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from foretrace.cli._output import Output
-from foretrace.cli._verb import Workers
 from foretrace.core.errors import BuildError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,17 @@ _Private = Annotated[bool, typer.Option("--private", help="Make new repositories
 _AllowUndecided = Annotated[
     bool, typer.Option("--allow-undecided", help="Push although a gate could not decide (with --push).")
 ]
+_Recipes = Annotated[
+    list[str] | None,
+    typer.Option("--recipes", metavar="NAME", help="Build these recipes only.", hidden=True),
+]
+_Gates = Annotated[
+    bool, typer.Option("--statistical-gates/--no-statistical-gates", help="Measure the pair families.", hidden=True)
+]
+_Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
+]
 
 
 def build(
@@ -64,7 +75,9 @@ def build(
     push: _Push = None,
     private: _Private = False,
     allow_undecided: _AllowUndecided = False,
-    workers: Workers = 1,
+    recipes: _Recipes = None,
+    statistical_gates: _Gates = True,
+    workers: _Workers = None,
 ) -> None:
     """Build a dataset from traces, or from sources.
 
@@ -84,11 +97,17 @@ def build(
         seed=seed,
         eval_size=eval_size,
         pairs=pairs,
+        recipes=tuple(recipes or ()),
+        statistical_gates=statistical_gates,
     )
     settings.check()
+    if all(Path(text).is_dir() or "=" in text for text in inputs):
+        say.stay_small()  # nothing comes from the Hub
     check_out(out, overwrite)
     folders, imported = _gather(say, inputs, out, limit)
-    manifest = build_dataset(say, folders, out, settings, workers=workers, overwrite=overwrite)
+    manifest = build_dataset(
+        say, folders, out, settings, workers=workers or min(4, os.cpu_count() or 1), overwrite=overwrite
+    )
     facts: dict[str, Any] = {"out": str(out), "imported": imported, "manifest": manifest}
     if not say.json:
         show_dataset(say, manifest, out)

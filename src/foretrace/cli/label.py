@@ -41,6 +41,7 @@ def label(
 
 def label_folder(say: Output, traces: Path, out: Path, *, workers: int = 1) -> dict[str, Any]:
     """Write the labels of a traces folder to `out`; returns counts, actions in the order of the nine."""
+    say.stay_small()
     from foretrace.actions import ActionType
     from foretrace.cli._files import check_outside
     from foretrace.cli._labels import label_format, label_tables, write_labels

@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     session = Session()
+    session.own_process = argv is None
     code = _run(arguments, session)
     try:
         sys.stdout.flush()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from foretrace.dataset import splits
 from foretrace.dataset.card import card
 from foretrace.dataset.gates import Gate, PartCheck, check_part, exact_gates
 from foretrace.dataset.part import EvalSlices, PartJob, PartResult, SampledPair, build_part, prompt_digest
+from foretrace.dataset.pool import worker_pool
+from foretrace.dataset.prompts import counter_for, instruction
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config, Row
 from foretrace.dataset.report import BuildReport, make_manifest
@@ -56,15 +59,32 @@ def build(
     settings = settings or BuildSettings()
     settings.check()
     out = Path(out)
-    if out.exists() and not overwrite:
-        raise BuildError(f"{out}: exists; choose another folder or say --overwrite")
-    if out.exists() and not (out / "manifest.json").exists() and any(out.iterdir()):
-        raise BuildError(f"{out}: is no dataset of ours, it will not be overwritten")
+    _check_out(out, overwrite)
     stores = [TraceStore(Path(t)) for t in traces]
+    if within := [s.folder for s in stores if s.folder.resolve().is_relative_to(out.resolve())]:
+        raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     with _staging(out) as folder:
+        _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
         report = _Build(stores, folder, settings, workers, progress or (lambda _, __: None)).run()
         _move(folder, out)
     return report
+
+
+def _check_out(out: Path, overwrite: bool) -> None:
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not overwrite:
+        raise BuildError(f"{out}: exists; choose another folder or say --overwrite")
+    if not out.is_dir() or not _is_dataset(out):
+        raise BuildError(f"{out}: is no dataset of ours, it will not be overwritten")
+
+
+def _is_dataset(folder: Path) -> bool:
+    try:
+        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
 
 
 @contextlib.contextmanager
@@ -75,11 +95,14 @@ def _staging(out: Path) -> Generator[Path]:
         previous = staging / "previous"
         if previous.exists() and not out.exists():
             previous.rename(out)
-        for name in ("dataset", "previous"):
-            shutil.rmtree(staging / name, ignore_errors=True)
+        for left in staging.iterdir():
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
         try:
-            (staging / "dataset").mkdir()
-            yield staging / "dataset"
+            # A name of its own: workers of a killed build may live a moment longer than it.
+            folder = staging / f"dataset-{os.getpid()}"
+            folder.mkdir()
+            yield folder
         except OSError as error:
             raise BuildError(cannot_write(Path(error.filename or staging), error)) from error
         finally:
@@ -88,9 +111,15 @@ def _staging(out: Path) -> Generator[Path]:
 
 
 def _move(folder: Path, out: Path) -> None:
+    previous = folder.with_name("previous")
     if out.exists():
-        out.rename(folder.with_name("previous"))
-    folder.rename(out)
+        out.rename(previous)
+    try:
+        folder.rename(out)
+    except OSError:
+        if previous.exists():
+            previous.rename(out)
+        raise
 
 
 class _Build:
@@ -102,25 +131,27 @@ class _Build:
         self.settings = settings
         self.progress = progress
         self._workers = workers
-        self.configs: dict[str, Config] = {c.name: c for r in load(settings.configs) for c in r.configs}
+        self.configs: dict[str, Config] = {c.name: c for r in load(settings.recipes) for c in r.configs}
 
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
+        self._check_room()
         before = [store.fingerprint() for store in self.stores]
         jobs, warnings, inputs = self._plan()
-        with self._pool(len(jobs)) as pool:
+        with worker_pool(min(self._workers, len(jobs))) as pool:
             built = self._run(pool, "building", build_part, jobs)
             clashes = _clashes(built)
             if clashes:
                 jobs = [msgspec.structs.replace(job, excluded=clashes) for job in jobs]
                 self._clear()
                 built = self._run(pool, "building again without prompts of two splits", build_part, jobs)
+            blind = self._statistics(built, warnings)  # first: what is checked is what stays
             checks = self._run(pool, "checking", check_part, jobs, built)
         gates = exact_gates(checks, built)
         gates.append(self._unchanged(before))
         self._fail_on(gates)
         self._merge_eval(built, checks, gates)
-        gates += self._statistics(built, warnings)
+        gates += blind
         self._fail_on(gates)
         if not any(self._rows(built).values()):
             raise BuildError(self._why_empty(built))
@@ -130,9 +161,21 @@ class _Build:
         (self.folder / "README.md").write_text(card(report.manifest, list(self.configs.values())), encoding="utf-8")
         return report
 
+    def _check_room(self) -> None:
+        """A prompt is a quarter instruction at most: the other shares are for system, task and latest turn."""
+        most = self.settings.max_context_tokens
+        size = counter_for(self.settings.tokenizer).count(instruction(self.settings.target))
+        if size > most // 4:
+            raise UsageError(
+                f"max_context_tokens is {most}: by this tokenizer the instruction alone takes {size}; "
+                f"the smallest is {size * 4}"
+            )
+
     def _plan(self) -> tuple[list[PartJob], list[str], dict[str, Any]]:
         shards = {store.manifest.shards for store in self.stores}
-        if not self.stores or len(shards) > 1:
+        if not self.stores:
+            raise UsageError("build takes at least one traces folder")
+        if len(shards) > 1:
             raise UsageError(
                 "build takes traces folders with one number of shards; import again with the same --shards"
             )
@@ -160,22 +203,7 @@ class _Build:
         ]
         return jobs, warnings, inputs
 
-    @contextlib.contextmanager
-    def _pool(self, jobs: int) -> Generator[ProcessPoolExecutor | None]:
-        workers = min(self._workers, jobs)
-        if workers <= 1:
-            yield None
-            return
-        from multiprocessing import get_context
-
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            try:
-                yield pool
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def _run(self, pool: ProcessPoolExecutor | None, doing: str, function: Any, *arguments: Sequence[Any]) -> Any:
+    def _run(self, pool: Executor | None, doing: str, function: Any, *arguments: Sequence[Any]) -> Any:
         """Results of the function over the jobs, in the order of the jobs."""
         count = len(arguments[0])
         self.progress(f"{doing} ({count} part{'s' if count > 1 else ''})", 0)
@@ -196,7 +224,7 @@ class _Build:
             shutil.rmtree(path)
 
     def _unchanged(self, before: list[str]) -> Gate:
-        after = [store.fingerprint() for store in self.stores]
+        after = [TraceStore(store.folder).fingerprint() for store in self.stores]
         return Gate(
             name="inputs_unchanged", verdict="pass" if after == before else "fail", figure={"inputs": len(after)}
         )
@@ -228,6 +256,8 @@ class _Build:
             unknown += prompt_digest(row.values["prompt"]) not in known
             writer.add(row)
         rows = writer.close()
+        if (more := sum(part.candidates["eval"] for part in built) - rows) > 0:
+            built[0].drops["eval"]["in_no_slice"] = more
         if rows:
             built[0].files["eval"] = {"test": {"eval/test-00000-of-00001.parquet": rows}}
         gates.append(Gate(name="eval_checked", verdict="fail" if unknown else "pass", figure={"rows": rows}))
@@ -255,13 +285,16 @@ class _Build:
         return rows
 
     def _why_empty(self, built: list[PartResult]) -> str:
-        outcomes: Counter[str] = Counter()
+        outcomes, drops = Counter[str](), Counter[str]()
         for part in built:
             outcomes.update(part.traces)
+            for reasons in part.drops.values():
+                drops.update(reasons)
         told = ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()))
+        why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()) if n)
         return (
-            f"no row could be made from {outcomes.total()} traces ({told}): "
-            f"--outcomes is {self.settings.outcomes!r}; not_failed takes attempts of unknown outcome too"
+            f"no row could be made from {outcomes.total()} traces ({told}); left out: {why or 'nothing'}; "
+            f"--outcomes is {self.settings.outcomes}: not_failed takes attempts of unknown outcome too, all takes all"
         )
 
 

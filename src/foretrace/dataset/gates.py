@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ from foretrace.dataset.tables import read_groups
 from foretrace.dataset.target import LABEL_MARKERS, message_text
 
 Verdict = Literal["pass", "fail", "undecided"]
+Expected = dict[str, dict[int, dict[bytes, str]]]
+"""Rows by key, step and digest of the prompt that was read back."""
 _NAMED = 5
 """Rows that a failed gate names at most."""
 
@@ -62,8 +65,8 @@ def check_part(job: PartJob, built: PartResult) -> PartCheck:
     check = PartCheck(
         groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, prompts={s: set() for s in SPLITS}
     )
-    configs = {c.name: c for recipe in load(job.settings.configs) for c in recipe.configs}
-    expected: dict[str, dict[int, list[tuple[list[ChatText], str]]]] = {}
+    configs = {c.name: c for recipe in load(job.settings.recipes) for c in recipe.configs}
+    expected: Expected = {}
     for name, splits in built.files.items():
         for split, files in splits.items():
             for file in files:
@@ -78,7 +81,7 @@ def _read_back(
     path: Path,
     config: Config,
     split: str,
-    expected: dict[str, dict[int, list[tuple[list[ChatText], str]]]],
+    expected: Expected,
 ) -> None:
     balance: dict[str, Counter[str]] = {}
     columns = [n for n in config.columns if n in ("key", "step", "group", "family", "prompt", "chosen", "rejected")]
@@ -89,10 +92,9 @@ def _read_back(
         check.groups[split].update(values["group"])
         check.keys[split].update(keys)
         for key, step, prompt in zip(keys, steps, messages.get("prompt", ()), strict=False):
-            check.prompts[split].add(prompt_digest(prompt))
-            seen = expected.setdefault(key, {}).setdefault(step, [])
-            if all(prompt != other for other, _ in seen):
-                seen.append((prompt, f"{config.name}/{split} {key} {step}"))
+            mark = prompt_digest(prompt)
+            check.prompts[split].add(mark)
+            expected.setdefault(key, {}).setdefault(step, {})[mark] = f"{config.name}/{split} {key} {step}"
         if "chosen" in messages:
             for family, chosen, rejected in zip(
                 values["family"], messages["chosen"], messages["rejected"], strict=True
@@ -108,29 +110,32 @@ def _read_back(
             check.unbalanced[f"{split}/{family}"] = wrong
 
 
-def _against_traces(
-    check: PartCheck, job: PartJob, expected: dict[str, dict[int, list[tuple[list[ChatText], str]]]]
-) -> None:
+def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
+    """Make each prompt again from a trace whose target and end are others, and hold it against the trace's messages.
+
+    The digest says that the prompt in the file is the one made here, so what holds for this one holds for that.
+    """
     settings = job.settings
     counter = counter_for(settings.tokenizer)
     fixed = instruction(settings.target)
     for trace in read_merged(job):
         rendered: dict[int, tuple[ChatText, int]] = {}
-        for step, prompts in sorted(expected.pop(trace.key, {}).items()):
+        for step, marks in sorted(expected.pop(trace.key, {}).items()):
             # Steps ascend, so a text that is shared was rendered by a trace that held nothing from its own step on.
             other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter, rendered)
-            again = other.at(step)
-            for prompt, row in prompts:
+            prompt = other.at(step)
+            length = other.length(prompt)
+            check.longest = max(check.longest, length)
+            right = prompt_digest(prompt)
+            for mark, row in marks.items():
                 check.prompts_checked += 1
-                length = other.length(prompt)
-                check.longest = max(check.longest, length)
+                if mark != right or not _is_history(prompt, trace.messages, step):
+                    check.moved.append(row)
                 if length > settings.max_context_tokens:
                     check.too_long.append(row)
-                if prompt != again or not _is_history(prompt, trace.messages, step):
-                    check.moved.append(row)
                 if _has_target(prompt, fixed):
                     check.leaks.append(row)
-    check.moved += [row for steps in expected.values() for prompts in steps.values() for _, row in prompts]
+    check.moved += [row for steps in expected.values() for marks in steps.values() for row in marks.values()]
 
 
 _ANOTHER = Message(role="assistant", author="model", content="(another ending)")
@@ -148,31 +153,39 @@ def tampered(trace: Trace, step: int) -> Trace:
 
 
 def _is_history(prompt: list[ChatText], messages: tuple[Message, ...], step: int) -> bool:
-    """Whether the prompt's history, read backwards, is the trace's messages, each at its place, whole or with its
-    middle marked as left out."""
+    """Whether the prompt's history is the trace's messages up to the step, each at its place, whole or with its
+    middle marked as left out; messages may be missing only behind the task, and a mark there says how many."""
     if not prompt or prompt[0].role != "system" or any(m.role == "system" for m in prompt[1:]):
         return False
-    at = step - 1
-    for role, text in reversed(prompt[1:]):
-        if text.startswith("[") and text.endswith("left out]") and " earlier message" in text:
-            at -= int(text[1:].split(" ", 1)[0])
-            continue
-        if at < 0 or role != ("assistant" if messages[at].role == "assistant" else "user"):
-            return False
-        if not _is_text_of(text, message_text(messages[at])):
-            return False
-        at -= 1
-    return all(m.role == "system" for m in messages[: at + 1])
+    start = _count_until(messages, lambda m: m.role != "system")
+    task = _count_until(messages[start:], lambda m: m.role in ("assistant", "tool"))
+    texts, wanted = prompt[1:], list(messages[start:step])
+    gone = len(wanted) - len(texts) + 1
+    mark = ChatText("user", f"[{gone} earlier message{'s' if gone > 1 else ''} left out]")
+    if gone > 0 and texts[task : task + 1] == [mark]:
+        del texts[task], wanted[task : task + gone]
+    return len(texts) == len(wanted) and all(
+        role == ("assistant" if message.role == "assistant" else "user") and _is_text_of(text, message_text(message))
+        for (role, text), message in zip(texts, wanted, strict=True)
+    )
+
+
+def _count_until(messages: tuple[Message, ...], found: Callable[[Message], bool]) -> int:
+    return next((at for at, message in enumerate(messages) if found(message)), len(messages))
+
+
+_CLIPPED = re.compile(r"\n\[(\d+) characters left out\]\n")
 
 
 def _is_text_of(text: str, original: str) -> bool:
     if text == original:
         return True
-    head, mark, rest = text.rpartition("\n[")
-    number, _, tail = rest.partition(" characters left out]\n")
-    return bool(mark and number.isdigit() and original.startswith(head) and original.endswith(tail)) and len(
-        head
-    ) + len(tail) + int(number) == len(original)
+    for mark in _CLIPPED.finditer(text):
+        head, tail = text[: mark.start()], text[mark.end() :]
+        whole = len(head) + int(mark[1]) + len(tail) == len(original)
+        if whole and original.startswith(head) and original.endswith(tail):
+            return True
+    return False
 
 
 def _has_target(prompt: list[ChatText], fixed: str) -> bool:

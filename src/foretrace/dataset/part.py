@@ -13,6 +13,7 @@ import msgspec
 
 from foretrace.actions.classify import label_trace
 from foretrace.core.digest import digest
+from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.prompts import ChatText, Prompts, counter_for
@@ -91,7 +92,7 @@ def read_merged(job: PartJob, result: PartResult | None = None) -> Iterator[Trac
     for shard in job.shards:
         streams = [store.read(shard) for store in stores if shard in store.shards]
         last = ""
-        for trace in heapq.merge(*streams, key=lambda t: (t.task.id, t.key)):
+        for trace in heapq.merge(*streams, key=lambda t: (t.task.id, t.key, t.id)):
             if trace.key == last:
                 if result is not None:
                     result.duplicates += 1
@@ -105,7 +106,7 @@ class _Part:
         self.job = job
         self.result = PartResult(actions={s: Counter() for s in SPLITS}, prompts={s: set() for s in SPLITS})
         self._counter = counter_for(job.settings.tokenizer)
-        self._recipes: list[Recipe] = load(job.settings.configs)
+        self._recipes: list[Recipe] = load(job.settings.recipes)
         self._configs: dict[str, Config] = {c.name: c for r in self._recipes for c in r.configs}
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._eval = EvalSlices(job.settings)
@@ -115,6 +116,8 @@ class _Part:
         """Build the rows of one task."""
         attempts = [self._attempt(trace) for trace in traces]
         for group in sorted({t.task.group for t in traces}):
+            if group not in self.job.splits:
+                raise BuildError(f"group {group!r} came while building: inputs must stay as they are until it is done")
             siblings = [a for a in attempts if a.trace.task.group == group]
             self._build(siblings, self.job.splits[group])
 
@@ -259,7 +262,7 @@ _digests: dict[str, bytes] = {}
 def _text_digest(text: str) -> bytes:
     found = _digests.get(text)
     if found is None:
-        if len(_digests) > 20_000:
+        if len(_digests) > 2_000:
             _digests.clear()
         found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         _digests[text] = found

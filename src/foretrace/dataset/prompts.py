@@ -111,6 +111,10 @@ def _has_marker(text: str) -> bool:
     return '{"action":"' in text and any(marker in text for marker in LABEL_MARKERS)
 
 
+def _left_out(count: int) -> str:
+    return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
+
+
 class Prompts:
     """The prompts of one trace."""
 
@@ -135,17 +139,19 @@ class Prompts:
         self._first = first
         """Where the history begins: before it stand the system text and the task."""
         own = "\n\n".join(message_text(m) for m in messages[:start])
-        system = instruction(target) + self._own_part(own, trace.tools)
-        self._head = [ChatText("system", system)]
+        own_part = self._own_part(own, trace.tools)
+        self._head = [ChatText("system", instruction(target) + own_part)]
         share = max_tokens // 4 // max(1, first - start)
         self._head += [ChatText("user", self._clip(message_text(m), share)) for m in messages[start:first]]
-        self._head_cost = sum(self._cost(m.content) for m in self._head)
+        self._head_cost = sum(self._cost(m.content) for m in self._head) + self._cost(_left_out(10**6))
+        """Tokens of what every prompt holds, the mark of what was left out among it."""
         self._messages = messages
         self._rendered = {} if rendered is None else rendered
         self._body: list[ChatText] = []
         self._costs: list[int] = []
         self._made: dict[int, list[ChatText]] = {}
-        self._leak = 0 if any(_has_marker(t) for t in (own, *(m.content for m in self._head[1:]))) else len(messages)
+        texts = (own, own_part, *(m.content for m in self._head[1:]))
+        self._leak = 0 if any(_has_marker(t) for t in texts) else len(messages)
         """Index from which on target text stands in the history, by chance of what the agent worked on."""
 
     def at(self, index: int) -> list[ChatText]:
@@ -156,7 +162,7 @@ class Prompts:
 
     def _make(self, index: int) -> list[ChatText]:
         self._render_to(index)
-        left = self._max - self._head_cost - _PER_MESSAGE * 4
+        left = self._max - self._head_cost
         start = index - self._first
         while start > 0 and left >= self._costs[start - 1]:
             start -= 1
@@ -164,12 +170,17 @@ class Prompts:
         body = self._body[start : max(0, index - self._first)]
         if start <= 0:
             return self._head + body
-        mark = ChatText("user", f"[{start} earlier message{'s' if start > 1 else ''} left out]")
-        return [*self._head, mark, *body]
+        return [*self._head, ChatText("user", _left_out(start)), *body]
 
     def length(self, prompt: list[ChatText]) -> int:
         """Tokens of a prompt."""
         return sum(self._cost(m.content) for m in prompt)
+
+    def fits(self, index: int) -> bool:
+        """Whether the prompt for the message at `index` has room for system, task and latest turn."""
+        self._render_to(index)
+        latest = self._costs[index - self._first - 1] if index > self._first else 0
+        return self._head_cost + latest <= self._max
 
     def leaks(self, index: int) -> bool:
         """Whether target text, such as an answer to our own instruction, stands before the message at `index`."""

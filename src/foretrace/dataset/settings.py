@@ -31,7 +31,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Whose steps are targets: successful attempts, those that did not fail (unknown included), or all."""
     pairs: int = 4
     """Rows of each pair family that one trace may give at most."""
-    configs: tuple[str, ...] = ()
+    recipes: tuple[str, ...] = ()
     """Recipes to build; empty is all."""
     statistical_gates: bool = True
 
@@ -43,8 +43,10 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """
         if self.max_context_tokens < 1024:
             raise UsageError(f"max_context_tokens is {self.max_context_tokens}; the smallest is 1024")
-        if any(s < 0 for s in self.split) or abs(sum(self.split) - 1) > 1e-6 or self.split[0] == 0:
+        if any(s < 0 for s in self.split) or not abs(sum(self.split) - 1) <= 1e-6 or self.split[0] == 0:
             shares = "/".join(f"{s:g}" for s in self.split)
             raise UsageError(f"split is {shares}: three shares that add up to 1, with a train share, e.g. 0.8/0.1/0.1")
+        if len({*self.recipes}) < len(self.recipes):
+            raise UsageError(f"recipes names one recipe twice: {', '.join(self.recipes)}")
         if self.eval_size < 0 or self.pairs < 0:
             raise UsageError("eval_size and pairs cannot be negative")

@@ -12,95 +12,213 @@ from foretrace.core.errors import BuildError
 IGNORED = -100
 """The label of a token that bears no loss."""
 
+Span = tuple[int, int]
+"""Start and end of a trained message in the rendered text, in characters."""
+
 
 def tokenize(
     rows: Iterable[dict[str, Any]], tokenizer: Any, *, max_length: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """Turn `trajectories` rows into `input_ids` and `labels`, ready for a trainer as they are.
 
-    The chat is rendered once for each trained message and once with it, by the tokenizer's own chat template; the
-    tokens between the two ends are the message's. That is right only where a template leaves earlier turns as they
-    were, so it is checked for every row.
+    The loss is on what the model would write: what the tokenizer's own chat template puts after its generation
+    prompt, the end of the turn included. The text is cut there before it is tokenised, so no token lies on both
+    sides, and the ids before a trained message end as they do when the model is asked to write it.
 
     Args:
         rows: Rows of the `trajectories` config.
         tokenizer: A Hugging Face tokenizer with a chat template that can show tool calls.
-        max_length: Tokens after which a row is cut; a row whose trained tokens are all cut off is left out.
+        max_length: Tokens of a row at most. It is cut behind the last trained message that fits as a whole; a row
+            in which none fits is left out. Set a trainer's own limit no lower: it would cut again.
 
-    Yields:
-        `input_ids`, `labels` (-100 where no loss is), `attention_mask`, `key`.
+    Returns:
+        Made as they are asked for: `input_ids`, `labels` (-100 where no loss is), `attention_mask`, `key`.
 
     Raises:
-        BuildError: the template rewrites earlier turns, cannot show tool calls, or there is none.
+        BuildError: there is no chat template, or it rewrites earlier turns, or does not show what is trained.
     """
     if getattr(tokenizer, "chat_template", None) is None:
         raise BuildError("the tokenizer has no chat template; set tokenizer.chat_template")
-    _check_shows_calls(tokenizer)
+    return _tokenized(rows, _Chat(tokenizer), max_length)
+
+
+def _tokenized(rows: Iterable[dict[str, Any]], chat: _Chat, max_length: int | None) -> Iterator[dict[str, Any]]:
     for row in rows:
-        ids, labels = _row(row, tokenizer)
-        ids, labels = ids[:max_length], labels[:max_length]
-        if any(label != IGNORED for label in labels):
-            yield {"input_ids": ids, "labels": labels, "attention_mask": [1] * len(ids), "key": row.get("key", "")}
-
-
-def _row(row: dict[str, Any], tokenizer: Any) -> tuple[list[int], list[int]]:
-    messages = [_message(m) for m in row["messages"]]
-    tools = msgspec.json.decode(row["tools"]) or None
-    ids = _render(tokenizer, messages, tools, generate=False)
-    labels = [IGNORED] * len(ids)
-    for index, message in enumerate(row["messages"]):
-        if not message["train"]:
+        where = f"row {row.get('key', '')}"
+        text, spans = chat.render(row, where)
+        ids, trained = chat.encode(text, spans, where)
+        kept = [(start, end) for start, end in trained if max_length is None or end <= max_length]
+        if not kept:
             continue
-        before = _render(tokenizer, messages[:index], tools, generate=True)
-        after = _render(tokenizer, messages[: index + 1], tools, generate=False)
-        if ids[: len(after)] != after or after[: len(before)] != before or len(after) <= len(before):
-            raise BuildError(
-                f"the chat template does not keep earlier turns as they were (message {index} of {row.get('key')}): "
-                "the loss would fall on other tokens; use a template that preserves prefixes, or the proposer rows"
+        ids = ids if max_length is None or len(ids) <= max_length else ids[: kept[-1][1]]
+        labels = [IGNORED] * len(ids)
+        for start, end in kept:
+            labels[start:end] = ids[start:end]
+        yield {"input_ids": ids, "labels": labels, "attention_mask": [1] * len(ids), "key": row.get("key", "")}
+
+
+class _Chat:
+    """A tokenizer with what its template was found to do."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._objects = True
+        """Whether the template takes arguments as objects, else as JSON text."""
+        self._parallel = False
+        """Whether the template is known to show several calls of one message."""
+        self._objects = self._probe(1)
+        self._joins = self._ids("\na") == [*self._ids("\n"), *self._ids("a")]
+        """Whether a text's tokens are those of its pieces: some tokenizers put a space before every text."""
+
+    def render(self, row: dict[str, Any], where: str) -> tuple[str, list[Span]]:
+        """The whole chat as text, and where its trained messages stand in it.
+
+        Only text is rendered again for each trained message: it is tokenised once.
+        """
+        if not self._parallel and any(len(m["tool_calls"] or ()) > 1 for m in row["messages"]):
+            self._objects = self._probe(2)
+            self._parallel = True
+        messages = _messages(row["messages"], as_objects=self._objects)
+        tools = msgspec.json.decode(row["tools"] or "[]") or None
+        text = self._apply(messages, tools, where)
+        spans: list[Span] = []
+        for index, message in enumerate(messages):
+            if not row["messages"][index]["train"]:
+                continue
+            here = f"{where}, message {index}"
+            before = self._apply(messages[:index], tools, here, generate=True)
+            after = self._apply(messages[: index + 1], tools, here)
+            if not (text.startswith(after) and after.startswith(before) and len(after) > len(before)):
+                raise BuildError(
+                    f"the chat template does not keep earlier turns as they were ({here}): the loss would fall on "
+                    "other text; use a template that preserves prefixes, or the proposer rows"
+                )
+            _check_shown(message, after[len(before) :], here)
+            spans.append((len(before), len(after)))
+        return text, spans
+
+    def encode(self, text: str, spans: list[Span], where: str) -> tuple[list[int], list[Span]]:
+        """Ids of the text, and the spans in tokens."""
+        if not self._joins:
+            return self._encode_whole(text, spans, where)
+        ids: list[int] = []
+        trained: list[Span] = []
+        done = 0
+        for start, end in spans:
+            ids += self._ids(text[done:start])
+            first = len(ids)
+            ids += self._ids(text[start:end])
+            trained.append((first, len(ids)))
+            done = end
+        return ids + self._ids(text[done:]), trained
+
+    def _encode_whole(self, text: str, spans: list[Span], where: str) -> tuple[list[int], list[Span]]:
+        """The same without cutting the text: by the characters that each token stands for."""
+        try:
+            encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            offsets: list[Span] = [(start, end) for start, end in encoded["offset_mapping"]]
+        except (NotImplementedError, KeyError):
+            raise BuildError("the tokenizer puts a space before every text, and is not a fast one: use that") from None
+        trained: list[Span] = []
+        at = 0
+        for edges in spans:
+            found: list[int] = []
+            for edge in edges:
+                while at < len(offsets) and offsets[at][1] <= edge and offsets[at][0] < edge:
+                    at += 1
+                if at < len(offsets) and offsets[at][0] < edge:
+                    raise BuildError(f"a token lies on both sides of the edge of a trained message ({where})")
+                found.append(at)
+            trained.append((found[0], found[1]))
+        return list(encoded["input_ids"]), trained
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+
+    def _apply(self, messages: Sequence[dict[str, Any]], tools: Any, where: str, *, generate: bool = False) -> str:
+        try:
+            return self._tokenizer.apply_chat_template(
+                list(messages), tools=tools, tokenize=False, add_generation_prompt=generate
             )
-        labels[len(before) : len(after)] = after[len(before) :]
-    return ids, labels
+        except Exception as error:  # templates raise what they like
+            raise BuildError(f"the chat template cannot show {where}: {error}") from None
 
+    def _probe(self, calls: int) -> bool:
+        """Whether arguments are given as objects, after a look at what the template shows of a chat with calls.
 
-def _message(message: dict[str, Any]) -> dict[str, Any]:
-    """The message as chat templates want it: arguments as objects, nothing empty."""
-    result: dict[str, Any] = {"role": message["role"], "content": message["content"]}
-    if message["tool_calls"]:
-        result["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {
-                    "name": call["function"]["name"],
-                    "arguments": msgspec.json.decode(call["function"]["arguments"]),
-                },
-            }
-            for call in message["tool_calls"]
+        A template that drops tool calls raises nothing: it would train empty turns.
+
+        Raises:
+            BuildError: it shows them neither from objects nor from JSON text.
+        """
+        refusal: BuildError | None = None
+        for as_objects in (True, False):
+            try:
+                self._look(calls, as_objects)
+            except BuildError as error:
+                refusal = refusal or error
+            else:
+                return as_objects
+        assert refusal is not None
+        raise refusal
+
+    def _look(self, calls: int, as_objects: bool) -> None:
+        numbers = range(calls)
+        values = [f'{{"probe":"probe_value_{n}"}}' for n in numbers]
+        asked = [
+            {"id": f"probe0000{n}", "function": {"name": f"probe_tool_{n}", "arguments": value}}
+            for n, value in enumerate(values)
         ]
-    if message["tool_call_id"]:
-        result["tool_call_id"] = message["tool_call_id"]
+        answers = [{"role": "tool", "content": f"probe_result_{n}", "tool_call_id": f"probe0000{n}"} for n in numbers]
+        chat = [
+            {"role": "user", "content": "probe"},
+            {"role": "assistant", "content": "", "tool_calls": asked},
+            *answers,
+            {"role": "assistant", "content": "probe_end"},
+        ]
+        parameters = {"type": "object", "properties": {}}
+        tools = [{"type": "function", "function": {"name": "other", "description": "", "parameters": parameters}}]
+        text = self._apply(_messages(chat, as_objects=as_objects), tools, f"{calls} tool call{'s' * (calls > 1)}")
+        wanted = [f"probe_{what}_{n}" for n in numbers for what in ("tool", "value", "result")]
+        missing = [part for part in wanted if part not in text]
+        if missing:
+            raise BuildError(
+                "the chat template does not show tool calls or their results, which would vanish from training "
+                f"(missing {', '.join(missing)} of a chat with {calls} call{'s' * (calls > 1)})"
+            )
+        if "{'probe'" in text or "'probe_tool" in text:
+            raise BuildError("the chat template shows tool calls as Python and not as JSON")
+
+
+def _messages(messages: Sequence[dict[str, Any]], *, as_objects: bool) -> list[dict[str, Any]]:
+    """The messages as chat templates want them: nothing empty, results with the name of the tool."""
+    names: dict[str, str] = {}
+    result: list[dict[str, Any]] = []
+    for message in messages:
+        shown: dict[str, Any] = {"role": message["role"], "content": message["content"] or ""}
+        calls = message.get("tool_calls") or []
+        names |= {call["id"]: call["function"]["name"] for call in calls}
+        if calls:
+            shown["tool_calls"] = [_call(call, as_objects) for call in calls]
+        if answered := message.get("tool_call_id"):
+            shown["tool_call_id"] = answered
+            if answered in names:
+                shown["name"] = names[answered]
+        result.append(shown)
     return result
 
 
-def _render(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, *, generate: bool) -> list[int]:
-    if not messages:
-        return []
-    text = tokenizer.apply_chat_template(list(messages), tools=tools, tokenize=False, add_generation_prompt=generate)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+def _call(call: dict[str, Any], as_objects: bool) -> dict[str, Any]:
+    name, arguments = call["function"]["name"], call["function"]["arguments"]
+    given = msgspec.json.decode(arguments) if as_objects else arguments
+    return {"id": call["id"], "type": "function", "function": {"name": name, "arguments": given}}
 
 
-def _check_shows_calls(tokenizer: Any) -> None:
-    """A template that drops tool calls raises nothing: it would train empty turns."""
-    name, value = "probe_tool_name", "probe_argument_value"
-    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": {"x": value}}}
-    chat = [
-        {"role": "user", "content": "u"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": "probe_result", "tool_call_id": "c1"},
-    ]
-    try:
-        text = tokenizer.apply_chat_template(chat, tokenize=False)
-    except Exception as error:  # templates raise what they like
-        raise BuildError(f"the chat template cannot show tool calls: {error}") from None
-    if any(part not in text for part in (name, value, "probe_result")):
-        raise BuildError("the chat template does not show tool calls or their results: they would vanish from training")
+def _check_shown(message: dict[str, Any], turn: str, where: str) -> None:
+    """Refuse a turn that lacks the message's text or a call: some templates drop the text beside a call."""
+    wanted = [message["content"], *(call["function"]["name"] for call in message.get("tool_calls", ()))]
+    have = "".join(turn.split())
+    if any("".join(part.split()) not in have for part in wanted):
+        raise BuildError(
+            f"the chat template does not show all of {where}: its text or a call would vanish from training"
+        )

@@ -16,6 +16,7 @@ from foretrace.core.trace import ToolCall
 
 _TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*")
+_WINDOW = 4096
 _MOST_REPAIRED = 64 * 1024
 """Characters of broken JSON that repair is tried on: it takes long on more."""
 
@@ -43,6 +44,9 @@ class Arguments(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 def dumps(value: Any) -> str:
     """JSON text with keys in the given order and text as it is, the form in which parsed arguments are kept.
 
@@ -50,7 +54,7 @@ def dumps(value: Any) -> str:
         ValueError: NaN or an infinity, which JSON cannot say.
         TypeError: no JSON value.
     """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _encode(value)
 
 
 def verbatim(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int]) -> ToolCall:
@@ -66,13 +70,25 @@ _scan = json.JSONDecoder(strict=False).raw_decode
 def json_end(text: str, start: int) -> int | None:
     """End of the JSON value that begins at `start` or after space there, null when none is whole.
 
-    Raw control characters are allowed. Reads the text once: trying every possible end would be quadratic.
+    Raw control characters are allowed. The text is decoded once, in growing windows: trying every possible end, or
+    letting an error count the lines of the whole text, would be quadratic.
     """
-    try:
-        space = _SPACE.match(text, start)
-        return _scan(text, space.end() if space else start)[1]
-    except (ValueError, RecursionError):
-        return None
+    space = _SPACE.match(text, start)
+    start = space.end() if space else start
+    size = _WINDOW
+    while True:
+        window = text[start : start + size]
+        cut = start + size < len(text)
+        try:
+            end: int = _scan(window)[1]
+            if not cut or end < size:
+                return start + end
+        except json.JSONDecodeError as error:
+            if not cut or (error.pos < size - len("\\u0000\\u0000") and not error.msg.startswith("Unterminated")):
+                return None
+        except (ValueError, RecursionError):  # a number too long for Python, too many brackets
+            return None
+        size *= 8
 
 
 def read_arguments(text: str) -> Arguments:

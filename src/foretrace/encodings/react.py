@@ -7,7 +7,7 @@ import re
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import json_end, read_arguments, verbatim
 
-_ACTION = re.compile(r"^Action:[ \t]*(.*)\nAction Input:[ \t]*", re.MULTILINE)
+_ACTION = re.compile(r"^Action:(.*+)\nAction Input:[ \t]*", re.MULTILINE)
 _LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z)")
 _BROKEN_END = re.compile(r"\n(?=(?:Thought:|Action:|Observation:))")
 

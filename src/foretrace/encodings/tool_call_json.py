@@ -12,7 +12,7 @@ from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import Arguments, dumps, json_end, read_arguments, verbatim
 
 _OPEN = re.compile(r"<tool_call>")
-_CLOSE = re.compile(r"</tool_call>")
+_TAG = re.compile(r"</?tool_call>")
 
 
 class ToolCallJson:
@@ -41,12 +41,11 @@ class ToolCallJson:
 
 def _read_block(text: str, start: int, body_start: int) -> ToolCall:
     end = json_end(text, body_start)
-    closing = _CLOSE.search(text, body_start if end is None else end)
-    following = None if end is not None else _OPEN.search(text, body_start)
-    if closing is None or (following is not None and following.start() < closing.start()):
-        stop = following.start() if following else len(text)
+    tag = _TAG.search(text, body_start if end is None else end)
+    if tag is None or tag.group() == "<tool_call>":
+        stop = tag.start() if tag else len(text)
         return verbatim(PLUGIN, ToolCall(error="tool call without an end"), text, (start, stop))
-    return _from_body(text[body_start : closing.start()], text, (start, closing.end()))
+    return _from_body(text[body_start : tag.start()], text, (start, tag.end()))
 
 
 def _from_body(body: str, text: str, span: tuple[int, int]) -> ToolCall:

@@ -99,7 +99,7 @@ def _sha256(body: str) -> str:
 
 def rest_of(item: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """What the record has no field for: nothing that a row says is lost."""
-    return {k: v for k, v in item.items() if k not in known and v is not None}
+    return {} if item.keys() <= known else {k: v for k, v in item.items() if k not in known and v is not None}
 
 
 def answered_ids(item: dict[str, Any]) -> tuple[str, ...]:

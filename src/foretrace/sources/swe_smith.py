@@ -21,6 +21,8 @@ REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it w
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
 _MARKER = "OBSERVATION:\n"
 _REPO = re.compile(r"^(?P<owner>[^/]+?)__(?P<name>[^/]+?)(?:\.[0-9a-f]{6,40}(?:\..*)?|-\d+)?$")
+_VOTES = 5
+"""Turns that decide the encoding."""
 _LONGEST_INSTANCE = 512
 _TYPES = {"resolved": bool, "model": str, "traj_id": str}
 _KNOWN = frozenset({"role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "is_demo"})
@@ -91,6 +93,8 @@ def _split_of(raw: list[dict[str, Any]]) -> Split:
             text, _ = content_of(message.get("content"))
             tagged += "<function=" in text
             fenced += text.rstrip().endswith("\n```")
+        if tagged + fenced == _VOTES:
+            break
     # Work on agents' own code puts the tags of one encoding into the bodies of the other.
     if not tagged and not fenced:
         return "tool"

@@ -117,4 +117,6 @@ def _is_value(word: str) -> bool:
 @lru_cache(maxsize=4096)
 def _values(arguments: str) -> dict[str, str]:
     value = msgspec.json.decode(arguments)
+    if not isinstance(value, dict):
+        return {}
     return {k: v if isinstance(v, str) else msgspec.json.encode(v).decode() for k, v in value.items()}

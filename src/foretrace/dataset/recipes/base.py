@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
+
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts
@@ -96,7 +98,12 @@ class Attempt:
             self.drops[reason] += 1
             return None
         assert label.action is not None
-        return Act(self, label.index, label, target_text(message, label.action, settings.target))
+        try:
+            text = target_text(message, label.action, settings.target)
+        except (msgspec.DecodeError, RecursionError):
+            self.drops["unreadable_call"] += 1
+            return None
+        return Act(self, label.index, label, text)
 
     def _refusal(self, message: Message, label: StepLabel) -> str | None:
         if label.action is None:
@@ -109,6 +116,8 @@ class Attempt:
             return "unreadable_call"
         if self.prompts.leaks(label.index):
             return "target_text_in_prompt"
+        if not self.prompts.fits(label.index):
+            return "prompt_too_long"
         texts = [message.content, *(call.arguments for call in message.tool_calls)]
         return None if any(text.strip() for text in texts) else "empty_step"
 

@@ -42,13 +42,17 @@ class Eval:
         seen: set[tuple[int, str]] = set()
         for attempt in task.attempts:
             if not attempt.wanted:
+                task.drops["attempt_not_wanted"] += len(attempt.labels)
                 continue
+            task.drops.update(attempt.drops)
             following = [a.label.action for a in attempt.acts]
             for place, act in enumerate(attempt.acts):
                 mark = (hash(tuple(act.prompt)), act.text)
-                if mark not in seen:
-                    seen.add(mark)
-                    yield _row(act, [str(a) for a in following[place : place + NEXT]])
+                if mark in seen:
+                    task.drops["repeated_step"] += 1
+                    continue
+                seen.add(mark)
+                yield _row(act, [str(a) for a in following[place : place + NEXT]])
 
 
 def _row(act: Act, following: list[str]) -> Row:

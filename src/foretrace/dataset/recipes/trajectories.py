@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 from foretrace.dataset.recipes.base import IDENTITY, Attempt, Config, Row, Siblings
 from foretrace.encodings.base import dumps
 from foretrace.encodings.text import without_calls
+
+_ANY = '{"type":"object"}'
+"""Parameters of a tool of which nothing else is known."""
 
 
 class Trajectories:
@@ -74,18 +79,27 @@ def _answered(message: Message, waiting: list[str]) -> str:
 
 
 def _call(call: ToolCall, call_id: str) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    arguments = call.arguments if _is_json(call.arguments) else dumps(call.arguments)
+    return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _tools(trace: Trace) -> str:
     """JSON text of the tools, in OpenAI's form; where the source names none, the names that were called."""
     specs = trace.tools or tuple(
-        ToolSpec(name=name, parameters='{"type":"object"}')
+        ToolSpec(name=name, parameters=_ANY)
         for name in sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
     )
     listed = (
         f'{{"type":"function","function":{{"name":{dumps(s.name)},"description":{dumps(s.description)},'
-        f'"parameters":{s.parameters}}}}}'
+        f'"parameters":{s.parameters if _is_json(s.parameters) else _ANY}}}}}'
         for s in specs
     )
     return f"[{','.join(listed)}]"

@@ -76,7 +76,7 @@ class Verifier:
             task.drops["no_pairs_of_types"] += 1
             return
         wanted = [a for a in task.attempts if a.wanted]
-        right = judge.Accepted(wanted)
+        right = judge.Accepted(a for a in wanted if a.trace.outcome.success is not False)
         for couple in (c for attempt in wanted for c in _couples(attempt, task, right)):
             first, second = couple.first, couple.second
             pair = digest(first.attempt.trace.key, couple.family, str(first.index), str(second.index))

@@ -1,0 +1,122 @@
+"""The one definition of the same action: laws, and what the normalised level forgets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretrace.actions import ActionType
+from foretrace.actions.match import LEVELS, Action, canonical, key, same
+
+
+def shell(command: str) -> Action:
+    return Action(type=ActionType.TOOL_CALL, tool="bash", arguments=json.dumps({"command": command}))
+
+
+def call(tool: str = "viewer", **arguments: object) -> Action:
+    return Action(type=ActionType.FILE_READ, tool=tool, arguments=json.dumps(arguments))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (call(path="/r/a/"), call(path="/r/./a")),
+        (call(path="/r/a", view_range="[1, 50]"), call(path="/r/a", view_range=[1, 50])),
+        (call(path="/r/a", limit="20"), call(path="/r/a", limit=20.0)),
+        (call(path="/r/a", limit=None), call(path="/r/a")),
+        (call(flag="true"), call(flag=True)),
+        (shell("grep -rn  foo   src/"), shell("grep -rn 'foo' src")),
+        (shell("cd /r && python probe.py"), shell("python /r/probe.py")),
+        (shell("cd /r; cd pkg && cat a.py"), shell("cat /r/pkg/a.py")),
+        (shell("a;  b\n"), shell("a; b")),
+        (shell("ls # all of it"), shell("ls")),
+    ],
+)
+def test_normalised_but_not_exact(a: Action, b: Action) -> None:
+    assert same(a, b, "normalised")
+    assert not same(a, b, "exact")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (shell("cd a && make"), shell("cd b && make")),
+        (shell("cd /r && python probe.py"), shell("python probe.py")),
+        (shell("ls *.py"), shell("ls '*.py'")),
+        (shell("echo 'a  b'"), shell("echo 'a b'")),
+        (shell("cat > f <<EOF\na  b\nEOF"), shell("cat > f <<EOF\na b\nEOF")),
+        (shell("pytest && ls"), shell("pytest || ls")),
+        (call(file_text="1.0"), call(file_text="1")),
+        (call(path="/r/a"), call(path="/r/b")),
+        (call("viewer", path="/r/a"), call("opener", path="/r/a")),
+        (shell("cat /r/a"), Action(type=ActionType.TOOL_CALL, tool="viewer", arguments='{"path":"/r/a"}')),
+    ],
+)
+def test_not_the_same(a: Action, b: Action) -> None:
+    assert not same(a, b, "normalised")
+
+
+def test_a_known_root_makes_directories_comparable() -> None:
+    assert same(shell("cd /r && python probe.py"), shell("python probe.py"), root="/r")
+    assert same(shell("cd /r && make"), shell("make"), root="/r")
+    assert not same(shell("cd /q && make"), shell("make"), root="/r")
+    assert same(call(path="pkg/a.py"), call(path="/r/pkg/a.py"), root="/r")
+
+
+def test_exact_forgets_only_how_json_is_written() -> None:
+    a = Action(type=ActionType.FILE_READ, tool="t", arguments='{"b": 1,\n "a": "x"}')
+    b = Action(type=ActionType.FILE_READ, tool="t", arguments='{"a":"x","b":1}')
+    assert same(a, b, "exact")
+    assert canonical('{"b": [1, 2], "a": "é"}') == '{"a":"é","b":[1,2]}'
+    assert canonical("no json") == "no json"
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="fuzzy"):
+        key(call(), "fuzzy")  # type: ignore[arg-type]
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+arguments = (
+    st.dictionaries(st.sampled_from(["command", "path", "query", "file_text", "limit", "x"]), values, max_size=4).map(
+        json.dumps
+    )
+    | st.sampled_from(["cd /r && ls", "ls  /r/", "ls '/r'", "a | b > c", "'"]).map(lambda c: json.dumps({"command": c}))
+    | st.text(max_size=20)
+)
+some_actions = st.builds(
+    Action,
+    type=st.sampled_from([ActionType.FILE_READ, ActionType.REPAIR, None]),
+    tool=st.sampled_from(["bash", "Bash", "view", ""]),
+    arguments=arguments,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_actions, some_actions, st.sampled_from(LEVELS), st.sampled_from(["", "/r"]))
+def test_laws(a: Action, b: Action, level: str, root: str) -> None:
+    assert same(a, a, level, root=root)  # type: ignore[arg-type]
+    assert same(a, b, level, root=root) == same(b, a, level, root=root)  # type: ignore[arg-type]
+    # Each level is coarser than the one before.
+    exact, normalised, kind = (same(a, b, each, root=root) for each in LEVELS)
+    assert exact <= normalised <= kind
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=30) | values.map(json.dumps))
+def test_canonical_is_stable(text: str) -> None:
+    assert canonical(canonical(text)) == canonical(text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.text(max_size=5), values, max_size=4))
+def test_the_order_of_keys_never_counts(mapping: dict[str, object]) -> None:
+    turned = dict(reversed(mapping.items()))
+    assert canonical(json.dumps(mapping)) == canonical(json.dumps(turned))

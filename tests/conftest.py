@@ -1,0 +1,45 @@
+"""What every test may use: the shared development data, and one hypothesis profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SHARED = Path(__file__).resolve().parents[1].parent / "shared"
+
+settings.register_profile(
+    "foretrace", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("foretrace")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real development data, beside the repository."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no shared development data at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def sample_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All shipped samples in one traces folder."""
+    from foretrace.notebook import import_source
+    from foretrace.samples import sample_files
+
+    folder = tmp_path_factory.mktemp("samples") / "traces"
+    for name, path in sample_files().items():
+        import_source(name.split(":")[0], path, out=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_dataset(sample_traces: Path) -> Path:
+    """The dataset of the shipped samples: read it, never write to it."""
+    from foretrace.notebook import build
+
+    folder = sample_traces.parent / "dataset"
+    build(sample_traces, out=folder)
+    return folder

@@ -1,0 +1,244 @@
+"""The store: what it gives back, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from core.any_traces import traces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.store import TraceStore, TraceWriter, read_traces, write_traces
+from foretrace.core.trace import Message, Outcome, Provenance, Sampled, Task, Trace, with_id
+
+replace = msgspec.structs.replace
+
+
+def make(number: int, **changes: object) -> Trace:
+    sampled = Sampled(token_ids=(number, 7), logprobs=(-0.25, -1.5), prompt_token_ids=(1,), exact="token")
+    said = Message(role="assistant", author="model", content=f"answer {number}", sampled=sampled)
+    trace = Trace(
+        key=f"key-{number:03d}",
+        task=Task(id=f"task-{number % 5}", group="g"),
+        messages=(Message(role="user", author="user", content="q"), said),
+        outcome=Outcome(success=number % 2 == 0),
+        provenance=Provenance(origin="imported", source="test", model="m", licence="MIT"),
+    )
+    return replace(trace, **changes)
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    """Bytes of the manifest and of all segments that it lists."""
+    paths = ["manifest.json", *(s.path for s in TraceStore(folder).manifest.segments)]
+    return {path: (folder / path).read_bytes() for path in paths}
+
+
+def test_what_goes_in_comes_out(tmp_path: Path) -> None:
+    given_traces = [make(n) for n in range(40)]
+    assert write_traces(given_traces, tmp_path / "s")["new"] == 40
+    found = list(read_traces(tmp_path / "s"))
+    assert sorted(found, key=lambda t: t.key) == [with_id(t) for t in given_traces]
+    store = TraceStore(tmp_path / "s")
+    by_shard = [(t.task.id, t.key) for shard in store.shards for t in store.read(shard)]
+    assert by_shard == [(t.task.id, t.key) for t in found]
+    assert all(len({t.task.id for t in found if t.key == k}) == 1 for _, k in by_shard)
+
+
+@settings(max_examples=15)
+@given(st.lists(traces, max_size=6, unique_by=lambda t: t.key))
+def test_any_trace_comes_back(tmp_path_factory: pytest.TempPathFactory, some: list[Trace]) -> None:
+    folder = tmp_path_factory.mktemp("any") / "s"
+    write_traces(some, folder)
+    assert {t.key: t for t in read_traces(folder)} == {t.key: with_id(t) for t in some}
+
+
+def test_same_input_same_bytes_and_order_has_no_say(tmp_path: Path) -> None:
+    given_traces = [make(n) for n in range(700)]
+    write_traces(given_traces, tmp_path / "a")
+    write_traces(given_traces, tmp_path / "b")
+    assert listing(tmp_path / "a") == listing(tmp_path / "b")
+    random.Random(1).shuffle(given_traces)
+    write_traces(given_traces, tmp_path / "c")
+    assert list(read_traces(tmp_path / "a")) == list(read_traces(tmp_path / "c"))
+
+
+def test_siblings_lie_in_one_shard(tmp_path: Path) -> None:
+    write_traces([make(n) for n in range(60)], tmp_path / "s")
+    store = TraceStore(tmp_path / "s")
+    shards = [{t.task.id for t in store.read(shard)} for shard in store.shards]
+    assert sum(map(len, shards)) == len(set.union(*shards)) == 5
+
+
+def test_present_conflict_and_replace(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    write_traces([make(1), make(2), make(3)], folder)
+    other = make(2, outcome=Outcome(success=None), task=Task(id="moved", group="g"))
+    before = listing(folder)
+    assert write_traces([make(1), other], folder) == {"new": 0, "present": 1, "conflict": 1, "replaced": 0}
+    assert listing(folder) == before
+    assert write_traces([other, make(4)], folder, replace=True) == {
+        "new": 1, "present": 0, "conflict": 0, "replaced": 1,
+    }  # fmt: skip
+    assert {t.key: t.task.id for t in read_traces(folder)} == {
+        "key-001": "task-1", "key-002": "moved", "key-003": "task-3", "key-004": "task-4",
+    }  # fmt: skip
+    on_disk = {str(p.relative_to(folder)) for p in folder.glob("shard-*/*")}
+    assert on_disk == {s.path for s in TraceStore(folder).manifest.segments}
+
+
+def test_a_trace_replaced_twice_before_a_checkpoint_stands_once(tmp_path: Path) -> None:
+    write_traces([make(1)], tmp_path / "s")
+    again = [make(1, extra={"v": 1}), make(1, extra={"v": 2})]
+    assert write_traces(again, tmp_path / "s", replace=True)["replaced"] == 2
+    assert [t.extra for t in read_traces(tmp_path / "s")] == [{"v": 2}]
+
+
+def test_get_by_key_id_or_beginning(tmp_path: Path) -> None:
+    write_traces([make(n) for n in range(20)], tmp_path / "s")
+    store = TraceStore(tmp_path / "s")
+    wanted = with_id(make(7))
+    assert store.get("key-007") == store.get(wanted.id) == store.get(wanted.id[:12]) == wanted
+    with pytest.raises(StoreError, match="begins 10 keys"):
+        store.get("key-00")
+    with pytest.raises(StoreError, match="no trace with key"):
+        store.get("nothing")
+
+
+def test_columns_without_records(tmp_path: Path) -> None:
+    write_traces([make(n) for n in range(4)], tmp_path / "s")
+    table = TraceStore(tmp_path / "s").columns("success", "key")
+    assert table.column_names == ["success", "key"]
+    assert table["success"].to_pylist().count(True) == 2
+    write_traces([], tmp_path / "empty")
+    assert TraceStore(tmp_path / "empty").columns("key").num_rows == 0
+    assert list(read_traces(tmp_path / "empty")) == []
+
+
+def test_tokens_are_not_in_the_record(tmp_path: Path) -> None:
+    write_traces([make(1)], tmp_path / "s")
+    (segment,) = TraceStore(tmp_path / "s").manifest.segments
+    row = pq.read_table(tmp_path / "s" / segment.path).to_pylist()[0]
+    assert "token_ids" not in json.loads(row["record"])["messages"][1]["sampled"]
+    assert row["tokens"] and row["n_steps"] == 1 and row["n_messages"] == 2
+
+
+def test_second_writer_is_refused(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "s"), pytest.raises(StoreError, match="another process is writing"):
+        TraceWriter(tmp_path / "s").__enter__()
+    with TraceWriter(tmp_path / "s") as writer:
+        writer.add(make(1))
+        writer.checkpoint()
+
+
+def test_what_was_not_listed_is_garbage_and_is_overwritten(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    write_traces([make(1)], folder)
+    whole = listing(folder)
+    (segment,) = TraceStore(folder).manifest.segments
+    (folder / "manifest.json").unlink()
+    (folder / segment.path).write_bytes(b"half a segment")
+    left = [
+        folder / segment.path.replace("/", "/.").replace("parquet", "parquet.partial"),
+        folder / ".manifest.json.partial",
+    ]
+    for path in left:
+        path.write_bytes(b"x")
+    write_traces([make(1)], folder)
+    assert listing(folder) == whole
+    assert not any(path.exists() for path in left)
+
+
+def test_foreign_folder_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(StoreError, match=r"letters\.txt"):
+        write_traces([make(1)], tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_missing_and_foreign_folders_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such folder"):
+        TraceStore(tmp_path / "none")
+    with pytest.raises(StoreError, match=r"no manifest\.json"):
+        TraceStore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"", b"{", b"\xff\xfe", b"[]", b'{"shards": "many"}', b"[" * 100_000,
+        b'{"segments": [{"path": "../../etc/passwd", "rows": 1}]}', b'{"schema_version": 99}',
+    ],
+)  # fmt: skip
+def test_damaged_manifest(tmp_path: Path, manifest: bytes) -> None:
+    folder = tmp_path / "s"
+    write_traces([make(1)], folder)
+    (folder / "manifest.json").write_bytes(manifest)
+    with pytest.raises(StoreError, match=r"manifest\.json"):
+        TraceStore(folder)
+    with pytest.raises(StoreError, match=r"manifest\.json"):
+        write_traces([make(2)], folder)
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "noise"])
+def test_missing_or_damaged_segment(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "s"
+    write_traces([make(1)], folder)
+    (segment,) = TraceStore(folder).manifest.segments
+    path = folder / segment.path
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[: len(data) // 2] if damage == "cut" else b"PAR1" + b"\x99" * (len(data) - 8) + b"PAR1")
+    for attempt in (
+        lambda: list(read_traces(folder)),
+        lambda: TraceStore(folder).get("key-001"),
+        lambda: TraceStore(folder).columns("key"),
+        lambda: write_traces([make(2)], folder),
+    ):
+        with pytest.raises(StoreError, match=path.name):
+            attempt()
+
+
+def test_what_cannot_be_read_back_is_never_written(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "s") as writer:
+        writer.add(make(1))
+        for bad in (make(2, task=Task(id="t", group=5)), make(3, outcome=Outcome(metrics={"x": float("nan")}))):  # type: ignore[arg-type]
+            with pytest.raises(msgspec.ValidationError):
+                writer.add(bad)
+        with pytest.raises(UnicodeEncodeError):
+            writer.add(make(4, key="\ud800"))
+        writer.checkpoint()
+    assert [t.key for t in read_traces(tmp_path / "s")] == ["key-001"]
+
+
+def test_shards_are_for_a_new_folder(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "s", shards=2) as writer:
+        for number in range(20):
+            writer.add(make(number))
+        writer.checkpoint()
+    assert set(TraceStore(tmp_path / "s").shards) <= {0, 1}
+    with pytest.raises(StoreError, match="has 2 shards"):
+        TraceWriter(tmp_path / "s", shards=3).__enter__()
+    for shards in (0, -1, 10**6):
+        with pytest.raises(UsageError, match="--shards"):
+            TraceWriter(tmp_path / "t", shards=shards)
+
+
+def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(StoreError, match="cannot write"):
+            write_traces([make(1)], folder)
+
+
+def test_nothing_is_there_before_the_first_checkpoint(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "s") as writer:
+        writer.add(make(1))
+    assert not (tmp_path / "s" / "manifest.json").exists()

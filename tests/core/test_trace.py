@@ -1,0 +1,146 @@
+"""The record: canonical JSON, ids, steps."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from core.any_traces import traces
+from hypothesis import given
+
+from foretrace.core import tokens
+from foretrace.core.digest import digest, unit
+from foretrace.core.trace import (
+    Message,
+    Outcome,
+    Provenance,
+    Sampled,
+    Task,
+    ToolCall,
+    Trace,
+    decode_trace,
+    encode_trace,
+    trace_id,
+)
+
+replace = msgspec.structs.replace
+
+
+@given(traces)
+def test_canonical_json_comes_back_and_is_one_form(trace: Trace) -> None:
+    bare, _ = tokens.pack(trace)
+    data = encode_trace(bare)
+    assert decode_trace(data) == bare
+    assert encode_trace(decode_trace(data)) == data
+
+
+@given(traces)
+def test_token_arrays_come_back_from_bytes(trace: Trace) -> None:
+    bare, packed = tokens.pack(trace)
+    assert (packed is None) == all(m.sampled is None for m in trace.messages)
+    assert (tokens.unpack(bare, packed) if packed else bare) == trace
+    assert all(not m.sampled.token_ids and not m.sampled.logprobs for m in bare.messages if m.sampled)
+
+
+def a_trace() -> Trace:
+    messages = (
+        Message(role="user", author="user", content="do"),
+        Message(role="assistant", author="model", content="ok", sampled=Sampled(token_ids=(1, 2), logprobs=(-0.5, -1))),
+    )
+    return Trace(
+        key="k",
+        task=Task(id="t", group="g"),
+        messages=messages,
+        provenance=Provenance(origin="imported", source="s"),
+        outcome=Outcome(success=True, metrics={"steps": 1.0, "wall_s": 3.0}),
+    )
+
+
+def with_message(trace: Trace, index: int, **changes: object) -> Trace:
+    messages = list(trace.messages)
+    messages[index] = replace(messages[index], **changes)
+    return replace(trace, messages=tuple(messages))
+
+
+def with_provenance(trace: Trace, **changes: object) -> Trace:
+    return replace(trace, provenance=replace(trace.provenance, **changes))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        with_message(a_trace(), 1, sampled=Sampled(token_ids=(1, 2), logprobs=(-9.0, -9.0))),
+        with_message(a_trace(), 1, model_s=2.0),
+        with_message(a_trace(), 0, tool_s=2.0, started="2020-01-01T00:00:00Z"),
+        with_provenance(a_trace(), created_at="2020-01-01", tool_versions={"foretrace": "9"}, run="r7"),
+        with_provenance(a_trace(), raw_file="elsewhere.jsonl", raw_row=17),
+        replace(a_trace(), outcome=Outcome(success=True, metrics={"steps": 1.0, "wall_s": 99.0})),
+        replace(a_trace(), id="stale"),
+    ],
+)
+def test_id_does_not_see_clocks_logprobs_or_where_it_was_read(other: Trace) -> None:
+    assert trace_id(other) == trace_id(a_trace())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        with_message(a_trace(), 0, content="do it"),
+        with_message(a_trace(), 1, sampled=Sampled(token_ids=(1, 3), logprobs=(-0.5, -1))),
+        with_message(a_trace(), 1, train=False),
+        with_message(a_trace(), 1, tool_calls=(ToolCall(name="x"),)),
+        with_message(a_trace(), 0, extra={"a": 1}),
+        replace(a_trace(), key="k2"),
+        replace(a_trace(), task=Task(id="t2", group="g")),
+        replace(a_trace(), outcome=Outcome(success=None, metrics={"steps": 1.0})),
+        replace(a_trace(), outcome=Outcome(success=True, metrics={"steps": 2.0})),
+        replace(a_trace(), extra={"patch": ""}),
+        with_provenance(a_trace(), model="m"),
+    ],
+)
+def test_id_changes_with_content(other: Trace) -> None:
+    assert trace_id(other) != trace_id(a_trace())
+
+
+def test_digests_are_stable_and_unambiguous() -> None:
+    assert digest("a", "bc") != digest("ab", "c") != digest("abc")
+    assert digest("\ud800")  # half a character is no reason to fall over
+    assert 0 <= unit("seed", "key", "3") < 1
+    assert unit("seed", "key") == unit("seed", "key")
+
+
+def steps_of(*spec: tuple[str, str]) -> list[tuple[str, list[str]]]:
+    """From (role, ids), what each step's observations answer, by content."""
+    messages = []
+    for number, (role, ids) in enumerate(spec):
+        names = tuple(ids.split())
+        if role == "assistant":
+            calls = tuple(ToolCall(id=i, name="f") for i in names)
+            messages.append(Message(role="assistant", author="model", content=str(number), tool_calls=calls))
+        else:
+            messages.append(Message(role=role, author="environment", content=str(number), tool_call_ids=names))
+    trace = replace(a_trace(), messages=tuple(messages))
+    return [(step.message.content, [m.content for m in step.observations]) for step in trace.steps()]
+
+
+def test_steps_find_their_observations() -> None:
+    plain = steps_of(("user", ""), ("assistant", ""), ("tool", ""), ("tool", ""), ("assistant", ""))
+    assert plain == [("1", ["2", "3"]), ("4", [])]
+    batched = steps_of(("assistant", "a"), ("assistant", "b"), ("tool", "a"), ("tool", "b"))
+    assert batched == [("0", ["2"]), ("1", ["3"])]
+    parallel = steps_of(("assistant", "a b"), ("tool", "b"), ("tool", "a"), ("tool", "z"))
+    assert parallel == [("0", ["1", "2"])]
+    together = steps_of(("assistant", "a b"), ("tool", "a b"))
+    assert together == [("0", ["1"])]
+
+
+def test_an_id_that_is_used_again_does_not_answer_an_earlier_call() -> None:
+    assert steps_of(("assistant", "0"), ("user", ""), ("assistant", "0"), ("tool", "0")) == [("0", []), ("2", ["3"])]
+
+
+def test_steps_of_many_unanswered_calls_take_no_quadratic_time() -> None:
+    assert len(steps_of(*[("assistant", f"c{n}") for n in range(20_000)])) == 20_000
+
+
+def test_unknown_fields_are_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_trace(encode_trace(a_trace())[:-1] + b',"labels":[]}')

@@ -1,0 +1,418 @@
+"""What a build writes, held against the traces by other means than the gates; and that nothing moves its bytes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import datasets
+import msgspec
+import pytest
+
+from dataset.little import CONFIGS, RUN_BUILD, attempt, corpus, files, rows, tree
+from foretrace.actions import ActionType
+from foretrace.core.store import read_traces, write_traces
+from foretrace.core.trace import Message, Trace
+from foretrace.dataset import build as build_module
+from foretrace.dataset.splits import assign
+from foretrace.notebook import build, import_source
+from foretrace.samples import sample_files
+
+IDENTITY = {"key", "step", "task", "group", "source", "licence"}
+MIRRORED = ("argument", "type_swap", "redundancy")
+MARKERS = [f'{{"action":"{action}"' for action in ActionType]
+Prompt = tuple[tuple[str, str], ...]
+
+
+@pytest.fixture(scope="module")
+def traces(sample_traces: Path) -> dict[str, Trace]:
+    return {t.key: t for t in read_traces(sample_traces)}
+
+
+@pytest.fixture(scope="module")
+def manifest(sample_dataset: Path) -> dict[str, Any]:
+    return json.loads((sample_dataset / "manifest.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def found(sample_dataset: Path) -> dict[str, list[dict[str, Any]]]:
+    """All rows of the sample dataset by config."""
+    return {config: list(rows(sample_dataset, config)) for config in CONFIGS}
+
+
+def prompt_of(row: dict[str, Any]) -> Prompt:
+    return tuple((m["role"], m["content"]) for m in row["prompt"])
+
+
+def test_every_config_loads_as_the_library_loads_it(
+    sample_dataset: Path, manifest: dict[str, Any], tmp_path: Path
+) -> None:
+    """`load_dataset(folder, config)` gives the splits and rows of the manifest, actions as a ClassLabel of nine."""
+    assert datasets.get_dataset_config_names(str(sample_dataset)) == list(CONFIGS)
+    for config in CONFIGS:
+        loaded = datasets.load_dataset(str(sample_dataset), config, cache_dir=str(tmp_path))
+        assert {s: d.num_rows for s, d in loaded.items()} == {
+            s: about["rows"] for s, about in manifest["configs"][config].items()
+        }
+        for part in loaded.values():
+            assert set(part.column_names) >= IDENTITY
+            assert all(part[0][name] != "" for name in IDENTITY)
+            if "action" in part.features:
+                assert part.features["action"] == datasets.ClassLabel(names=[str(a) for a in ActionType])
+    assert list(loaded) == ["train", "validation", "test"]
+
+
+def test_columns_are_those_that_trainers_look_for(sample_dataset: Path) -> None:
+    """TRL's names, and messages of role and content alone."""
+    wanted = {
+        "proposer": {"prompt", "completion"},
+        "verifier": {"prompt", "chosen", "rejected"},
+        "verifier_unpaired": {"prompt", "completion", "label"},
+        "eval": {"prompt", "completion"},
+        "trajectories": {"messages", "tools"},
+    }
+    for config, names in wanted.items():
+        row = next(rows(sample_dataset, config))
+        assert set(row) >= names
+        for name in names - {"label", "messages", "tools"}:
+            assert all(set(m) == {"role", "content"} for m in row[name])
+
+
+def test_no_group_trace_or_prompt_stands_in_two_splits(found: dict[str, list[dict[str, Any]]]) -> None:
+    splits: dict[tuple[str, Any], set[str]] = {}
+    for config in CONFIGS:
+        for row in found[config]:
+            for name in ("group", "key", "task"):
+                splits.setdefault((name, row[name]), set()).add(row["split"])
+            if "prompt" in row:
+                splits.setdefault(("prompt", prompt_of(row)), set()).add(row["split"])
+    assert {s for where in splits.values() for s in where} == {"train", "validation", "test"}
+    assert not [what for what, where in splits.items() if len(where) > 1]
+
+
+def is_text_of(text: str, message: Message) -> bool:
+    """Whether a prompt's text is the message: its words verbatim, then its native calls with all their arguments."""
+    said = message.prefix + message.content
+    native = [c for c in message.tool_calls if c.span is None]
+    if not native:
+        return text == said
+    after = text.removeprefix(said)
+    arguments = [json.loads(line)["arguments"] for line in after.splitlines() if line.startswith("{")]
+    return text.startswith(said) and arguments == [json.loads(c.arguments) for c in native]
+
+
+@pytest.mark.parametrize("config", CONFIGS[:4])
+def test_history_is_the_trace_up_to_the_step(
+    found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace], manifest: dict[str, Any], config: str
+) -> None:
+    """One system message that begins with the instruction and quotes the agent's own, then every message there was."""
+    for row in found[config]:
+        messages = traces[row["key"]].messages[: row["step"]]
+        first, *history = row["prompt"]
+        own = [m for m in messages if m.role == "system"]
+        assert first["role"] == "system" and first["content"].startswith(manifest["instruction"])
+        assert all(m.content in first["content"] for m in own)
+        assert len(history) == len(messages) - len(own)
+        for shown, message in zip(history, messages[len(own) :], strict=True):
+            assert shown["role"] == ("assistant" if message.role == "assistant" else "user")
+            assert is_text_of(shown["content"], message)
+
+
+@pytest.mark.parametrize("config", CONFIGS[:4])
+def test_prompts_hold_no_target_text(
+    found: dict[str, list[dict[str, Any]]], manifest: dict[str, Any], config: str
+) -> None:
+    for row in found[config]:
+        text = "\n".join(m["content"] for m in row["prompt"]).removeprefix(manifest["instruction"])
+        assert not any(marker in text for marker in MARKERS)
+
+
+def test_mirrored_families_are_balanced_in_every_split(found: dict[str, list[dict[str, Any]]]) -> None:
+    """Each completion is chosen as often as rejected; each pair id has its two sides, at two prompts."""
+    balance: dict[tuple[str, str], Counter[str]] = {}
+    sides: dict[str, list[dict[str, Any]]] = {}
+    for row in found["verifier"]:
+        if row["family"] in MIRRORED:
+            counts = balance.setdefault((row["split"], row["family"]), Counter())
+            counts[row["chosen"][0]["content"]] += 1
+            counts[row["rejected"][0]["content"]] -= 1
+            sides.setdefault(row["pair"], []).append(row)
+    assert {family for _, family in balance} == set(MIRRORED)
+    assert all(n == 0 for counts in balance.values() for n in counts.values())
+    for one, other in sides.values():
+        assert one["chosen"] == other["rejected"] and one["rejected"] == other["chosen"]
+        assert one["key"] == other["key"] and one["step"] != other["step"]
+
+
+def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(
+    found: dict[str, list[dict[str, Any]]],
+) -> None:
+    """Same prompt and completion as the proposer's row of that step, and never rejected what a success did there."""
+    proposed = {(r["key"], r["step"]): r for r in found["proposer"]}
+    right: dict[Prompt, set[str]] = {}
+    for row in found["proposer"]:
+        right.setdefault(prompt_of(row), set()).add(row["completion"][0]["content"])
+    for row in found["verifier"]:
+        chosen, rejected = row["chosen"][0]["content"], row["rejected"][0]["content"]
+        assert chosen != rejected
+        assert chosen in right[prompt_of(row)]
+        assert rejected not in right[prompt_of(row)]
+        if own := proposed.get((row["key"], row["step"])):
+            assert (own["prompt"], own["completion"], own["action"]) == (row["prompt"], row["chosen"], row["action"])
+    assert {r["family"] for r in found["verifier"]} == {"sibling", *MIRRORED}
+
+
+def test_unpaired_rows_are_the_pairs_again(found: dict[str, list[dict[str, Any]]]) -> None:
+    pairs = Counter((r["pair"], r["key"], r["step"], r[n][0]["content"], n) for r in found["verifier"] for n in
+                    ("chosen", "rejected"))  # fmt: skip
+    single = Counter(
+        (r["pair"], r["key"], r["step"], r["completion"][0]["content"], "chosen" if r["label"] else "rejected")
+        for r in found["verifier_unpaired"]
+    )
+    assert single == pairs
+
+
+def test_trajectories_are_whole_attempts_with_native_calls(
+    found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]
+) -> None:
+    """Arguments and tools are JSON texts, and loss falls only on what the model itself wrote."""
+    wanted = {k for k, t in traces.items() if t.outcome.success}
+    assert {r["key"] for r in found["trajectories"]} == wanted
+    for row in found["trajectories"]:
+        trace = traces[row["key"]]
+        assert len(row["messages"]) == len(trace.messages)
+        named = {tool["function"]["name"] for tool in json.loads(row["tools"])}
+        trained = 0
+        for message, original in zip(row["messages"], trace.messages, strict=True):
+            assert message["role"] == original.role
+            if message["train"]:
+                trained += 1
+                assert original.role == "assistant" and original.author == "model" and original.train is not False
+            for call, own in zip(message["tool_calls"], original.tool_calls, strict=True):
+                assert isinstance(call["function"]["arguments"], str)
+                assert json.loads(call["function"]["arguments"]) == json.loads(own.arguments)
+                assert call["function"]["name"] in named
+        assert trained == row["steps"] > 0
+
+
+def test_nothing_that_the_agent_did_not_write_is_a_target(
+    sample_traces: Path, traces: dict[str, Trace], tmp_path: Path
+) -> None:
+    """A turn that the source made up, or wrote when a limit was hit, is trained nowhere, even with all outcomes."""
+    forbidden = {(k, i) for k, t in traces.items() for i, m in enumerate(t.messages) if m.train is False}
+    assert any(t.outcome.fabricated for t in traces.values())
+    assert any(t.outcome.status == "limit" for t in traces.values())
+    assert forbidden
+    build(sample_traces, out=tmp_path / "d", outcomes="all", statistical_gates=False)
+    for config in ("proposer", "eval", "verifier"):
+        assert not forbidden & {(r["key"], r["step"]) for r in rows(tmp_path / "d", config)}
+    for row in rows(tmp_path / "d", "trajectories"):
+        assert not any(m["train"] for i, m in enumerate(row["messages"]) if (row["key"], i) in forbidden)
+
+
+def test_eval_is_held_out(found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]) -> None:
+    """Only test groups, with the call that was really made and the types of what came next."""
+    test_groups = {r["group"] for c in CONFIGS if c != "eval" for r in found[c] if r["split"] == "test"}
+    others = {r["group"] for c in CONFIGS for r in found[c] if r["split"] != "test"}
+    steps = {(r["key"], r["step"]): r for r in found["proposer"]}
+    by_key: dict[str, list[int]] = {}
+    for row in sorted(found["proposer"], key=lambda r: r["step"]):
+        by_key.setdefault(row["key"], []).append(row["action"])
+    assert found["eval"]
+    for row in found["eval"]:
+        assert row["split"] == "test" and row["group"] in test_groups - others
+        assert row["natural"] or row["balanced"]
+        assert row["next_actions"][0] == row["action"]
+        native = traces[row["key"]].messages[row["step"]].tool_calls
+        assert (row["tool"], row["arguments"]) == ((native[0].name, native[0].arguments) if native else ("", "{}"))
+        if (row["key"], row["step"]) in steps:
+            assert steps[row["key"], row["step"]]["completion"] == row["completion"]
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("little") / "traces"
+    write_traces(corpus(), folder)
+    return folder
+
+
+@pytest.mark.parametrize(("outcomes", "ends"), [("success", "0"), ("not_failed", "02"), ("all", "012")])
+def test_outcomes_choose_whose_steps_are_targets(little: Path, tmp_path: Path, outcomes: str, ends: str) -> None:
+    """Attempt 0 of each task was solved, 1 failed, 2 is unknown; sibling pairs need a success and a failure."""
+    build(little, out=tmp_path / "d", outcomes=outcomes, statistical_gates=False)
+    for config in ("proposer", "trajectories", "eval"):
+        assert {r["key"][-1] for r in rows(tmp_path / "d", config)} == set(ends)
+
+
+def test_failed_siblings_give_pairs_whatever_the_outcomes(tmp_path: Path) -> None:
+    """An attempt that failed does not vouch for its own first step, even where its steps are targets too."""
+    twins = [
+        attempt(f"{success}", random.Random(1), name="one", success=success) for success in (True, False)
+    ]  # alike up to the edit, which failed
+    broken = twins[1].messages
+    edited = Message(role="assistant", author="model", content="I give up.")
+    twins[1] = msgspec.structs.replace(twins[1], messages=(*broken[:8], edited))
+    write_traces(twins, tmp_path / "t")
+    for outcomes in ("success", "all"):
+        report = build(tmp_path / "t", out=tmp_path / outcomes, outcomes=outcomes)
+        assert report.manifest["families"]["sibling"] == 1
+
+
+def test_target_settings(little: Path, tmp_path: Path) -> None:
+    """type: the type alone, and no pairs; call: type, tool and arguments; message: the agent's own words."""
+    for target in ("type", "call", "message"):
+        build(little, out=tmp_path / target, target=target, statistical_gates=False)
+    texts = {t: {(r["key"], r["step"]): r for r in rows(tmp_path / t, "proposer")} for t in ("type", "call", "message")}
+    key = ("little/000/0", 2)
+    assert texts["type"][key]["completion"][0]["content"] == '{"action":"file_read"}'
+    call = json.loads(texts["call"][key]["completion"][0]["content"])
+    assert call == {"action": "file_read", "tool": "bash", "arguments": {"command": "ls src"}}
+    told = texts["message"][key]["completion"][0]["content"]
+    assert told.startswith("Let me look.\n") and '"ls src"' in told
+    last = json.loads(texts["call"]["little/000/0", 12]["completion"][0]["content"])
+    assert last == {"action": "final_answer", "tool": None, "arguments": {}}
+    assert texts["message"]["little/000/0", 12]["completion"][0]["content"].startswith("Fixed src/")
+    assert not files(tmp_path / "type", "verifier") and files(tmp_path / "message", "verifier")
+
+
+def test_recipes_can_be_chosen(little: Path, tmp_path: Path) -> None:
+    build(little, out=tmp_path / "d", recipes=["trajectories", "eval"])
+    assert sorted(p.name for p in (tmp_path / "d").iterdir()) == ["README.md", "eval", "manifest.json", "trajectories"]
+
+
+def test_hash_seed_and_workers_do_not_move_a_byte(sample_traces: Path, tmp_path: Path) -> None:
+    """Two processes with other hash seeds, one with two workers: one tree. Another seed: another tree."""
+    jobs = {"one": ("0", 1, 0), "two": ("77", 2, 0), "other": ("0", 1, 5)}
+    running = []
+    for name, (hash_seed, workers, seed) in jobs.items():
+        job = {
+            "traces": [str(sample_traces)],
+            "out": str(tmp_path / name),
+            "workers": workers,
+            "messages_per_part": 400,
+            "settings": {"seed": seed, "statistical_gates": False},
+        }
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, str(RUN_BUILD), json.dumps(job)]
+        running.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+    for process in running:
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, out
+    one = tree(tmp_path / "one")
+    assert sum(name.startswith("proposer/train") for name in one) > 1
+    assert one == tree(tmp_path / "two")
+    assert one != tree(tmp_path / "other")
+
+
+def test_order_of_rows_and_folders_does_not_move_a_byte(
+    sample_traces: Path, sample_dataset: Path, tmp_path: Path
+) -> None:
+    """Traces added backwards, and dealt to two folders named either way round, with some in both."""
+    every = list(read_traces(sample_traces))
+    write_traces(reversed(every), tmp_path / "back")
+    for left, right in (("a", "b"), ("d", "c")):
+        write_traces(every[::2], tmp_path / left)
+        write_traces([*every[1::2], *every[:6]], tmp_path / right)
+    build(tmp_path / "back", out=tmp_path / "from-back")
+    assert tree(tmp_path / "from-back") == tree(sample_dataset)
+    dealt = []
+    for folders in (("a", "b"), ("b", "a"), ("c", "d")):
+        out = tmp_path / "-".join(folders)
+        report = build([tmp_path / f for f in folders], out=out, statistical_gates=False)
+        assert report.manifest["counts"]["traces_in_two_inputs"] == 3
+        dealt.append(tree(out))
+    assert dealt[0] == dealt[1] == dealt[2]
+
+
+def test_raw_rows_backwards_give_the_same_bytes(sample_dataset: Path, tmp_path: Path) -> None:
+    """The files of the samples, last line first, for the sources whose rows have ids of their own."""
+    for name, path in sample_files().items():
+        lines = path.read_text().splitlines()
+        (tmp_path / path.name).write_text("".join(f"{line}\n" for line in reversed(lines)))
+        if name != "chat":
+            import_source(name.split(":")[0], tmp_path / path.name, out=tmp_path / "back")
+            import_source(name.split(":")[0], path, out=tmp_path / "forth")
+    for way in ("back", "forth"):
+        build(tmp_path / way, out=tmp_path / f"from-{way}", statistical_gates=False)
+    assert tree(tmp_path / "from-back") == tree(tmp_path / "from-forth")
+
+
+def test_same_key_with_other_content_is_taken_by_content_not_by_folder(tmp_path: Path) -> None:
+    one, other = (attempt("same", random.Random(n), name="r") for n in (1, 2))
+    for names in (("a", "b"), ("d", "c")):
+        for folder, trace in zip(names, (one, other), strict=True):
+            write_traces([trace], tmp_path / folder)
+    for names in (("a", "b"), ("c", "d")):
+        build([tmp_path / n for n in names], out=tmp_path / "-".join(names))
+    assert tree(tmp_path / "a-b") == tree(tmp_path / "c-d")
+
+
+def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> None:
+    """Two repositories with the very same attempt: the copy in train is dropped and counted, and gates pass."""
+    solved = [t for t in corpus(30) if t.outcome.success]
+    probe = attempt("x", random.Random(3), name="twin")
+    write_traces(solved, tmp_path / "probe")
+    build(tmp_path / "probe", out=tmp_path / "where", statistical_gates=False)
+    split = {r["group"]: r["split"] for r in rows(tmp_path / "where", "proposer")}
+    in_test = next(g for g in sorted(split) if split[g] == "test")
+    in_train = next(g for g in sorted(split) if split[g] == "train")
+    for group in (in_test, in_train):
+        task = msgspec.structs.replace(probe.task, id=f"twin of {group}", group=group)
+        solved.append(msgspec.structs.replace(probe, key=f"twin of {group}", task=task))
+    write_traces(solved, tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False)
+    keys = {config: {r["key"] for r in rows(tmp_path / "d", config)} for config in CONFIGS}
+    assert all(f"twin of {in_test}" in keys[config] for config in CONFIGS)
+    assert not any(f"twin of {in_train}" in keys[config] for config in CONFIGS)
+    assert report.manifest["drops"]["proposer"] == {"prompt_in_two_splits": 6}
+    assert report.manifest["drops"]["trajectories"] == {"no_step": 1}
+    assert all(gate["verdict"] == "pass" for gate in report.manifest["gates"])
+
+
+def test_every_step_and_attempt_is_a_row_or_a_counted_drop(
+    found: dict[str, list[dict[str, Any]]], manifest: dict[str, Any], traces: dict[str, Trace]
+) -> None:
+    steps = sum(m.role == "assistant" for t in traces.values() for m in t.messages)
+    drops = {config: sum(reasons.values()) for config, reasons in manifest["drops"].items()}
+    assert manifest["counts"]["steps"] == steps == len(found["proposer"]) + drops["proposer"]
+    assert manifest["counts"]["traces"] == len(traces) == len(found["trajectories"]) + drops["trajectories"]
+    assert sum(manifest["families"].values()) == len(found["verifier"]) == len(found["verifier_unpaired"]) / 2
+    split, _ = assign({t.task.group for t in traces.values()}, (0.8, 0.1, 0.1), 0)
+    test_groups = {group for group, name in split.items() if name == "test"}
+    held_out = sum(m.role == "assistant" for t in traces.values() if t.task.group in test_groups for m in t.messages)
+    assert len(found["eval"]) + drops["eval"] == held_out
+
+
+def test_eval_size_limits_both_slices_and_counts_the_rest(little: Path, tmp_path: Path) -> None:
+    build(little, out=tmp_path / "d", eval_size=18, split=(0.2, 0.2, 0.6), statistical_gates=False)
+    found = list(rows(tmp_path / "d", "eval"))
+    assert sum(r["natural"] for r in found) == 18
+    classes = Counter(r["action"] for r in found if r["balanced"])
+    assert set(classes.values()) == {2} and len(classes) == 4
+    told = json.loads((tmp_path / "d/manifest.json").read_text())["drops"]["eval"]
+    assert told["in_no_slice"] + len(found) == len(list(rows(tmp_path / "d", "proposer", "test")))
+
+
+def test_rows_are_shuffled(sample_dataset: Path) -> None:
+    """No run of one trace: neighbours come from all over."""
+    keys = [r["key"] for r in rows(sample_dataset, "proposer", "train")]
+    assert sum(a == b for a, b in itertools.pairwise(keys)) < len(keys) / 4
+
+
+def test_parts_are_decided_by_the_traces_alone(
+    sample_traces: Path, sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows whether they were built in one part or in many, in other files."""
+    monkeypatch.setattr(build_module, "MESSAGES_PER_PART", 200)
+    build(sample_traces, out=tmp_path / "d", statistical_gates=False)
+    for config in CONFIGS:
+        one, many = ([json.dumps(r) for r in rows(folder, config)] for folder in (sample_dataset, tmp_path / "d"))
+        assert sorted(one) == sorted(many)
+    assert files(tmp_path / "d", "eval") == [tmp_path / "d/eval/test-00000-of-00001.parquet"]

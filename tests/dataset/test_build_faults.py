@@ -1,0 +1,347 @@
+"""Builds that must not be, and builds that are stopped: what was whole stays whole, and the next one ends the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from dataset.little import RUN_BUILD, calls, corpus, rows, runs, says, seen, trace, tree, user
+from foretrace.cli.main import main
+from foretrace.core.errors import BuildError, StoreError, UsageError
+from foretrace.core.store import TraceWriter, write_traces
+from foretrace.core.trace import ToolSpec
+from foretrace.dataset import build as module
+from foretrace.notebook import build
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faults") / "traces"
+    write_traces(corpus(40), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small") / "traces"
+    write_traces(corpus(4), folder)
+    return folder
+
+
+@pytest.fixture
+def previous(small: Path, tmp_path: Path) -> Path:
+    """A dataset of other traces, which is there already."""
+    build(small, out=tmp_path / "dataset", statistical_gates=False)
+    return tmp_path / "dataset"
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(traces: Path) -> Iterator[Start]:
+    """Start a build in a process group of its own; all that is left of it is ended with the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(out: Path, **job: Any) -> subprocess.Popen[str]:
+        told = {"traces": [str(traces)], "out": str(out), "settings": {"statistical_gates": False}, **job}
+        process = subprocess.Popen(
+            [sys.executable, str(RUN_BUILD), json.dumps(told)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        running.append(process)
+        return process
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for(process: subprocess.Popen[str], what: str) -> None:
+    """Read its progress up to a line that begins so."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(what):
+            return
+    pytest.fail(f"never said {what!r}: {process.stderr.read() if process.stderr else ''}")
+
+
+# --- what stands where the dataset should go ---
+
+
+def test_a_dataset_that_is_there_is_refused_and_replaced_only_when_told(small: Path, previous: Path) -> None:
+    before = tree(previous)
+    with pytest.raises(BuildError, match="exists; choose another folder or say --overwrite"):
+        build(small, out=previous)
+    assert tree(previous) == before
+    build(small, out=previous, overwrite=True, seed=3, statistical_gates=False)
+    assert tree(previous) != before
+    assert [p.name for p in previous.parent.iterdir()] == ["dataset"]
+
+
+@pytest.mark.parametrize("holds", ["notes.txt", "manifest.json"])
+def test_a_folder_of_something_else_is_never_overwritten(small: Path, tmp_path: Path, holds: str) -> None:
+    """Not even where it has a manifest.json of its own."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / holds).write_text('{"name": "an app"}')
+    with pytest.raises(BuildError, match="is no dataset of ours"):
+        build(small, out=tmp_path / "d", overwrite=True)
+    assert tree(tmp_path).keys() == {f"d/{holds}"}
+
+
+def test_a_traces_folder_is_never_overwritten(tmp_path: Path) -> None:
+    """Neither the one that is read, nor another, nor one that lies within the output."""
+    for name in ("t", "other"):
+        write_traces(corpus(2), tmp_path / name)
+    before = tree(tmp_path)
+    for out in ("t", "other"):
+        with pytest.raises(BuildError, match="is no dataset of ours"):
+            build(tmp_path / "t", out=tmp_path / out, overwrite=True)
+    assert tree(tmp_path) == before
+    build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False)
+    (tmp_path / "t").rename(tmp_path / "d" / "t")
+    with pytest.raises(UsageError, match="would be overwritten"):
+        build(tmp_path / "d" / "t", out=tmp_path / "d", overwrite=True)
+
+
+def test_an_empty_folder_is_as_good_as_none(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    build(small, out=tmp_path / "d", statistical_gates=False)
+    assert (tmp_path / "d" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_where_the_dataset_should_go(small: Path, tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "d").write_text("mine")
+    with pytest.raises(BuildError):
+        build(small, out=tmp_path / "d", overwrite=overwrite)
+    assert (tmp_path / "d").read_text() == "mine"
+
+
+def test_a_file_where_the_parent_should_be(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StoreError, match="cannot write"):
+        build(small, out=tmp_path / "file" / "d")
+
+
+def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) -> None:
+    """While one builds, and the first goes on as if nothing was."""
+    refused: list[str] = []
+
+    def progress(doing: str, done: int) -> None:
+        if doing.startswith("building") and not done:
+            with pytest.raises(StoreError) as caught:
+                build(small, out=previous, overwrite=True)
+            refused.append(str(caught.value))
+
+    build(traces, out=previous, overwrite=True, statistical_gates=False, progress=progress)
+    assert len(refused) == 1 and "another process is writing here" in refused[0]
+    assert len({r["group"] for r in rows(previous, "proposer")}) == 40
+
+
+# --- what cannot be built ---
+
+
+def test_no_traces_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least one traces folder"):
+        build([], out=tmp_path / "d")
+    with pytest.raises(StoreError, match="no such folder"):
+        build(tmp_path / "t", out=tmp_path / "d")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_without_traces(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t") as writer:
+        writer.checkpoint()
+    with pytest.raises(BuildError, match="holds no traces"):
+        build(tmp_path / "t", out=tmp_path / "d")
+
+
+def test_failed_attempts_alone_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_traces([msgspec.structs.replace(t, outcome=t.outcome) for t in corpus(3) if t.outcome.success is False],
+                 tmp_path / "t")  # fmt: skip
+    assert main(["build", str(tmp_path / "t"), "--out", str(tmp_path / "d"), "--quiet"]) == 1
+    told = capsys.readouterr().err
+    assert "no row could be made from 3 traces (3 failed)" in told
+    assert "attempt_not_wanted" in told and "all takes all" in told and told.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["t"]
+
+
+def test_folders_of_another_number_of_shards(small: Path, tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t", shards=3) as writer:
+        writer.add(corpus(1)[0])
+        writer.checkpoint()
+    with pytest.raises(UsageError, match="one number of shards"):
+        build([small, tmp_path / "t"], out=tmp_path / "d")
+
+
+def test_a_damaged_segment_is_one_clear_error(tmp_path: Path) -> None:
+    write_traces(corpus(2), tmp_path / "t")
+    segment = next((tmp_path / "t").glob("shard-*/*.parquet"))
+    segment.write_bytes(segment.read_bytes()[:-200])
+    with pytest.raises(StoreError, match="damaged"):
+        build(tmp_path / "t", out=tmp_path / "d")
+    assert [p.name for p in tmp_path.iterdir()] == ["t"]
+
+
+ODD = {
+    "a list": "[1, 2]",
+    "a number": "5",
+    "no JSON": "not json",
+    "NaN": '{"n": NaN}',
+    "half a character": '{"command": "\\ud800"}',
+    "a huge number": '{"n": 123456789012345678901234567890}',
+    "nothing": "",
+    "deep": "[" * 3000 + "]" * 3000,
+}
+
+
+@pytest.mark.parametrize("arguments", ODD.values(), ids=list(ODD))
+def test_odd_arguments_cost_their_own_step_at_most(tmp_path: Path, arguments: str) -> None:
+    """The build goes on; rows that are written hold JSON."""
+    odd = trace("a", user("x"), calls("go", arguments), seen("y"), runs("ls"), seen("z"), says("done"))
+    write_traces([odd, *corpus(3)], tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False)
+    mine = [r for r in rows(tmp_path / "d", "proposer") if r["key"] == "a"]
+    lost = sum(report.manifest["drops"]["proposer"].get(r, 0) for r in ("unreadable_call", "empty_step"))
+    assert len(mine) + lost == 3
+    assert all(json.loads(r["completion"][0]["content"])["action"] for r in mine)
+    row = next(r for r in rows(tmp_path / "d", "trajectories") if r["key"] == "a")
+    msgspec.json.decode(row["messages"][1]["tool_calls"][0]["function"]["arguments"])
+
+
+def test_odd_tools_are_written_as_json(tmp_path: Path) -> None:
+    tools = (ToolSpec(name='a"b', description="\n", parameters="nope"), ToolSpec(name="c", parameters='{"x": 1}'))
+    write_traces([trace("a", user("x"), runs("ls"), seen("y"), says("z"), tools=tools)], tmp_path / "t")
+    build(tmp_path / "t", out=tmp_path / "d")
+    told = json.loads(next(rows(tmp_path / "d", "trajectories"))["tools"])
+    assert [t["function"]["name"] for t in told] == ['a"b', "c"]
+    assert [t["function"]["parameters"] for t in told] == [{"type": "object"}, {"x": 1}]
+
+
+# --- what stops a build ---
+
+
+def test_disk_full(start: Start, traces: Path, previous: Path) -> None:
+    """No file may grow beyond a few blocks: one clear line, and all is as it was."""
+    before = tree(previous)
+    process = start(previous, overwrite=True, file_size=4096)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "cannot write: " in out.splitlines()[-1] and "Traceback" not in err
+    assert tree(previous) == before and [p.name for p in previous.parent.iterdir()] == ["dataset"]
+
+
+MOMENTS = ["building (", "building 1", "checking (", "checking 3"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_at_any_moment(
+    start: Start, traces: Path, previous: Path, tmp_path_factory: pytest.TempPathFactory, workers: int
+) -> None:
+    """kill -9: the previous dataset is untouched, no worker lives on, and the next build ends in the same bytes."""
+    before = tree(previous)
+    for moment in MOMENTS if workers == 1 else MOMENTS[1:2]:
+        process = start(previous, overwrite=True, messages_per_part=200, workers=workers)
+        wait_for(process, moment)
+        workers_of_it = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+        assert tree(previous) == before
+        assert (previous.parent / ".dataset.building").is_dir()
+        _, alive = psutil.wait_procs(workers_of_it, timeout=10)
+        assert not alive
+    again = start(previous, overwrite=True, messages_per_part=200)
+    fresh = start(tmp_path_factory.mktemp("fresh") / "dataset", messages_per_part=200)
+    for process in (again, fresh):
+        assert process.communicate(timeout=60) and process.returncode == 0
+    whole = json.loads(fresh.args[2])["out"]  # type: ignore[index]
+    assert tree(previous) == tree(Path(whole)) != before
+    assert [p.name for p in previous.parent.iterdir()] == ["dataset"]
+
+
+def test_killed_between_the_two_renames(small: Path, traces: Path, previous: Path) -> None:
+    """The old dataset is away and the new one not yet there: the next build puts the old one back before anything."""
+    before = tree(previous)
+    staging = previous.with_name(".dataset.building")
+    staging.mkdir()
+    previous.rename(staging / "previous")
+    (staging / "dataset-1").mkdir()
+    with pytest.raises(BuildError, match="exists"):
+        build(traces, out=previous)
+    assert tree(previous) == before
+    assert [p.name for p in previous.parent.iterdir()] == ["dataset"]
+
+
+def test_the_last_rename_fails(traces: Path, previous: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old dataset is back at once."""
+    before, honest = tree(previous), Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name.startswith("dataset-"):
+            raise OSError(5, "Input/output error", str(target))
+        return honest(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(BuildError, match="cannot write"):
+        build(traces, out=previous, overwrite=True, statistical_gates=False)
+    monkeypatch.undo()
+    assert tree(previous) == before
+    assert [p.name for p in previous.parent.iterdir()] == ["dataset"]
+
+
+def test_a_worker_that_is_killed(start: Start, previous: Path) -> None:
+    """As the system does when memory runs out: one clear line, and all is as it was."""
+    before = tree(previous)
+    process = start(previous, overwrite=True, workers=2, messages_per_part=60)
+    wait_for(process, "building 1")
+    time.sleep(0.05)
+    spawned = [c for c in psutil.Process(process.pid).children() if "spawn_main" in " ".join(c.cmdline())]
+    spawned[0].kill()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "a worker process died" in out.splitlines()[-1]
+    assert "Traceback" not in err
+    assert tree(previous) == before and [p.name for p in previous.parent.iterdir()] == ["dataset"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_interrupted(start: Start, previous: Path, workers: int) -> None:
+    """Ctrl-C reaches the whole group: all is as it was at once, and no worker complains."""
+    before = tree(previous)
+    process = start(previous, overwrite=True, workers=workers, messages_per_part=60)
+    wait_for(process, "building 1")
+    os.killpg(process.pid, signal.SIGINT)
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and err.count("Traceback") == 1  # the script's own
+    assert time.monotonic() - begun < 20
+    assert tree(previous) == before and [p.name for p in previous.parent.iterdir()] == ["dataset"]
+
+
+def test_command_says_that_it_was_interrupted(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "check_part", stop)
+    assert main(["build", str(small), "--out", str(tmp_path / "d"), "--quiet"]) == 130
+    assert "is as it was before" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,312 @@
+"""Every exact gate fails for real when what it guards is broken, names rows, and leaves what was there untouched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dataset.little import corpus, edit, files, runs, says, seen, system, trace, tree, user
+from foretrace.cli.main import main
+from foretrace.core.errors import BuildError, GateError
+from foretrace.core.store import write_traces
+from foretrace.core.trace import ToolSpec
+from foretrace.dataset import build as module
+from foretrace.dataset.gates import check_part, tampered
+from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.notebook import build
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gates") / "traces"
+    write_traces(corpus(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def good(traces: Path) -> Path:
+    """A dataset that passed."""
+    build(traces, out=traces.parent / "good", statistical_gates=False)
+    return traces.parent / "good"
+
+
+@pytest.fixture
+def fails(
+    traces: Path, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, Callable[[Path], None] | None], str]:
+    """Build with `spoil` done to the files after they were written; the gate must fail, and nothing be left of it."""
+
+    def check(gate: str, spoil: Callable[[Path], None] | None = None) -> str:
+        out = tmp_path / "dataset"
+        good_tree = tree(good)
+        for path in good_tree:
+            (out / path).parent.mkdir(parents=True, exist_ok=True)
+            (out / path).write_bytes((good / path).read_bytes())
+
+        def spoilt(job: Any, built: Any) -> Any:
+            if spoil is not None:
+                spoil(Path(job.folder))
+            return check_part(job, built)
+
+        monkeypatch.setattr(module, "check_part", spoilt)
+        with pytest.raises(GateError) as caught:
+            build(traces, out=out, overwrite=True, statistical_gates=False)
+        assert caught.value.exit_code == 3
+        assert f" {gate} " in str(caught.value)
+        assert tree(out) == good_tree
+        assert [p.name for p in tmp_path.iterdir()] == ["dataset"]
+        return str(caught.value)
+
+    return check
+
+
+def first_file(folder: Path, config: str, split: str = "train") -> Path:
+    return files(folder, config, split)[0]
+
+
+def test_good_dataset_passes_all_gates(good: Path) -> None:
+    gates = json.loads((good / "manifest.json").read_text())["gates"]
+    assert {g["name"]: g["verdict"] for g in gates} == dict.fromkeys(
+        ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "causality", "no_target_in_prompt",
+         "context_length", "counts", "balance", "inputs_unchanged", "eval_checked"], "pass",
+    )  # fmt: skip
+
+
+def test_a_prompt_that_peeks_at_the_next_message(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The renderer itself reads on: causality fails and names rows by config, split, key and step."""
+    honest = Prompts._make
+
+    def peeks(self: Prompts, index: int) -> list[ChatText]:
+        return [*honest(self, index), ChatText("user", self._messages[index].content[:3] or "(a call)")]
+
+    monkeypatch.setattr(Prompts, "_make", peeks)
+    told = fails("causality")
+    assert "/train little/" in told or "/test little/" in told
+
+
+def test_a_prompt_that_peeks_at_the_outcome(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Prompts.__init__
+
+    def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
+        honest(self, trace, *arguments)
+        if trace.outcome.success:
+            self._head[1] = ChatText("user", self._head[1].content + " ")
+
+    monkeypatch.setattr(Prompts, "__init__", peeks)
+    fails("causality")
+
+
+def test_a_prompt_that_knows_how_long_the_trace_is(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Prompts.__init__
+
+    def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
+        honest(self, trace, *arguments)
+        self._head[0] = ChatText("system", f"{self._head[0].content}\n{len(trace.messages)} messages")
+
+    monkeypatch.setattr(Prompts, "__init__", peeks)
+    fails("causality")
+
+
+def test_a_history_that_was_changed(fails: Any) -> None:
+    def change(rows: Rows) -> Rows:
+        rows[0]["prompt"][-1]["content"] += "!"
+        return rows
+
+    assert "proposer/train little/" in fails("causality", lambda f: edit(first_file(f, "proposer"), change))
+
+
+def test_a_row_of_a_trace_that_is_not_there(fails: Any) -> None:
+    def change(rows: Rows) -> Rows:
+        rows[0]["key"] = "invented"
+        return rows
+
+    assert "proposer/train invented" in fails("causality", lambda f: edit(first_file(f, "proposer"), change))
+
+
+def test_a_second_system_message(fails: Any) -> None:
+    def change(rows: Rows) -> Rows:
+        rows[0]["prompt"][1]["role"] = "system"
+        return rows
+
+    fails("causality", lambda f: edit(first_file(f, "proposer"), change))
+
+
+def test_target_text_written_into_a_prompt(fails: Any) -> None:
+    """A prompt that is not the one that the trace gives is no prompt of ours, target text or not."""
+
+    def change(rows: Rows) -> Rows:
+        rows[0]["prompt"][1]["content"] += rows[0]["completion"][0]["content"]
+        return rows
+
+    fails("causality", lambda f: edit(first_file(f, "proposer"), change))
+
+
+MARKER = '{"action":"file_read","tool":"bash"}'
+LEAKY = {
+    "in the history": trace("a", user("x"), runs("ls"), seen(f"see {MARKER}"), says("done")),
+    "in the task": trace("a", user(f"answer like {MARKER}"), says("done")),
+    "in the system text": trace("a", system(f"answer like {MARKER}"), user("x"), says("done")),
+    "in a tool": trace("a", user("x"), says("done"), tools=(ToolSpec(name="t", description=MARKER),)),
+}
+
+
+@pytest.mark.parametrize("where", LEAKY)
+def test_target_text_that_the_agent_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Such steps are dropped and counted; were they not, the gate would fail the build."""
+    clean = trace("b", user("x"), runs("ls"), seen("y"), says("done"), task="other")
+    write_traces([LEAKY[where], clean], tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d")
+    assert report.manifest["drops"]["proposer"] == {"target_text_in_prompt": 1}
+    monkeypatch.setattr(Prompts, "leaks", lambda *_: False)
+    with pytest.raises(GateError, match=r"no_target_in_prompt .*/train a"):
+        build(tmp_path / "t", out=tmp_path / "e")
+
+
+def test_a_prompt_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task of too many messages is dropped and counted; were it not, the gate would fail the build."""
+    short = trace("b", user("x"), runs("ls"), seen("y"), says("done"), task="other")
+    long = trace("a", *[user("word " * 9)] * 600, runs("ls"), seen("y"), says("done"))
+    write_traces([long, short], tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d", max_context_tokens=2048)
+    assert report.manifest["drops"]["proposer"] == {"prompt_too_long": 2}
+    monkeypatch.setattr(Prompts, "fits", lambda *_: True)
+    with pytest.raises(GateError, match=r"context_length .*/train a"):
+        build(tmp_path / "t", out=tmp_path / "e", max_context_tokens=2048)
+
+
+@pytest.mark.parametrize("config", ["proposer", "verifier", "verifier_unpaired", "trajectories", "eval"])
+def test_a_row_that_vanished(fails: Any, config: str) -> None:
+    split = "test" if config == "eval" else "train"
+    assert f"{config}: " in fails("counts", lambda f: edit(first_file(f, config, split), lambda rows: rows[1:]))
+
+
+def test_the_mirror_of_a_pair_that_vanished(fails: Any) -> None:
+    def change(rows: Rows) -> Rows:
+        lost = next(r for r in rows if r["family"] == "type_swap")
+        return [r for r in rows if r is not lost]
+
+    told = fails("balance", lambda f: edit(first_file(f, "verifier"), change))
+    assert "train/type_swap: 2 completions" in told
+
+
+def test_a_pair_turned_round(fails: Any) -> None:
+    """Rows add up as before, and yet a completion is now rejected twice."""
+
+    def change(rows: Rows) -> Rows:
+        row = next(r for r in rows if r["family"] == "redundancy")
+        row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
+        return rows
+
+    fails("balance", lambda f: edit(first_file(f, "verifier"), change))
+
+
+@pytest.mark.parametrize("gate", ["groups_disjoint", "traces_disjoint", "prompts_disjoint"])
+def test_rows_that_moved_to_another_split(fails: Any, gate: str) -> None:
+    def move(folder: Path) -> None:
+        moved: Rows = []
+
+        def take(rows: Rows) -> Rows:
+            moved.extend(r for r in rows if r["group"] == rows[0]["group"])
+            return rows
+
+        edit(first_file(folder, "proposer"), take)
+        edit(first_file(folder, "proposer", "test"), lambda rows: rows + moved)
+
+    told = fails(gate, move)
+    assert "'shared': 6" in told if gate == "prompts_disjoint" else "'shared': 1" in told
+
+
+def test_a_group_relabelled(fails: Any) -> None:
+    """The group column alone says that a test group is in train."""
+
+    def move(folder: Path) -> None:
+        groups: list[str] = []
+        edit(first_file(folder, "trajectories", "test"), lambda rows: groups.append(rows[0]["group"]) or rows)
+        edit(first_file(folder, "trajectories"), lambda rows: [r | {"group": groups[0]} for r in rows])
+
+    fails("groups_disjoint", move)
+
+
+def test_eval_rows_that_were_never_checked(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the merge of the slices writes must be among the prompts that the gates read."""
+
+    def change(rows: Rows) -> Rows:
+        rows[0]["prompt"][-1]["content"] += "?"
+        return rows
+
+    honest = module._Build._merge_eval
+
+    def spoilt(self: Any, *arguments: Any) -> None:
+        edit(first_file(self.folder, "eval", "test"), change)
+        honest(self, *arguments)
+
+    monkeypatch.setattr(module._Build, "_merge_eval", spoilt)
+    fails("eval_checked")
+
+
+@pytest.mark.parametrize("how", ["new group", "known group", "replaced"])
+def test_traces_that_change_during_the_build(tmp_path: Path, how: str) -> None:
+    """Added or replaced traces: the build fails, whatever part of it saw them."""
+    every = corpus(6)
+    write_traces(every, tmp_path / "t")
+    group = "repo-999" if how == "new group" else every[0].task.group
+    late = trace("late", user("x"), runs("ls"), seen("y"), says("z"), task=every[0].task.id, group=group)
+    if how == "replaced":
+        late = msgspec.structs.replace(late, key=every[0].key)
+
+    def progress(doing: str, done: int) -> None:
+        if doing.startswith("building") and not done:
+            write_traces([late], tmp_path / "t", replace=True)
+
+    with pytest.raises(BuildError, match=r"inputs_unchanged|came while building"):
+        build(tmp_path / "t", out=tmp_path / "d", progress=progress)
+    assert not (tmp_path / "d").exists()
+
+
+def test_command_ends_with_code_3(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spoilt(job: Any, built: Any) -> Any:
+        edit(first_file(Path(job.folder), "proposer"), lambda rows: rows[1:])
+        return check_part(job, built)
+
+    monkeypatch.setattr(module, "check_part", spoilt)
+    assert main(["build", str(traces), "--out", str(tmp_path / "d"), "--quiet"]) == 3
+    told = capsys.readouterr().err
+    assert told.startswith("foretrace: gate failed, nothing was written: counts") and told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_tampering_keeps_what_was_before_and_nothing_else() -> None:
+    """What the causality gate renders again has the messages before the step, and another ending and outcome."""
+    one = corpus(1)[0]
+    other = tampered(one, 4)
+    assert other.messages[:4] == one.messages[:4] and len(other.messages) == 5
+    assert other.messages[4] != one.messages[4] and other.outcome.success != one.outcome.success
+
+
+LOG = "".join(f"\n[INFO] line {n} of the log\n[7 characters left out]" for n in range(4000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[some earlier messages left out]", "[3 earlier messages left out]", "[1 earlier message left out]", LOG,
+     "\n[9 characters left out]\n"],
+    ids=["words", "three", "one", "log", "clipped"],
+)  # fmt: skip
+def test_history_that_looks_like_our_marks_passes(tmp_path: Path, text: str) -> None:
+    """What a tool printed may look like a mark of ours: no reason to fail the build."""
+    messages = [user("x"), runs("cat log"), seen(text), runs("ls"), seen("y"), says("done")]
+    long = [m for n in range(12) for m in (runs(f"cat {n}"), seen(text), runs(f"cat {n} {'x' * 900}"), seen("y" * 900))]
+    one = trace("a", *messages)
+    other = trace("b", user("x"), seen(text), *long, says("done"), task="other")
+    write_traces([one, other], tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d", max_context_tokens=1024, statistical_gates=False)
+    assert {g["verdict"] for g in report.manifest["gates"]} == {"pass"}

@@ -1,0 +1,105 @@
+"""Splits: a group's place is its own hash, whatever else there is, and no split with a share stays empty."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.core.errors import UsageError
+from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.splits import assign
+
+SHARES = (0.8, 0.1, 0.1)
+groups_of = st.sets(st.text(min_size=1, max_size=12), min_size=1, max_size=40)
+shares_of = st.sampled_from([SHARES, (0.5, 0.25, 0.25), (1.0, 0.0, 0.0), (0.9, 0.0, 0.1), (0.2, 0.4, 0.4)])
+
+
+@given(groups_of, shares_of, st.integers(0, 3), st.randoms())
+def test_order_of_groups_has_no_say(
+    groups: set[str], shares: tuple[float, float, float], seed: int, rng: object
+) -> None:
+    shuffled = sorted(groups)
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert assign(shuffled, shares, seed) == assign(groups, shares, seed)
+
+
+@given(groups_of, shares_of, st.integers(0, 3))
+def test_every_group_has_one_split_and_no_share_stays_empty(
+    groups: set[str], shares: tuple[float, float, float], seed: int
+) -> None:
+    """With enough groups each split with a share gets one; a split without a share never does."""
+    found, warnings = assign(groups, shares, seed)
+    assert set(found) == groups
+    used = set(found.values())
+    wanted = {name for name, share in zip(SPLITS, shares, strict=True) if share}
+    assert used <= wanted
+    assert used == wanted or (len(groups) < len(wanted) and any("is empty" in w for w in warnings))
+
+
+@given(groups_of, groups_of, shares_of)
+def test_other_groups_move_a_group_only_to_fill_an_empty_split(
+    some: set[str], more: set[str], shares: tuple[float, float, float]
+) -> None:
+    one, warned = assign(some, shares, 0)
+    both, warned_too = assign(some | more, shares, 0)
+    if not warned and not warned_too:
+        assert {g: both[g] for g in some} == one
+    moved = sum(both[g] != one[g] for g in some)
+    assert moved <= len(warned) + len(warned_too)
+
+
+def test_shares_are_roughly_held_and_seeds_differ() -> None:
+    groups = [f"owner/repo-{n}" for n in range(2000)]
+    found, warnings = assign(groups, SHARES, 0)
+    counts = Counter(found.values())
+    assert not warnings
+    assert abs(counts["train"] - 1600) < 80
+    assert abs(counts["validation"] - 200) < 60
+    assert abs(counts["test"] - 200) < 60
+    assert assign(groups, SHARES, 1)[0] != found
+
+
+def test_a_split_that_would_be_empty_takes_the_nearest_group_and_says_so() -> None:
+    """Two shares to fill from few groups: each move is told with the group and where it came from."""
+    groups = [f"g{n}" for n in range(4)]
+    found, warnings = assign(groups, (0.98, 0.01, 0.01), 0)
+    assert Counter(found.values()) == {"train": 2, "validation": 1, "test": 1}
+    assert len(warnings) == 2
+    moved = next(g for g, s in found.items() if s == "validation")
+    assert warnings[0] == (
+        f"split validation would have been empty: group {moved!r}, nearest to its range, moved there from train"
+    )
+
+
+def test_one_group_goes_where_its_hash_says_and_the_empty_splits_are_told() -> None:
+    found, warnings = assign(["only"], SHARES, 0)
+    assert len(found) == 1
+    assert warnings == [
+        f"split {name} is empty: 1 group(s) cannot fill every split" for name in SPLITS if name != found["only"]
+    ]
+
+
+def test_no_group_is_no_split() -> None:
+    assert assign([], SHARES, 0)[0] == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"split": (0.5, 0.5, 0.5)},
+        {"split": (0.0, 0.5, 0.5)},
+        {"split": (1.2, -0.1, -0.1)},
+        {"split": (float("nan"), 0.5, 0.5)},
+        {"max_context_tokens": 1023},
+        {"eval_size": -1},
+        {"pairs": -1},
+        {"recipes": ("eval", "eval")},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_served_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        BuildSettings(**change).check()  # type: ignore[arg-type]

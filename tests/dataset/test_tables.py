@@ -1,0 +1,205 @@
+"""Dataset files: what is written reads back as plain rows everywhere, in the order of the seed."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretrace.core.errors import BuildError
+from foretrace.dataset import tables
+from foretrace.dataset.prompts import ChatText
+from foretrace.dataset.recipes import load
+from foretrace.dataset.recipes.base import Config, Kind, Row
+from foretrace.dataset.tables import ACTIONS, TableWriter, rank, read_groups
+
+COLUMNS: dict[str, Kind] = {
+    "prompt": "messages",
+    "text": "string",
+    "names": "strings",
+    "count": "int",
+    "good": "bool",
+    "action": "action",
+    "next": "actions",
+    "messages": "trajectory",
+    "key": "string",
+    "step": "int",
+}
+CONFIG = Config("little", COLUMNS, "for tests")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+CALL = st.fixed_dictionaries(
+    {
+        "id": TEXTS,
+        "type": st.just("function"),
+        "function": st.fixed_dictionaries({"name": TEXTS, "arguments": TEXTS}),
+    }
+)
+MESSAGE = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "tool"]),
+        "content": TEXTS,
+        "tool_calls": st.lists(CALL, max_size=2),
+        "tool_call_id": TEXTS,
+        "train": st.booleans(),
+    }
+)
+VALUES = st.fixed_dictionaries(
+    {
+        "prompt": st.lists(st.builds(ChatText, st.sampled_from(["system", "user"]), TEXTS), max_size=4),
+        "text": TEXTS,
+        "names": st.lists(TEXTS, max_size=3),
+        "count": st.integers(-(2**31), 2**31 - 1),
+        "good": st.none() | st.booleans(),
+        "action": st.sampled_from(ACTIONS),
+        "next": st.lists(st.sampled_from(ACTIONS), max_size=3),
+        "messages": st.lists(MESSAGE, max_size=3),
+    }
+)
+
+
+def as_rows(values: list[dict[str, Any]]) -> list[Row]:
+    return [Row("little", f"k{n}", n, "", v | {"key": f"k{n}", "step": n}) for n, v in enumerate(values)]
+
+
+def write(path: Path, given: list[Row], config: Config = CONFIG, seed: int = 0) -> Path:
+    path.unlink(missing_ok=True)
+    writer = TableWriter(path, config, seed)
+    for row in given:
+        writer.add(row)
+    assert writer.close() == len(given)
+    return path
+
+
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The values as any reader should give them."""
+    return values | {
+        "prompt": [{"role": role, "content": text} for role, text in values["prompt"]],
+        "action": ACTIONS.index(values["action"]),
+        "next": [ACTIONS.index(a) for a in values["next"]],
+    }
+
+
+@settings(max_examples=40)
+@given(st.lists(VALUES, min_size=1, max_size=9), st.integers(1, 4))
+def test_rows_read_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, values: Any, window: int) -> None:
+    """Any text, empty lists, nulls, several row groups: by pyarrow as it is, and by our own reader."""
+    given = as_rows(values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "WINDOW_ROWS", window)
+        path = write(tmp_path_factory.mktemp("t") / "a.parquet", given)
+    assert pq.ParquetFile(path).num_row_groups == -(-len(given) // window)
+    found = {row["key"]: row for row in pq.read_table(path).to_pylist()}
+    assert found == {r.key: plain(r.values) for r in given}
+    again = {}
+    for group in read_groups(path, CONFIG):
+        columns = group.values | group.messages
+        for row in zip(*(columns[c] for c in COLUMNS), strict=True):
+            again[row[list(COLUMNS).index("key")]] = dict(zip(COLUMNS, row, strict=True))
+    assert again == {r.key: r.values for r in given}
+
+
+def sample(count: int = 40) -> list[Row]:
+    rng = random.Random(0)
+    shared = [ChatText("user", "é shared " * 9), ChatText("assistant", "")]
+    values = [
+        {
+            "prompt": [*shared[: n % 3], ChatText("user", f"own {n}")],
+            "text": f"t{n}\n\0",
+            "names": [],
+            "count": n,
+            "good": None,
+            "action": rng.choice(ACTIONS),
+            "next": [],
+            "messages": [],
+        }
+        for n in range(count)
+    ]
+    return as_rows(values)
+
+
+def test_pandas_and_datasets_read_plain_strings(tmp_path: Path) -> None:
+    """No dictionary type, no number where a text stood; actions are a ClassLabel of the nine."""
+    import datasets
+
+    path = write(tmp_path / "train.parquet", sample())
+    frame = pd.read_parquet(path)
+    assert all(type(m["content"]) is str and type(m["role"]) is str for prompt in frame["prompt"] for m in prompt)
+    loaded = datasets.load_dataset("parquet", data_files=str(path), cache_dir=str(tmp_path / "c"), split="train")
+    assert loaded.features["action"] == datasets.ClassLabel(names=ACTIONS)
+    assert loaded.features["next"].feature == datasets.ClassLabel(names=ACTIONS)
+    first = pq.read_table(path).to_pylist()[0]
+    assert loaded[0] == first and isinstance(loaded[0]["prompt"][0]["content"], str)
+    assert pq.read_schema(path).field("prompt").type == pa.list_(
+        pa.struct([("role", pa.string()), ("content", pa.string())])
+    )
+
+
+def test_order_of_arrival_within_a_window_has_no_say(tmp_path: Path) -> None:
+    given = sample()
+    bytes_of = []
+    for turn in range(3):
+        random.Random(turn).shuffle(given)
+        bytes_of.append(write(tmp_path / "a.parquet", given).read_bytes())
+    assert bytes_of[0] == bytes_of[1] == bytes_of[2]
+    assert write(tmp_path / "a.parquet", given, seed=1).read_bytes() != bytes_of[0]
+
+
+def test_rows_stand_in_the_order_of_their_rank(tmp_path: Path) -> None:
+    given = sample()
+    path = write(tmp_path / "a.parquet", given)
+    ranked = [r.key for r in sorted(given, key=lambda r: rank(0, r))]
+    assert pq.read_table(path)["key"].to_pylist() == ranked != [r.key for r in given]
+
+
+def test_a_text_of_many_rows_is_stored_once(tmp_path: Path) -> None:
+    """A hundred prompts that share a long text cost little more than one."""
+    text = "".join(random.Random(0).choices("abcdefghijklmnop ", k=200_000))
+    given = sample(100)
+    for row in given:
+        row.values["prompt"] = [ChatText("user", text), ChatText("user", row.key)]
+    size = write(tmp_path / "many.parquet", given).stat().st_size
+    one = write(tmp_path / "one.parquet", given[:1]).stat().st_size
+    assert size < 1.1 * one + 20_000
+    assert {r["prompt"][0]["content"] for r in pq.read_table(tmp_path / "many.parquet").to_pylist()} == {text}
+
+
+def test_a_window_ends_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "WINDOW_BYTES", 1000)
+    given = sample(30)
+    for row in given:
+        row.values["prompt"] = [ChatText("user", f"{row.key} {'x' * 300}")]
+    path = write(tmp_path / "a.parquet", given)
+    assert pq.ParquetFile(path).num_row_groups > 4
+    assert sorted(pq.read_table(path)["key"].to_pylist()) == sorted(r.key for r in given)
+
+
+def test_no_row_makes_no_file(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path / "a.parquet", CONFIG, 0)
+    assert writer.close() == 0 and not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    writer = TableWriter(tmp_path / "file" / "a.parquet", CONFIG, 0)
+    writer.add(sample(1)[0])
+    with pytest.raises(BuildError, match="cannot write"):
+        writer.close()
+
+
+@pytest.mark.parametrize("config", [c for r in load() for c in r.configs], ids=lambda c: c.name)
+def test_every_config_of_the_recipes_has_features(config: Config) -> None:
+    """The features that `datasets` reads name exactly the columns."""
+    import datasets
+
+    made = datasets.Features.from_dict(json.loads(tables.features(config))["info"]["features"])
+    assert list(made) == list(config.columns)
+    empty = tables.to_table(config, [])
+    assert datasets.Features.from_arrow_schema(empty.schema).keys() == made.keys()

@@ -1,0 +1,78 @@
+"""The datasets built from the shipped samples, a tiny model, and no network."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+MAX_CONTEXT_TOKENS = 2048
+
+
+class Built(NamedTuple):
+    """A dataset folder, loaded as a user would."""
+
+    folder: Path
+    cache: Path
+
+    def load(self, config: str, split: str = "train") -> Any:
+        import datasets
+
+        return datasets.load_dataset(str(self.folder), config, split=split, cache_dir=str(self.cache))
+
+
+@pytest.fixture(scope="module")
+def offline() -> Iterator[None]:
+    """The Hub libraries are told that there is no network, and every connection to another machine fails."""
+    for name in ("torch", "trl"):
+        pytest.importorskip(name, reason=f"{name} is not installed (make test-integrations installs it)")
+    import datasets
+    import huggingface_hub.constants
+
+    connect = socket.socket.connect
+
+    def refuse(self: socket.socket, address: Any) -> None:
+        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            raise OSError(f"no network in this test: {address}")
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        patch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+        patch.setattr(socket.socket, "connect", refuse)
+        yield
+
+
+@pytest.fixture(scope="module")
+def built(offline: None, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """All datasets, built from the samples that ship with the package."""
+    from foretrace.cli._inputs import make_source
+    from foretrace.dataset.build import build
+    from foretrace.dataset.settings import BuildSettings
+    from foretrace.samples import sample_files
+    from foretrace.sources._files import FileRows
+    from foretrace.sources._importing import import_source
+
+    folder = tmp_path_factory.mktemp("built")
+    for name, path in sample_files().items():
+        import_source(make_source(name.partition(":")[0]), [FileRows(path)], folder / "traces")
+    build([folder / "traces"], folder / "dataset", BuildSettings(max_context_tokens=MAX_CONTEXT_TOKENS))
+    return Built(folder / "dataset", folder / "cache")
+
+
+@pytest.fixture(scope="module")
+def corpus(built: Built) -> list[str]:
+    """Text to train a tokenizer on."""
+    return [m["content"] for row in built.load("trajectories") for m in row["messages"]]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus: list[str]) -> Any:
+    """Byte-level BPE, like the tokenizers of nearly all chat models."""
+    from integrations.tiny import train_tokenizer
+
+    return train_tokenizer(corpus)

@@ -1,0 +1,102 @@
+"""`foretrace.tokenize` with real tokenizers and real Jinja templates, on built trajectories."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+import foretrace
+from foretrace.core.errors import BuildError
+from integrations.conftest import Built
+from integrations.tiny import TEMPLATE, text_of, train_spaced_tokenizer, turns
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def rows(built: Built) -> list[dict[str, Any]]:
+    return built.load("trajectories").to_list()
+
+
+def with_template(tokenizer: Any, template: str | None) -> Any:
+    """The same tokenizer with another template."""
+    from copy import deepcopy
+
+    other = deepcopy(tokenizer)
+    other.chat_template = template
+    return other
+
+
+def trained_texts(tokenizer: Any, made: dict[str, Any]) -> list[str]:
+    """Texts of the runs of tokens that bear loss."""
+    pairs = zip(made["input_ids"], made["labels"], strict=True)
+    runs = [[token for token, _ in run] for bears, run in groupby(pairs, lambda pair: pair[1] != -100) if bears]
+    return [tokenizer.decode(run, clean_up_tokenization_spaces=False) for run in runs]
+
+
+def test_the_template_writes_what_we_write_by_hand(rows: list[dict[str, Any]], tokenizer: Any):
+    for row, made in zip(rows, foretrace.tokenize(rows, tokenizer), strict=True):
+        chat = turns(row["messages"], row["tools"])
+        assert tokenizer.decode(made["input_ids"], clean_up_tokenization_spaces=False) == text_of(chat)
+        assert trained_texts(tokenizer, made) == [turn.body for turn in chat if turn.trained]
+
+
+def test_newlines_merge_in_this_tokenizer_and_not_across_our_cuts(rows: list[dict[str, Any]], tokenizer: Any):
+    """Some trained messages begin with a newline: tokenised at once, they would share a token with the prompt."""
+    bodies = [t.body for row in rows for t in turns(row["messages"]) if t.trained and t.body.startswith("\n")]
+    assert bodies
+    merged = tokenizer("assistant\n" + bodies[0])["input_ids"]
+    assert merged != tokenizer("assistant\n")["input_ids"] + tokenizer(bodies[0])["input_ids"]
+
+
+def test_a_tokenizer_that_puts_a_space_before_every_text(rows: list[dict[str, Any]], corpus: list[str]):
+    """Its texts cannot be cut; the labels are found by offsets, and the ids are those of the whole text."""
+    spaced = train_spaced_tokenizer(corpus)
+    assert spaced("\na")["input_ids"] != spaced("\n")["input_ids"] + spaced("a")["input_ids"]
+    compared = 0
+    for row, made in zip(rows, foretrace.tokenize(rows, spaced), strict=True):
+        chat = turns(row["messages"], row["tools"])
+        assert made["input_ids"] == spaced(text_of(chat), add_special_tokens=False)["input_ids"]
+        wanted = [turn.body for turn in chat if turn.trained]
+        assert trained_texts(spaced, made) == wanted
+        compared += len(wanted)
+    assert compared > 100
+
+
+REWRITES = TEMPLATE.replace(
+    "message.content }}", "(message.content if loop.last or message.role != 'assistant' else '') }}"
+)
+THINKING = TEMPLATE.replace(
+    "message.content }}", "(message.content if loop.last else message.content.split('</think>')[-1]) }}"
+)
+NO_CALLS = TEMPLATE.replace("message.tool_calls or []", "[]")
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused(rows: list[dict[str, Any]], tokenizer: Any):
+    assert REWRITES != TEMPLATE
+    with pytest.raises(BuildError, match="does not keep earlier turns as they were"):
+        list(foretrace.tokenize(rows, with_template(tokenizer, REWRITES)))
+
+
+def test_a_template_that_drops_earlier_thinking_is_refused_where_there_is_some(
+    rows: list[dict[str, Any]], tokenizer: Any
+):
+    dropping = with_template(tokenizer, THINKING)
+    assert THINKING != TEMPLATE
+    assert len(list(foretrace.tokenize(rows, dropping))) == len(rows)
+    messages = [m | {"content": "<think>so</think>" + m["content"]} if m["train"] else m for m in rows[0]["messages"]]
+    with pytest.raises(BuildError, match="does not keep earlier turns as they were"):
+        list(foretrace.tokenize([rows[0] | {"messages": messages}], dropping))
+
+
+def test_a_template_that_does_not_show_calls_is_refused(tokenizer: Any):
+    assert NO_CALLS != TEMPLATE
+    with pytest.raises(BuildError, match="does not show tool calls"):
+        foretrace.tokenize([], with_template(tokenizer, NO_CALLS))
+
+
+def test_a_tokenizer_without_a_template_is_refused(tokenizer: Any):
+    with pytest.raises(BuildError, match="no chat template"):
+        foretrace.tokenize([], with_template(tokenizer, None))

@@ -1,0 +1,215 @@
+"""The user's own rows: OpenAI, ShareGPT and text calls."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sources.raw_rows import native_call, write_jsonl
+
+from foretrace.core.errors import UsageError
+from foretrace.core.store import read_traces
+from foretrace.core.trace import Trace
+from foretrace.sources._files import FileRows
+from foretrace.sources._importing import import_source
+from foretrace.sources.base import Drop, RowError, RowRef
+from foretrace.sources.chat import Chat
+
+AT = RowRef(0, "rows.jsonl")
+USER = {"role": "user", "content": "hi"}
+
+
+def read(row: dict[str, Any], **settings: Any) -> Trace:
+    trace = Chat(**settings).to_trace(row, AT)
+    assert isinstance(trace, Trace)
+    return trace
+
+
+def test_openai_messages() -> None:
+    calls = [native_call(1, "a", x=1), native_call(2, "b")]
+    tools = [{"type": "function", "function": {"name": "a", "description": "A", "parameters": {"type": "object"}}}]
+    row = {
+        "id": 7,
+        "messages": [
+            {"role": "developer", "content": "Be kind."},
+            USER,
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": calls,
+                "reasoning_content": "hm",
+                "refusal": None,
+                "mood": 3,
+            },
+            {"role": "tool", "tool_call_id": "call_1", "name": "a", "content": [{"type": "text", "text": "one"}]},
+            {"role": "tool", "tool_call_id": "call_2", "content": "two", "is_error": True},
+            {"role": "assistant", "content": "done", "weight": 0},
+        ],
+        "tools": tools,
+        "resolved": 1,
+        "reward": 0.5,
+        "note": "mine",
+    }
+    trace = read(row, licence="MIT")
+    system, _, said, one, two, last = trace.messages
+    assert (system.role, system.raw_role) == ("system", "developer")
+    assert said.content == "" and said.reasoning == "hm" and said.extra == {"mood": 3}
+    assert [(c.id, c.name, c.arguments) for c in said.tool_calls] == [
+        ("call_1", "a", '{"x": 1}'),
+        ("call_2", "b", "{}"),
+    ]
+    assert (one.content, one.tool_call_ids, one.extra) == ("one", ("call_1",), {"name": "a"})
+    assert two.is_error is True and last.train is False
+    assert [t.name for t in trace.tools] == ["a"]
+    assert (trace.outcome.success, trace.outcome.reward) == (True, 0.5)
+    assert trace.provenance.raw_id == "7" and trace.provenance.licence == "MIT"
+    assert trace.extra == {"note": "mine"}
+
+
+def test_sharegpt() -> None:
+    call = json.dumps({"name": "find", "arguments": {"q": "x"}})
+    turns = [("system", "s"), ("human", "h"), ("function_call", call), ("observation", "o"), ("gpt", "g")]
+    trace = read({"conversations": [{"from": f, "value": v} for f, v in turns]})
+    assert [m.role for m in trace.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert trace.messages[2].content == call and trace.messages[2].tool_calls[0].arguments == '{"q": "x"}'
+    assert trace.messages[4].raw_role == "gpt"
+    with pytest.raises(RowError, match="bad_tool_call"):
+        read({"conversations": [{"from": "function_call", "value": "no call"}]})
+
+
+def test_older_function_call_and_empty_arguments() -> None:
+    said = {"role": "assistant", "content": "", "function_call": {"name": "now", "arguments": ""}}
+    trace = read({"messages": [USER, said, {"role": "function", "name": "now", "content": "12:00"}]})
+    (call,) = trace.messages[1].tool_calls
+    assert (call.name, call.arguments, call.error) == ("now", "{}", None)
+    assert trace.messages[2].role == "tool" and trace.messages[2].raw_role == "function"
+
+
+def test_arguments_as_object_and_broken() -> None:
+    def call_of(arguments: Any) -> Any:
+        function = {"name": "f", "arguments": arguments}
+        return read(
+            {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": function, "sig": "s"}]}]}
+        )
+
+    assert call_of({"a": [1]}).messages[0].tool_calls[0].arguments == '{"a": [1]}'
+    assert call_of(None).messages[0].tool_calls[0].arguments == "{}"
+    broken = call_of('{"a": "cut').messages[0].tool_calls[0]
+    assert broken.error and broken.extra == {"sig": "s", "raw": '{"a": "cut'}
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "OBSERVATION:\n", "Observation: ", "EXECUTION RESULT of [bash]:\n", "Execution result:\n", "The output of the OS:\n",
+        "<returncode>", "<tool_response>",
+    ],
+)  # fmt: skip
+def test_observations_that_arrive_as_user(marker: str) -> None:
+    text = f"{marker}0\nrest"
+    trace = read({"messages": [USER, {"role": "assistant", "content": "go"}, {"role": "user", "content": text}]})
+    observed = trace.messages[2]
+    assert observed.role == "tool" and observed.author == "environment" and observed.raw_role == "user"
+    assert observed.prefix + observed.content == text
+    first = read({"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "go"}]})
+    assert first.messages[0].role == "user"
+
+
+def test_calls_written_as_text() -> None:
+    hermes = 'I look.\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    xml = "I look.\n<function=f>\n<parameter=a>1</parameter>\n</function>"
+    for text in (hermes, xml):
+        (call,) = read({"messages": [USER, {"role": "assistant", "content": text}]}).messages[1].tool_calls
+        assert call.name == "f" and call.span == (8, len(text))
+    both = {"role": "assistant", "content": hermes, "tool_calls": [native_call(1, "native")]}
+    assert [c.name for c in read({"messages": [both]}).messages[0].tool_calls] == ["native"]
+
+
+def test_map_names_columns() -> None:
+    row = {
+        "log": json.dumps([USER, {"role": "assistant", "content": "x"}]),
+        "ok": "true",
+        "repo": "a/b",
+        "task": "t1",
+        "who": "m",
+    }
+    columns = {"messages": "log", "success": "ok", "instance": "task", "model": "who"}
+    trace = read(row, columns=columns)
+    assert trace.outcome.success is True and trace.provenance.model == "m"
+    assert (trace.task.id, trace.task.group) == ("t1", "a/b")
+    assert trace.extra == {}
+    with pytest.raises(UsageError, match="unknown field 'nope'"):
+        Chat({"nope": "x"})
+    with pytest.raises(RowError, match="missing_column"):
+        read({"messages": [USER]}, columns={"success": "absent"})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(True, True), (0, False), (1.0, True), ("False", False), (None, None), (float("nan"), None)],
+)
+def test_success_values(value: Any, expected: bool | None) -> None:
+    assert read({"messages": [{"role": "assistant", "content": "x"}], "success": value}).outcome.success is expected
+
+
+def test_columns_of_other_types_stay_in_extra() -> None:
+    said = [{"role": "assistant", "content": "x"}]
+    row = {"messages": said, "id": {"a": 1}, "model": ["m"], "reward": "high", "tools": "bash, python", "repo": None}
+    assert read(row).extra == {"id": {"a": 1}, "model": ["m"], "reward": "high", "tools": "bash, python"}
+
+
+def test_rows_without_ids_are_known_by_content_and_not_siblings_by_accident(tmp_path: Path) -> None:
+    rows = [{"messages": [{"role": "assistant", "content": f"x{n}"}]} for n in range(3)]
+    files = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        files.append(
+            FileRows(
+                write_jsonl(
+                    tmp_path / name / "rows.jsonl",
+                    rows if name == "a" else [*rows, {"messages": [USER, rows[0]["messages"][0]]}],
+                )
+            )
+        )
+    report = import_source(Chat(), files, tmp_path / "out")
+    assert (report.traces, report.already, dict(report.drops)) == (4, 3, {})
+    assert len({t.task.id for t in read_traces(tmp_path / "out")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"text": "x"}, "missing_column"),
+        ({"messages": [USER]}, "empty_trace"),
+        ({"messages": [{"role": None, "content": "x"}]}, "unknown_role"),
+        ({"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]}]}, "unknown_part"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "success": "perhaps"}, "wrong_column_type"),
+        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": {"a": 1}}]}, "wrong_column_type"),
+    ],
+)
+def test_rows_that_are_refused(row: dict[str, Any], reason: str) -> None:
+    try:
+        result = Chat().to_trace(row, AT)
+    except RowError as error:
+        result = error.drop
+    assert isinstance(result, Drop) and result.reason == reason
+
+
+def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
+    for folder in ("swe_gym_openhands", "swe_play", "agenttuning_db", "eto", "code_feedback"):
+        path = shared / "data" / "traces" / folder / "rows.jsonl"
+        report = import_source(Chat(), [FileRows(path)], tmp_path / folder)
+        assert report.traces == report.rows > 0
+        for trace, raw in zip(
+            sorted(read_traces(tmp_path / folder), key=lambda t: t.provenance.raw_row or 0),
+            FileRows(path).read(),
+            strict=True,
+        ):
+            assert isinstance(raw.value, dict)
+            turns = raw.value.get("messages") or raw.value["conversations"]
+            texts = [t.get("content", t.get("value")) for t in turns]
+            assert [m.prefix + m.content for m in trace.messages] == [
+                "".join(p["text"] for p in t if "text" in p) if isinstance(t, list) else t or "" for t in texts
+            ]

@@ -1,0 +1,130 @@
+"""What every source keeps: no row breaks the import, and every row is counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sources.raw_rows import FINISH, bench_row, swe_row, xml_messages
+
+from foretrace.core import plugins
+from foretrace.core.store import TraceStore, read_traces
+from foretrace.core.trace import Trace
+from foretrace.sources._importing import import_source
+from foretrace.sources.base import Drop, RawRow, RowRef
+
+SOURCES = plugins.names("source")
+VALUES: list[Any] = [
+    None, True, 0, -1, 1.5, 10**30, "", "x", "[]", "{}", "[{}]", '[{"role": "assistant"}]', "[" * 9999, "\x00", [], [None], [[]],
+    [1, "a"], {}, {"from": [], "value": []}, {"from": ["assistant"], "value": [None]}, {"from": None}, float("nan"),
+    [{"role": "assistant", "content": "x", "tool_calls": [None, {"function": {"name": "f", "arguments": 5}}]}],
+    [{"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": 5}}, {"text": 3}, 7]}],
+    [{"role": "assistant", "content": "x", "tool_calls": "f(x)"}], [{"from": "gpt", "value": ["x"]}],
+    [{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y", "tool_call_ids": "call_1"}],
+    [{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y", "tool_call_ids": 5}],
+    [{"role": ["assistant"], "content": "x"}], [{"role": "assistant", "content": "\ud800"}], [{"role": "assistant", "name": {}}],
+]  # fmt: skip
+COLUMNS = [
+    "messages",
+    "conversations",
+    "instance_id",
+    "id",
+    "traj_id",
+    "resolved",
+    "model",
+    "tools",
+    "reward",
+    "success",
+]
+COLUMNS += ["key", "task", "provenance", "outcome", "extra", "patch", "group", "schema_version"]
+TRACE_ROW = {
+    "key": "k",
+    "task": {"id": "t", "group": "g"},
+    "messages": [{"role": "assistant", "author": "model"}],
+    "provenance": {"origin": "imported", "source": "s"},
+}
+GOOD = [swe_row(xml_messages(["ls"])), bench_row([FINISH]), TRACE_ROW]
+garbage = st.dictionaries(st.sampled_from(COLUMNS), st.sampled_from(VALUES), max_size=8)
+spoiled = st.builds(lambda row, change: {**row, **change}, st.sampled_from(GOOD), garbage)
+
+
+class Given:
+    """Rows from memory."""
+
+    def __init__(self, rows: list[dict[str, Any] | Drop], label: str = "given") -> None:
+        self.rows = rows
+        self.label = self.fingerprint = label
+
+    def read(self, start: int = 0) -> Any:
+        for number, row in enumerate(self.rows[start:], start):
+            yield RawRow(RowRef(number, "given.jsonl"), row)
+
+
+def check(source: Any, rows: list[Any], folder: Path) -> None:
+    report = import_source(source, [Given(rows)], folder)
+    assert report.rows == len(rows) == report.traces + sum(report.drops.values()) + report.already
+    found = list(read_traces(folder))  # nothing was written that cannot be read
+    assert len(found) == report.traces
+    assert all(t.id and t.messages is not None for t in found)
+    manifest = TraceStore(folder).manifest
+    assert manifest.counts == {"rows": len(rows), "traces": report.traces}
+    assert manifest.drops == report.drops
+    assert all(detail for details in report.examples.values() for detail in details)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_kind_of_value_in_every_column(name: str, tmp_path: Path) -> None:
+    rows: list[Any] = [{column: value} for column in COLUMNS for value in VALUES]
+    rows += [{**row, column: value} for row in GOOD for column in COLUMNS for value in VALUES]
+    rows += [Drop("bad_json", "made up"), {}, {"messages": VALUES}]
+    check(plugins.resolve("source", name)(), rows, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@settings(max_examples=25)
+@given(rows=st.lists(garbage | spoiled, max_size=8))
+def test_any_garbage(name: str, tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
+    check(plugins.resolve("source", name)(), rows, tmp_path_factory.mktemp("g") / "out")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_contract_is_kept(name: str) -> None:
+    source = plugins.resolve("source", name)()
+    assert source.name == name
+    assert source.licence is None or isinstance(source.licence, str)
+    assert source.hub is None or (source.hub.repo.count("/") == 1 and source.hub.split)
+
+
+class Wild:
+    """A plugin of somebody else, which returns and raises anything."""
+
+    name = "wild"
+    licence = None
+    hub = None
+
+    def to_trace(self, row: dict[str, Any], at: RowRef) -> Any:
+        if row["do"] == "raise":
+            raise KeyError("x")
+        if row["do"] == "nothing":
+            return None
+        good = plugins.resolve("source", "chat")().to_trace({"messages": [{"role": "assistant", "content": "x"}]}, at)
+        assert isinstance(good, Trace)
+        if row["do"] == "bad type":
+            return Trace(key=5, task=good.task, messages=good.messages, provenance=good.provenance)  # type: ignore[arg-type]
+        if row["do"] == "unencodable":
+            return Trace(
+                key="k", task=good.task, messages=good.messages, provenance=good.provenance, extra={"x": object()}
+            )
+        return good
+
+
+def test_a_plugin_may_do_anything(tmp_path: Path) -> None:
+    rows: list[Any] = [{"do": do} for do in ("raise", "nothing", "bad type", "unencodable", "well")]
+    report = import_source(Wild(), [Given(rows)], tmp_path / "out")
+    assert report.traces == 1 and report.drops == {"unexpected_row": 2, "not_encodable": 2}
+    assert len(list(read_traces(tmp_path / "out"))) == 1
+    assert json.dumps(report.examples)

@@ -1,0 +1,157 @@
+"""Counts, cursors, limits, conflicts and --replace of an import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sources.raw_rows import swe_row, swe_rows, write_jsonl, xml_messages
+
+from foretrace.core.errors import ForetraceError, SourceError
+from foretrace.core.store import TraceStore, read_traces
+from foretrace.sources import _importing
+from foretrace.sources._files import FileRows
+from foretrace.sources._importing import ImportReport, import_source
+from foretrace.sources.chat import Chat
+from foretrace.sources.swe_smith import SweSmith
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    paths = ["manifest.json", *(s.path for s in TraceStore(folder).manifest.segments)]
+    return {path: (folder / path).read_bytes() for path in paths}
+
+
+def mixed_rows(count: int) -> list[Any]:
+    return [row if n % 5 else {"messages": None, "n": n} for n, row in enumerate(swe_rows(count))]
+
+
+def test_counts_add_up_and_are_kept(tmp_path: Path) -> None:
+    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(23)))
+    report = import_source(SweSmith(), [rows], tmp_path / "out")
+    assert (report.rows, report.traces, dict(report.drops), report.already) == (23, 18, {"null_messages": 5}, 0)
+    assert report.success == {"true": 18} and len(report.examples["null_messages"]) == 3
+    assert report.examples["null_messages"][1].startswith("r.jsonl row 5:")
+    manifest = TraceStore(tmp_path / "out").manifest
+    assert manifest.counts == {"rows": 23, "traces": 18} and manifest.drops == {"null_messages": 5}
+    assert manifest.sources == {"swe_smith@local/xml": {"revision": None, "split": "xml", "licence": "MIT"}}
+    before = listing(tmp_path / "out")
+    again = import_source(SweSmith(), [rows], tmp_path / "out")
+    assert (again.rows, again.already, again.traces) == (23, 23, 0)
+    assert listing(tmp_path / "out") == before
+
+
+def test_counts_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ForetraceError, match="do not add up"):
+        ImportReport(rows=3, traces=1).check()
+
+
+@pytest.mark.parametrize("limits", [[0, 7, 7, 3, 12, None, None], [23, None], [30, 40, None]])
+def test_limits_that_grow_end_in_the_whole(tmp_path: Path, limits: list[int | None]) -> None:
+    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(23)))
+    seen = 0
+    for limit in limits:
+        report = import_source(SweSmith(), [rows], tmp_path / "out", limit=limit)
+        asked = 23 if limit is None else min(limit, 23)
+        assert report.rows == asked
+        assert report.already == min(seen, asked)
+        seen = max(seen, asked)
+        manifest = TraceStore(tmp_path / "out").manifest
+        assert manifest.counts.get("rows", 0) == seen
+        assert manifest.counts["traces"] + sum(manifest.drops.values()) == seen
+    import_source(SweSmith(), [rows], tmp_path / "whole")
+    assert list(read_traces(tmp_path / "out")) == list(read_traces(tmp_path / "whole"))
+    assert TraceStore(tmp_path / "out").manifest.drops == {"null_messages": 5}
+
+
+class Breaking:
+    """Rows whose reading fails after some of them."""
+
+    def __init__(self, rows: FileRows, at: int) -> None:
+        self._rows, self._at = rows, at
+        self.label, self.fingerprint = rows.label, rows.fingerprint
+
+    def read(self, start: int = 0) -> Any:
+        for row in self._rows.read(start):
+            if row.at.row == self._at:
+                raise SourceError("the network is gone")
+            yield row
+
+
+def test_an_import_that_fails_in_the_middle_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_importing, "CHECKPOINT_ROWS", 10)
+    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(57)))
+    for at in (5, 34, 50):
+        with pytest.raises(SourceError):
+            import_source(SweSmith(), [Breaking(rows, at)], tmp_path / "out")
+        if at > 10:
+            assert TraceStore(tmp_path / "out").manifest.counts["rows"] == at // 10 * 10
+    report = import_source(SweSmith(), [rows], tmp_path / "out")
+    assert (report.rows, report.already, report.traces) == (57, 50, 5)
+    import_source(SweSmith(), [rows], tmp_path / "whole")
+    assert listing(tmp_path / "out") == listing(tmp_path / "whole")
+
+
+def test_checkpoints_by_bytes_are_the_same_after_a_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_importing, "CHECKPOINT_BYTES", 20_000)
+    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(90)))
+    with pytest.raises(SourceError):
+        import_source(SweSmith(), [Breaking(rows, 77)], tmp_path / "out")
+    assert 0 < TraceStore(tmp_path / "out").manifest.counts["rows"] < 77
+    import_source(SweSmith(), [rows], tmp_path / "out")
+    import_source(SweSmith(), [rows], tmp_path / "whole")
+    assert listing(tmp_path / "out") == listing(tmp_path / "whole")
+
+
+def test_a_known_key_with_other_content_is_a_conflict_until_replace(tmp_path: Path) -> None:
+    rows = [swe_row(xml_messages(["ls"]), n) for n in range(4)]
+    import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "a.jsonl", rows))], tmp_path / "out")
+    changed = FileRows(write_jsonl(tmp_path / "b.jsonl", [{**row, "resolved": False} for row in rows[:2]] + rows[2:]))
+    report = import_source(SweSmith(), [changed], tmp_path / "out")
+    assert (report.already, dict(report.drops)) == (2, {"key_conflict": 2})
+    assert "--replace" in report.examples["key_conflict"][0]
+    assert all(t.outcome.success for t in read_traces(tmp_path / "out"))
+    # The same file again with --replace: its cursor is at the end, and yet its rows are read.
+    report = import_source(SweSmith(), [changed], tmp_path / "out", replace=True)
+    assert (report.rows, report.traces, report.already, dict(report.drops)) == (4, 2, 2, {})
+    assert sorted(t.outcome.success is True for t in read_traces(tmp_path / "out")) == [False, False, True, True]
+    manifest = TraceStore(tmp_path / "out").manifest
+    assert manifest.drops == {} and manifest.counts == {"rows": 8, "traces": 4}
+
+
+def test_repeated_keys_inside_one_file(tmp_path: Path) -> None:
+    row = swe_row(xml_messages(["ls"]))
+    rows = FileRows(write_jsonl(tmp_path / "a.jsonl", [row, row, {**row, "resolved": False}]))
+    report = import_source(SweSmith(), [rows], tmp_path / "out")
+    assert (report.traces, report.already, dict(report.drops)) == (1, 1, {"key_conflict": 1})
+
+
+def test_other_settings_read_the_same_rows_anew(tmp_path: Path) -> None:
+    said = [{"role": "assistant", "content": "x"}]
+    rows = FileRows(write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "messages": said, "ok": True}]))
+    import_source(Chat(), [rows], tmp_path / "out")
+    report = import_source(Chat({"success": "ok"}), [rows], tmp_path / "out")
+    assert dict(report.drops) == {"key_conflict": 1}
+    assert import_source(Chat({"success": "ok"}), [rows], tmp_path / "out", replace=True).success == {"true": 1}
+
+
+def test_an_input_that_changed_is_read_anew(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", swe_rows(3))
+    import_source(SweSmith(), [FileRows(path)], tmp_path / "out")
+    report = import_source(SweSmith(), [FileRows(write_jsonl(path, swe_rows(5)))], tmp_path / "out")
+    assert (report.traces, report.already) == (2, 3)
+
+
+def test_nothing_to_read_makes_a_folder_that_holds_nothing(tmp_path: Path) -> None:
+    rows = FileRows(write_jsonl(tmp_path / "a.jsonl", []))
+    assert import_source(SweSmith(), [rows], tmp_path / "a").rows == 0
+    assert import_source(SweSmith(), [rows], tmp_path / "b", limit=0).rows == 0
+    assert import_source(SweSmith(), [], tmp_path / "c").rows == 0
+    assert all(list(read_traces(tmp_path / name)) == [] for name in "abc")
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[tuple[str, int]] = []
+    rows = FileRows(write_jsonl(tmp_path / "a.jsonl", swe_rows(130)))
+    import_source(SweSmith(), [rows], tmp_path / "out", progress=lambda what, count: told.append((what, count)))
+    assert [count for _, count in told] == [64, 128] and "a.jsonl" in told[0][0]

@@ -1,0 +1,66 @@
+"""Our own Traces come back as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+from core.any_traces import traces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sources.raw_rows import swe_rows, write_jsonl
+
+from foretrace.core.store import read_traces, write_traces
+from foretrace.core.trace import Trace, encode_trace, with_id
+from foretrace.sources._files import FileRows
+from foretrace.sources._importing import import_source
+from foretrace.sources.jsonl import Jsonl
+from foretrace.sources.swe_smith import SweSmith
+
+
+def export(path: Path, some: list[Trace]) -> FileRows:
+    path.write_bytes(b"".join(encode_trace(t) + b"\n" for t in some))
+    return FileRows(path)
+
+
+def test_round_trip_gives_the_same_store(tmp_path: Path) -> None:
+    import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "raw.jsonl", swe_rows(30)))], tmp_path / "a")
+    rows = export(tmp_path / "traces.jsonl", list(read_traces(tmp_path / "a")))
+    report = import_source(Jsonl(), [rows], tmp_path / "b")
+    assert report.traces == 30 and list(read_traces(tmp_path / "a")) == list(read_traces(tmp_path / "b"))
+    assert import_source(Jsonl(), [rows], tmp_path / "a").already == 30
+
+
+@settings(max_examples=15)
+@given(st.lists(traces, min_size=1, max_size=4, unique_by=lambda t: t.key))
+def test_any_trace(tmp_path_factory, some: list[Trace]) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path_factory.mktemp("any")
+    some = [with_id(t) for t in some]
+    report = import_source(Jsonl(), [export(folder / "t.jsonl", some)], folder / "out")
+    assert report.traces == len(some), report
+    assert {t.key: t for t in read_traces(folder / "out")} == {t.key: t for t in some}
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    write_traces([SMALL], tmp_path / "a")
+    row = json.loads(encode_trace(next(read_traces(tmp_path / "a"))))
+    edited = {**row, "extra": {"edited": True}}
+    without_id = {k: v for k, v in edited.items() if k != "id"}
+    later = {**row, "schema_version": 2}
+    noise = [{}, {**row, "labels": []}, {**row, "messages": None}, {**row, "messages": [{"role": "wizard"}]}]
+    path = write_jsonl(tmp_path / "x.jsonl", [row, edited, without_id, later, *noise])
+    report = import_source(Jsonl(), [FileRows(path)], tmp_path / "b")
+    assert report.traces == 1
+    assert report.drops == {"id_mismatch": 1, "key_conflict": 1, "schema_version": 1, "not_a_trace": 4}
+
+
+SMALL = msgspec.convert(
+    {
+        "key": "k",
+        "task": {"id": "t", "group": "g"},
+        "messages": [{"role": "assistant", "author": "model", "content": "x"}],
+        "provenance": {"origin": "imported", "source": "s"},
+    },
+    Trace,
+)

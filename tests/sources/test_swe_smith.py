@@ -1,0 +1,231 @@
+"""SWE-smith rows in their three encodings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sources.raw_rows import (
+    INSTANCE,
+    REWRITTEN,
+    SUBMIT,
+    swe_row,
+    ticks_messages,
+    tool_messages,
+    xml_call,
+    xml_messages,
+)
+
+from foretrace.core.trace import Trace
+from foretrace.sources._files import FileRows
+from foretrace.sources.base import Drop, RowError, RowRef
+from foretrace.sources.swe_smith import SweSmith, repository
+
+AT = RowRef(3, "rows.jsonl")
+
+
+def read(row: dict[str, Any], at: RowRef = AT) -> Trace:
+    trace = SweSmith().to_trace(row, at)
+    assert isinstance(trace, Trace)
+    return trace
+
+
+def calls(trace: Trace) -> list[tuple[str, Any]]:
+    return [(c.name, msgspec.json.decode(c.arguments)) for m in trace.messages for c in m.tool_calls]
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["json string", "list"])
+@pytest.mark.parametrize("split", ["tool", "xml", "ticks"])
+def test_the_three_encodings_say_the_same(split: str, as_text: bool) -> None:
+    make = {"tool": tool_messages, "xml": xml_messages, "ticks": ticks_messages}[split]
+    messages = make(["ls -la", "cat x.py"])
+    trace = read(swe_row(json.dumps(messages) if as_text else messages))
+    shell = [("bash", {"command": "ls -la"}), ("bash", {"command": "cat x.py"})]
+    assert calls(trace) == [*shell, *[("submit", {})] * (2 if split == "tool" else 1)]
+    assert trace.provenance.protocol == trace.provenance.split == split
+    assert trace.key == f"swe_smith@local/{split}:{INSTANCE}.0000"
+    assert trace.outcome.status == "done" and trace.outcome.success is True
+    first = next(trace.steps())
+    assert [(m.prefix, m.content) for m in first.observations] == [("OBSERVATION:\n", "ran ls -la")]
+    assert all(m.author == "environment" for step in trace.steps() for m in step.observations)
+    assert [m.role for m in trace.messages[:2]] == ["system", "user"]
+    assert trace.task.group == "acme/gadget" and trace.task.id == INSTANCE
+    assert trace.extra == {"patch": "diff --git a/x b/x"}
+    assert (trace.provenance.raw_file, trace.provenance.raw_row) == ("rows.jsonl", 3)
+
+
+def test_tool_history_keeps_ids_and_what_the_record_has_no_field_for() -> None:
+    messages = tool_messages(["ls"])
+    messages[2].update(thought="I had another thought.", content=None, new_field={"x": 1})
+    messages[-1]["cache_control"] = {"type": "ephemeral"}
+    trace = read(swe_row(messages))
+    said, result = trace.messages[2:4]
+    assert said.content == "" and said.tool_calls[0].id == "call_0"
+    assert said.extra["thought"] == "I had another thought." and said.extra["new_field"] == {"x": 1}
+    assert said.extra["action"] == "ls"
+    assert result.tool_call_ids == ("call_0",)
+    assert "thought" not in trace.messages[4].extra  # the same text as the content
+    assert trace.messages[-1].extra["cache_control"] == {"type": "ephemeral"}
+
+
+def test_one_result_may_answer_several_calls() -> None:
+    messages = tool_messages(["ls"])
+    messages[2]["tool_calls"] += [{**messages[2]["tool_calls"][0], "id": "call_b"}]
+    messages[3]["tool_call_ids"] = ["call_0", "call_b"]
+    messages[5] = {"role": "tool", "content": "one", "tool_call_id": "call_1"}
+    trace = read(swe_row(messages))
+    steps = list(trace.steps())
+    assert [len(s.calls) for s in steps] == [2, 1, 1]
+    assert [len(s.observations) for s in steps] == [1, 1, 1]
+    assert steps[0].observations[0].tool_call_ids == ("call_0", "call_b")
+
+
+def test_content_parts_of_other_kinds() -> None:
+    messages = tool_messages(["ls"])
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+    messages[3]["content"] = [{"type": "text", "text": "OBSERVATION:\nab"}, image, "c"]
+    observed = read(swe_row(messages)).messages[3]
+    assert observed.prefix + observed.content == "OBSERVATION:\nabc"
+    (part,) = observed.parts
+    assert (part.type, part.media_type, part.ref) == ("image_url", "image/png", None)
+    assert part.sha256 == "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"  # of b"hello"
+    messages[3]["content"] = [{"type": "tool_use", "name": "bash", "input": {}}]
+    with pytest.raises(RowError, match="unknown_part"):
+        read(swe_row(messages))
+
+
+def test_double_submit_is_not_the_end() -> None:
+    messages = tool_messages(["ls"])
+    messages.insert(-2, {"role": "user", "content": "Please review first."})
+    trace = read(swe_row(messages))
+    assert [n for n, _ in calls(trace)] == ["bash", "submit", "submit"]
+    assert trace.outcome.exit_reason == "submitted" and all(m.train is None for m in trace.messages)
+
+
+@pytest.mark.parametrize("reason", ["cost limit", "context", "total execution time"])
+def test_an_attempt_that_ended_on_a_limit(reason: str) -> None:
+    trace = read(swe_row(tool_messages(["ls"], last=f"Exit due to {reason}")))
+    assert trace.outcome.status == "limit" and trace.outcome.success is False
+    assert trace.outcome.exit_reason == reason.replace(" ", "_") and not trace.outcome.fabricated
+    assert trace.messages[-1].train is False and trace.messages[-1].author == "environment"
+    assert all(m.train is None for m in trace.messages[:-1])
+
+
+def test_the_rewritten_xml_ending_is_marked() -> None:
+    trace = read(swe_row(xml_messages(["ls"], last=f"{REWRITTEN}\n\n{SUBMIT}")))
+    assert trace.outcome.status == "limit" and trace.outcome.success is False and trace.outcome.fabricated
+    assert [m.train for m in trace.messages][-1] is False
+    assert all(m.train is None for m in trace.messages[:-1])
+
+
+@pytest.mark.parametrize(
+    "last", [f"All good. {REWRITTEN}\n\n{SUBMIT}", f"{REWRITTEN}", f"{REWRITTEN}\n\n{xml_call('bash', command='ls')}"]
+)
+def test_other_xml_endings_are_the_agents_own(last: str) -> None:
+    trace = read(swe_row(xml_messages(["ls"], last=last)))
+    assert not trace.outcome.fabricated and trace.messages[-1].train is None
+
+
+@pytest.mark.parametrize(("value", "kept"), [(None, None), ("yes", "yes"), (1, 1)])
+def test_unknown_outcome_is_none(value: Any, kept: Any) -> None:
+    trace = read(swe_row(xml_messages(["ls"]), resolved=value))
+    assert trace.outcome.success is None
+    assert trace.extra.get("resolved") == kept
+    row = swe_row(xml_messages(["ls"]))
+    del row["resolved"]
+    assert read(row).outcome.success is None
+
+
+@pytest.mark.parametrize(
+    ("instance", "group"),
+    [
+        ("acme__gadget.0123abcd.func_pm__x1", "acme/gadget"),
+        ("acme__gadget.0123abcd.pr_77", "acme/gadget"),
+        ("big-org__my.lib-x.0123abcd.lm_rewrite__k_9", "big-org/my.lib-x"),
+        ("django__django-11099", "django/django"),
+        ("a__b__c-12", "a/b__c"),
+        ("plain", "plain"),
+        ("_" * 100_000, "_" * 100_000),
+    ],
+)
+def test_repository_of_an_instance(instance: str, group: str) -> None:
+    assert repository(instance) == group
+
+
+def test_tools_of_the_xml_system_text() -> None:
+    bash, submit = read(swe_row(xml_messages(["ls"]))).tools
+    assert (bash.name, bash.description, submit.name, submit.description) == (
+        "bash",
+        "run a shell line",
+        "submit",
+        "hand in",
+    )
+    schema = json.loads(bash.parameters)
+    assert schema["required"] == ["command"] and schema["properties"]["command"]["type"] == "string"
+    messages = xml_messages(["ls"])
+    messages[0]["content"] = "---- BEGIN FUNCTION #1: x ----\n" * 30_000 + "\n" * 100_000
+    assert read(swe_row(messages)).tools == ()
+
+
+def test_the_encoding_is_read_from_the_structure() -> None:
+    ticks = ticks_messages(["ls", "cat > x <<'E'\n<function=bash>\nE"])
+    assert read(swe_row(ticks)).provenance.protocol == "ticks"
+    xml = xml_messages(["ls", "pwd"])
+    xml[2]["content"] = f"```\nhm\n```\n{xml[2]['content']}"
+    assert read(swe_row(xml)).provenance.protocol == "xml"
+
+
+def test_a_row_without_an_id_is_known_by_its_content() -> None:
+    row = {"messages": xml_messages(["ls"]), "instance_id": INSTANCE}
+    first, second = read(row), read(dict(row), RowRef(9, "other.jsonl"))
+    assert first.key == second.key and first.provenance.raw_id is None
+    assert read({**row, "instance_id": "x"}).key != first.key
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"messages": None}, "null_messages"),
+        ({"messages": []}, "empty_trace"),
+        ({"messages": "[{"}, "bad_json"),
+        ({"messages": "[" * 100_000}, "nested_too_deep"),
+        ({"messages": 5}, "wrong_column_type"),
+        ({"messages": ["hi"]}, "wrong_column_type"),
+        ({"messages": [{"role": "assistant", "content": {"a": 1}}]}, "wrong_column_type"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "unknown_role"),
+        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]}, "bad_tool_call"),
+        ({"messages": [{"role": "user", "content": "x"}]}, "empty_trace"),
+        ({"instance_id": None}, "missing_column"),
+    ],
+)
+def test_rows_that_are_refused(change: dict[str, Any], reason: str) -> None:
+    row = {**swe_row(xml_messages(["ls"])), **change}
+    try:
+        result = SweSmith().to_trace(row, AT)
+    except RowError as error:
+        result = error.drop
+    assert isinstance(result, Drop) and result.reason == reason
+
+
+def test_all_real_rows_import(shared: Path) -> None:
+    for folder, count in (("swe_smith_tool", 2), ("swe_smith_xml", 5), ("swe_smith_ticks", 1)):
+        rows = list(FileRows(shared / "data" / "traces" / folder / "rows.jsonl").read())
+        traces = [read(row.value, row.at) for row in rows]  # type: ignore[arg-type]
+        assert len(traces) == count and all("/" in t.task.group for t in traces)
+        assert {t.provenance.protocol for t in traces} == {folder.removeprefix("swe_smith_")}
+        assert all(c.error is None for t in traces for m in t.messages for c in m.tool_calls)
+
+
+def test_the_same_attempt_in_tool_xml_and_ticks(shared: Path) -> None:
+    """pydantic 8316 stands there in three encodings: the calls are the same."""
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for folder in ("swe_smith_tool", "swe_smith_xml", "swe_smith_ticks"):
+        for row in FileRows(shared / "data" / "traces" / folder / "rows.jsonl").read():
+            trace = read(row.value, row.at)  # type: ignore[arg-type]
+            if trace.task.id.endswith("pr_8316"):
+                found[folder] = [(n, {k: str(v) for k, v in a.items()}) for n, a in calls(trace)]
+    assert len(found) >= 2
+    assert len({json.dumps(names) for names in ([n for n, _ in v] for v in found.values())}) == 1
