@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
 from sources.raw_rows import swe_rows, write_jsonl
 
 _SCRIPT = textwrap.dedent("""

@@ -24,5 +24,5 @@ def test_resolve_by_name_or_module_and_class() -> None:
     "name", ["nothing", "_files", "base", "foretrace.nothing:X", "foretrace.sources.chat:No", "../x", ""]
 )
 def test_unknown_plugins_are_named_with_a_remedy(name: str) -> None:
-    with pytest.raises(UsageError, match="unknown source|cannot load source"):
+    with pytest.raises(UsageError, match=r"unknown source|cannot load source"):
         plugins.resolve("source", name)

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from core.any_traces import traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.any_traces import traces
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.store import TraceStore, TraceWriter, read_traces, write_traces
 from foretrace.core.trace import Message, Outcome, Provenance, Sampled, Task, Trace, with_id

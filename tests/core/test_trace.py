@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from core.any_traces import traces
 from hypothesis import given
 
+from core.any_traces import traces
 from foretrace.core import tokens
 from foretrace.core.digest import digest, unit
 from foretrace.core.trace import (

@@ -36,7 +36,7 @@ def only(encoding: Any, text: str) -> ToolCall:
         "doc = '<function=f>'",
         "</function>",
         "<function=g>\n<parameter=x>1</parameter>\n</function>",
-        "two: <function=g>\n<parameter=x>1</parameter>\n</function> and <function=h>\n<parameter=y>2</parameter>\n</function>",
+        "<function=g>\n<parameter=x>1</parameter>\n</function>, <function=h>\n<parameter=y>2</parameter>\n</function>",
         "<function=g>\n<parameter=x>1</parameter>\n<parameter=y>2</parameter>\n</function>",
         "x</parameter>\n</function>",
         "```\ncode\n```",
@@ -165,7 +165,8 @@ ADVERSARIAL = [
     "<function=", "<function=a> ", "<function=a><", "<function=a><parameter=b>", "</parameter>\n</function>",
     "<function=a>\n<parameter=b>x <function=q> y</parameter>\n</function>\n", "</parameter><parameter=x>",
     "<tool_call>", '<tool_call>{"name": "a', "</tool_call>", '<tool_call>{"name":"a","arguments":{}}</tool_call>',
-    "<tool_call>" + "[" * 500, "<tool_call>{}", "Action: a\nAction Input: {\n", "\nThought:", 'Action: a\nAction Input: {"\n',
+    "<tool_call>" + "[" * 500, "<tool_call>{}", "Action: a\nAction Input: {\n", "\nThought:",
+    'Action: a\nAction Input: {"\n',
     "Action:" + " " * 1000, "```\n", "```\nsubmit\n", "```\nstr_replace_editor a\n", " ", "\n", '"', "'a'", "\\\\", "[",
 ]  # fmt: skip
 HEADS = ["", "<function=a>\n<parameter=file_text>\n", '<tool_call>{"name": "a", "arguments": {"x": "']

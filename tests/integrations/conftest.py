@@ -31,7 +31,9 @@ def offline() -> Iterator[None]:
         pytest.importorskip(name, reason=f"{name} is not installed (make test-integrations installs it)")
     import datasets
     import huggingface_hub.constants
+    import torch
 
+    torch.set_num_threads(1)  # threads that wait for each other crawl where the cores are shared
     connect = socket.socket.connect
 
     def refuse(self: socket.socket, address: Any) -> None:

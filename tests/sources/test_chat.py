@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sources.raw_rows import native_call, write_jsonl
 
 from foretrace.core.errors import UsageError
 from foretrace.core.store import read_traces
@@ -16,6 +15,7 @@ from foretrace.sources._files import FileRows
 from foretrace.sources._importing import import_source
 from foretrace.sources.base import Drop, RowError, RowRef
 from foretrace.sources.chat import Chat
+from sources.raw_rows import native_call, write_jsonl
 
 AT = RowRef(0, "rows.jsonl")
 USER = {"role": "user", "content": "hi"}
@@ -103,8 +103,9 @@ def test_arguments_as_object_and_broken() -> None:
 @pytest.mark.parametrize(
     "marker",
     [
-        "OBSERVATION:\n", "Observation: ", "EXECUTION RESULT of [bash]:\n", "Execution result:\n", "The output of the OS:\n",
-        "<returncode>", "<tool_response>",
+        "OBSERVATION:\n", "Observation: ", "EXECUTION RESULT of [bash]:\n", "Execution result:\n",
+        "The output of the OS:\n", "<returncode>",
+        "<tool_response>",
     ],
 )  # fmt: skip
 def test_observations_that_arrive_as_user(marker: str) -> None:
@@ -143,7 +144,7 @@ def test_map_names_columns() -> None:
     with pytest.raises(UsageError, match="unknown field 'nope'"):
         Chat({"nope": "x"})
     with pytest.raises(RowError, match="missing_column"):
-        read({"messages": [USER]}, columns={"success": "absent"})
+        read({"messages": [{"role": "assistant", "content": "x"}]}, columns={"success": "absent"})
 
 
 @pytest.mark.parametrize(

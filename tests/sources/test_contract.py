@@ -9,24 +9,26 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sources.raw_rows import FINISH, bench_row, swe_row, xml_messages
 
 from foretrace.core import plugins
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.core.trace import Trace
 from foretrace.sources._importing import import_source
 from foretrace.sources.base import Drop, RawRow, RowRef
+from sources.raw_rows import FINISH, bench_row, swe_row, xml_messages
 
 SOURCES = plugins.names("source")
 VALUES: list[Any] = [
-    None, True, 0, -1, 1.5, 10**30, "", "x", "[]", "{}", "[{}]", '[{"role": "assistant"}]', "[" * 9999, "\x00", [], [None], [[]],
+    None, True, 0, -1, 1.5, 10**30, "", "x", "[]", "{}", "[{}]", '[{"role": "assistant"}]', "[" * 9999, "\x00", [], [None],
+    [[]],
     [1, "a"], {}, {"from": [], "value": []}, {"from": ["assistant"], "value": [None]}, {"from": None}, float("nan"),
     [{"role": "assistant", "content": "x", "tool_calls": [None, {"function": {"name": "f", "arguments": 5}}]}],
     [{"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": 5}}, {"text": 3}, 7]}],
     [{"role": "assistant", "content": "x", "tool_calls": "f(x)"}], [{"from": "gpt", "value": ["x"]}],
     [{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y", "tool_call_ids": "call_1"}],
     [{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y", "tool_call_ids": 5}],
-    [{"role": ["assistant"], "content": "x"}], [{"role": "assistant", "content": "\ud800"}], [{"role": "assistant", "name": {}}],
+    [{"role": ["assistant"], "content": "x"}], [{"role": "assistant", "content": "\ud800"}],
+    [{"role": "assistant", "name": {}}],
 ]  # fmt: skip
 COLUMNS = [
     "messages",

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sources.raw_rows import swe_row, swe_rows, write_jsonl, xml_messages
 
 from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
@@ -15,6 +14,7 @@ from foretrace.sources._files import FileRows
 from foretrace.sources._importing import ImportReport, import_source
 from foretrace.sources.chat import Chat
 from foretrace.sources.swe_smith import SweSmith
+from sources.raw_rows import swe_row, swe_rows, write_jsonl, xml_messages
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -6,17 +6,17 @@ import json
 from pathlib import Path
 
 import msgspec
-from core.any_traces import traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sources.raw_rows import swe_rows, write_jsonl
 
+from core.any_traces import traces
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace, encode_trace, with_id
 from foretrace.sources._files import FileRows
 from foretrace.sources._importing import import_source
 from foretrace.sources.jsonl import Jsonl
 from foretrace.sources.swe_smith import SweSmith
+from sources.raw_rows import swe_rows, write_jsonl
 
 
 def export(path: Path, some: list[Trace]) -> FileRows:

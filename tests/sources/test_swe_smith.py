@@ -8,6 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from foretrace.core.trace import Trace
+from foretrace.sources._files import FileRows
+from foretrace.sources.base import Drop, RowError, RowRef
+from foretrace.sources.swe_smith import SweSmith, repository
 from sources.raw_rows import (
     INSTANCE,
     REWRITTEN,
@@ -18,11 +23,6 @@ from sources.raw_rows import (
     xml_call,
     xml_messages,
 )
-
-from foretrace.core.trace import Trace
-from foretrace.sources._files import FileRows
-from foretrace.sources.base import Drop, RowError, RowRef
-from foretrace.sources.swe_smith import SweSmith, repository
 
 AT = RowRef(3, "rows.jsonl")
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sources.raw_rows import FINISH, GIVE_UP, act, answer, bench_prefixes, bench_row, write_jsonl
 
 from foretrace.core.errors import UsageError
 from foretrace.core.store import read_traces
@@ -19,6 +18,7 @@ from foretrace.sources._files import FileRows
 from foretrace.sources._importing import import_source
 from foretrace.sources.base import Drop, RawRow, RowError, RowRef
 from foretrace.sources.toolbench import ToolBench
+from sources.raw_rows import FINISH, GIVE_UP, act, answer, bench_prefixes, bench_row, write_jsonl
 
 RETRY = ("user", "\nThis is not the first time you try this task, all previous trails failed.\n")
 

@@ -20,9 +20,9 @@ from foretrace.core.store import TraceStore
 from foretrace.dataset import splits
 from foretrace.dataset.card import card
 from foretrace.dataset.gates import Gate, PartCheck, check_part, exact_gates
-from foretrace.dataset.part import EvalSlices, PartJob, PartResult, SampledPair, build_part, prompt_digest
+from foretrace.dataset.part import EvalSlices, PartJob, PartResult, SampledPair, build_part
 from foretrace.dataset.pool import worker_pool
-from foretrace.dataset.prompts import counter_for, instruction
+from foretrace.dataset.prompts import counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config, Row
 from foretrace.dataset.report import BuildReport, make_manifest

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.part import PartJob, PartResult, prompt_digest, read_merged
-from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction
+from foretrace.dataset.part import PartJob, PartResult, read_merged
+from foretrace.dataset.prompts import ChatText, Prompts, Rendered, counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.verifier import MIRRORED
@@ -119,7 +119,8 @@ def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
     counter = counter_for(settings.tokenizer)
     fixed = instruction(settings.target)
     for trace in read_merged(job):
-        rendered: dict[int, tuple[ChatText, int]] = {}
+        rendered: Rendered = {}
+        originals = [message_text(m) for m in trace.messages] if trace.key in expected else []
         for step, marks in sorted(expected.pop(trace.key, {}).items()):
             # Steps ascend, so a text that is shared was rendered by a trace that held nothing from its own step on.
             other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter, rendered)
@@ -129,7 +130,7 @@ def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
             right = prompt_digest(prompt)
             for mark, row in marks.items():
                 check.prompts_checked += 1
-                if mark != right or not _is_history(prompt, trace.messages, step):
+                if mark != right or not _is_history(prompt, trace.messages, originals, step):
                     check.moved.append(row)
                 if length > settings.max_context_tokens:
                     check.too_long.append(row)
@@ -152,21 +153,21 @@ def tampered(trace: Trace, step: int) -> Trace:
     )
 
 
-def _is_history(prompt: list[ChatText], messages: tuple[Message, ...], step: int) -> bool:
+def _is_history(prompt: list[ChatText], messages: tuple[Message, ...], originals: list[str], step: int) -> bool:
     """Whether the prompt's history is the trace's messages up to the step, each at its place, whole or with its
     middle marked as left out; messages may be missing only behind the task, and a mark there says how many."""
     if not prompt or prompt[0].role != "system" or any(m.role == "system" for m in prompt[1:]):
         return False
     start = _count_until(messages, lambda m: m.role != "system")
     task = _count_until(messages[start:], lambda m: m.role in ("assistant", "tool"))
-    texts, wanted = prompt[1:], list(messages[start:step])
+    texts, wanted = prompt[1:], list(range(start, step))
     gone = len(wanted) - len(texts) + 1
     mark = ChatText("user", f"[{gone} earlier message{'s' if gone > 1 else ''} left out]")
     if gone > 0 and texts[task : task + 1] == [mark]:
         del texts[task], wanted[task : task + gone]
     return len(texts) == len(wanted) and all(
-        role == ("assistant" if message.role == "assistant" else "user") and _is_text_of(text, message_text(message))
-        for (role, text), message in zip(texts, wanted, strict=True)
+        role == ("assistant" if messages[at].role == "assistant" else "user") and _is_text_of(text, originals[at])
+        for (role, text), at in zip(texts, wanted, strict=True)
     )
 
 

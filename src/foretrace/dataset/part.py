@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
-from foretrace.dataset.prompts import ChatText, Prompts, counter_for
+from foretrace.dataset.prompts import Prompts, counter_for
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Attempt, Config, Recipe, Row, Siblings
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -148,7 +147,7 @@ class _Part:
         """Leave out steps whose prompt another split keeps, before any recipe sees them."""
         kept = attempt.acts[:0]
         for act in attempt.acts:
-            mark = prompt_digest(act.prompt)
+            mark = act.prompt_mark
             if self.job.excluded and self.job.excluded.get(mark.hex(), split) != split:
                 attempt.drops["prompt_in_two_splits"] += 1
                 continue
@@ -246,24 +245,3 @@ def _keep(rows: list[tuple[str, Row]], item: tuple[str, Row], size: int) -> None
 
 def _smallest(rows: list[tuple[str, Row]], size: int) -> list[tuple[str, Row]]:
     return sorted(rows, key=lambda item: item[0])[:size]
-
-
-def prompt_digest(prompt: list[ChatText]) -> bytes:
-    """8 bytes that identify a prompt."""
-    state = hashlib.blake2b(digest_size=8)
-    for role, text in prompt:
-        state.update(role.encode() + b"\0" + _text_digest(text))
-    return state.digest()
-
-
-_digests: dict[str, bytes] = {}
-
-
-def _text_digest(text: str) -> bytes:
-    found = _digests.get(text)
-    if found is None:
-        if len(_digests) > 2_000:
-            _digests.clear()
-        found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        _digests[text] = found
-    return found

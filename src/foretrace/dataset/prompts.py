@@ -6,7 +6,9 @@ and the history as it was, user and assistant text only. It is a function of the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -46,6 +48,31 @@ class ChatText(NamedTuple):
 
     role: str
     content: str
+
+
+_DIGESTED = 8192
+"""Texts whose digests are remembered: more than a window of rows holds."""
+_digests: dict[str, bytes] = {}
+
+
+def prompt_digest(prompt: Sequence[ChatText]) -> bytes:
+    """8 bytes that identify a prompt."""
+    roles = "".join([role[0] for role, _ in prompt]).encode()
+    try:
+        texts = b"".join([_digests[text] for _, text in prompt])
+    except KeyError:
+        texts = b"".join([_text_digest(text) for _, text in prompt])
+    return blake2b(roles + texts, digest_size=8).digest()
+
+
+def _text_digest(text: str) -> bytes:
+    found = _digests.get(text)
+    if found is None:
+        if len(_digests) >= _DIGESTED:
+            _digests.clear()
+        found = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        _digests[text] = found
+    return found
 
 
 class Counter(Protocol):
@@ -115,6 +142,10 @@ def _left_out(count: int) -> str:
     return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
 
 
+Rendered = dict[int, tuple[ChatText, int, bool]]
+"""Text, length, and whether target text stands in it, by identity of the message."""
+
+
 class Prompts:
     """The prompts of one trace."""
 
@@ -124,9 +155,9 @@ class Prompts:
         target: Target,
         max_tokens: int,
         counter: Counter,
-        rendered: dict[int, tuple[ChatText, int]] | None = None,
+        rendered: Rendered | None = None,
     ) -> None:
-        """`rendered`: texts and lengths by identity of the message, to share between traces that begin alike."""
+        """`rendered` is shared between traces that begin alike."""
         messages = trace.messages
         self._counter = counter
         self._max = max_tokens
@@ -150,6 +181,7 @@ class Prompts:
         self._body: list[ChatText] = []
         self._costs: list[int] = []
         self._made: dict[int, list[ChatText]] = {}
+        self._marks: dict[int, bytes] = {}
         texts = (own, own_part, *(m.content for m in self._head[1:]))
         self._leak = 0 if any(_has_marker(t) for t in texts) else len(messages)
         """Index from which on target text stands in the history, by chance of what the agent worked on."""
@@ -159,6 +191,12 @@ class Prompts:
         if index not in self._made:
             self._made[index] = self._make(index)
         return self._made[index]
+
+    def mark(self, index: int) -> bytes:
+        """The digest of the prompt at `index`."""
+        if index not in self._marks:
+            self._marks[index] = prompt_digest(self.at(index))
+        return self._marks[index]
 
     def _make(self, index: int) -> list[ChatText]:
         self._render_to(index)
@@ -192,16 +230,16 @@ class Prompts:
             message = self._messages[at]
             if id(message) not in self._rendered:
                 self._rendered[id(message)] = self._render(message)
-            text, cost = self._rendered[id(message)]
-            if _has_marker(text.content):
+            text, cost, leaks = self._rendered[id(message)]
+            if leaks:
                 self._leak = min(self._leak, at)
             self._body.append(text)
             self._costs.append(cost)
 
-    def _render(self, message: Message) -> tuple[ChatText, int]:
+    def _render(self, message: Message) -> tuple[ChatText, int, bool]:
         role = "assistant" if message.role == "assistant" else "user"
         text = ChatText(role, self._clip(message_text(message), self._max // 5))
-        return text, self._cost(text.content)
+        return text, self._cost(text.content), _has_marker(text.content)
 
     def _own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         part = OWN_HEADING + own if own else ""

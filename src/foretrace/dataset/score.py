@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -107,9 +108,9 @@ def _read_guesses(path: Path, gold: dict[tuple[str, int], _Gold]) -> tuple[dict[
         if not line.strip():
             continue
         try:
-            row = msgspec.json.decode(line)
+            row = json.loads(line)
             at = (str(row["key"]), int(row["step"]))
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise BuildError(f"{path} line {number}: is no prediction with key and step: {error}") from None
         if at not in gold:
             unknown += 1
@@ -133,15 +134,16 @@ def _guess(row: dict[str, Any]) -> _Guess | None:
         return None
     arguments = value.get("arguments")
     if not isinstance(arguments, str):
-        arguments = msgspec.json.encode(arguments or {}).decode()
+        try:
+            arguments = json.dumps(arguments or {})  # unlike msgspec, it takes whatever text a model made up
+        except RecursionError:
+            return None
     tool = value.get("tool")
     return _Guess(str(value["action"]), tool if isinstance(tool, str) else "", arguments)
 
 
 def _first_object(text: Any) -> Any:
     """The JSON object at the beginning of a completion; what a model says after it is not held against it."""
-    import json
-
     try:
         return json.JSONDecoder().raw_decode(text.strip())[0] if isinstance(text, str) else None
     except (ValueError, RecursionError):

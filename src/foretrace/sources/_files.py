@@ -6,6 +6,7 @@ import codecs
 import gzip
 import hashlib
 import io
+import itertools
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,10 +218,28 @@ def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
             with path.open("rb") as raw:
                 source = io.BytesIO(b"".join(_plain(path, raw)))
         with pq.ParquetFile(source) as file:
-            for batch in file.iter_batches(batch_size=16):
-                yield from _batch_rows(batch)
+            for group in range(file.num_row_groups):
+                yield from _row_group(file, group)
     except (pa.ArrowException, OSError, TruncatedError) as error:
-        yield Drop("truncated_file", f"parquet: {str(error).strip().partition(chr(10))[0]}")
+        yield Drop("truncated_file", f"parquet: {_first_line(error)}")
+
+
+def _row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
+    """Rows of one row group; damage in it costs its own rows, each of which is counted, and no others."""
+    import pyarrow as pa
+
+    left: int = file.metadata.row_group(group).num_rows
+    try:
+        for batch in file.iter_batches(batch_size=16, row_groups=[group]):
+            for row in _batch_rows(batch):
+                left -= 1
+                yield row
+    except (pa.ArrowException, OSError) as error:
+        yield from itertools.repeat(Drop("damaged_rows", f"parquet: {_first_line(error)}"), left)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _batch_rows(batch: Any) -> Iterator[dict[str, Any] | Drop]:

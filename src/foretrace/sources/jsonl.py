@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -23,12 +24,23 @@ class Jsonl:
         if version != SCHEMA_VERSION:
             return Drop("schema_version", f"schema version {version!r}, this foretrace reads {SCHEMA_VERSION}")
         try:
-            trace = msgspec.convert(row, Trace)
+            trace = msgspec.convert(_with_infinities(row), Trace)
         except msgspec.ValidationError as error:
             return Drop("not_a_trace", str(error))
         if trace.id and trace.id != (made := trace_id(trace)):
             return Drop("id_mismatch", f"id is {trace.id}, the content's is {made}; an edited trace has no id")
         return trace
+
+
+def _with_infinities(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON cannot say minus infinity, the logprob of a token that could not be sampled: it is written as null."""
+    messages = row.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        sampled = message.get("sampled") if isinstance(message, dict) else None
+        logprobs = sampled.get("logprobs") if isinstance(sampled, dict) else None
+        if isinstance(sampled, dict) and isinstance(logprobs, list) and None in logprobs:
+            sampled["logprobs"] = [-math.inf if p is None else p for p in logprobs]
+    return row
 
 
 PLUGIN = Jsonl

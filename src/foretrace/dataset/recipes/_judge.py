@@ -23,18 +23,18 @@ class Accepted:
     """What successful attempts did, by prompt: an action that one of them took there is not wrong there."""
 
     def __init__(self, attempts: Iterable[Attempt]) -> None:
-        self._by_prompt: dict[tuple[tuple[str, str], ...], list[Act]] = {}
+        self._by_prompt: dict[bytes, list[Act]] = {}
         attempts = list(attempts)
         if len(attempts) > 1:
             for attempt in attempts:
                 for act in attempt.acts:
-                    self._by_prompt.setdefault(tuple(act.prompt), []).append(act)
+                    self._by_prompt.setdefault(act.prompt_mark, []).append(act)
 
     def accepts(self, at: Act, wrong: Act) -> bool:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
         if not self._by_prompt:
             return False
-        return any(self.same(act, wrong) for act in self._by_prompt.get(tuple(at.prompt), ()))
+        return any(self.same(act, wrong) for act in self._by_prompt.get(at.prompt_mark, ()))
 
     @staticmethod
     def same(one: Act, other: Act) -> bool:

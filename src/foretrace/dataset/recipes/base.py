@@ -72,6 +72,11 @@ class Act:
         """What was before it."""
         return self.attempt.prompts.at(self.index)
 
+    @property
+    def prompt_mark(self) -> bytes:
+        """The digest of the prompt."""
+        return self.attempt.prompts.mark(self.index)
+
 
 class Attempt:
     """One labelled trace, with its prompts."""

@@ -39,7 +39,7 @@ class Eval:
         """Candidates in the order of key and step."""
         if task.split != "test":
             return
-        seen: set[tuple[int, str]] = set()
+        seen: set[tuple[bytes, str]] = set()
         for attempt in task.attempts:
             if not attempt.wanted:
                 task.drops["attempt_not_wanted"] += len(attempt.labels)
@@ -47,7 +47,7 @@ class Eval:
             task.drops.update(attempt.drops)
             following = [a.label.action for a in attempt.acts]
             for place, act in enumerate(attempt.acts):
-                mark = (hash(tuple(act.prompt)), act.text)
+                mark = (act.prompt_mark, act.text)
                 if mark in seen:
                     task.drops["repeated_step"] += 1
                     continue

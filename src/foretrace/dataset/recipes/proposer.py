@@ -29,14 +29,14 @@ class Proposer:
 
     def rows(self, task: Siblings) -> Iterator[Row]:
         """Rows in the order of key and step."""
-        seen: set[tuple[int, str]] = set()
+        seen: set[tuple[bytes, str]] = set()
         for attempt in task.attempts:
             if not attempt.wanted:
                 task.drops["attempt_not_wanted"] += len(attempt.labels)
                 continue
             task.drops.update(attempt.drops)
             for act in attempt.acts:
-                mark = (hash(tuple(act.prompt)), act.text)
+                mark = (act.prompt_mark, act.text)
                 if len(task.attempts) > 1 and mark in seen:
                     task.drops["repeated_step"] += 1
                     continue

@@ -22,6 +22,7 @@ MIRRORED = ("argument", "type_swap", "redundancy")
 FAMILIES = ("sibling", *MIRRORED)
 _TRIES = 48
 """Candidate couples of a family that are looked at in one trace before it is left at what was found."""
+_ODD, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 class Couple(NamedTuple):
@@ -111,14 +112,19 @@ def _couples(attempt: Attempt, task: Siblings, right: judge.Accepted) -> Iterato
 
 def _shuffled(attempt: Attempt, family: str, seed: int) -> list[tuple[Act, Act]]:
     """Candidate couples (i < j) of the family, in hash order."""
-    state = blake2b(f"{seed}\0{attempt.trace.key}\0{family}".encode(), digest_size=8)
+    base = f"{seed}\0{attempt.trace.key}\0{family}\0"
+    own = {a.index: _number(f"{base}{a.index}") for a in attempt.acts}
 
-    def place(pair: tuple[Act, Act]) -> bytes:
-        own = state.copy()
-        own.update(b"%d,%d" % (pair[0].index, pair[1].index))
-        return own.digest()
+    def place(pair: tuple[Act, Act]) -> int:
+        # One digest an act, mixed for each couple: there are many more couples than acts.
+        mixed = (own[pair[0].index] ^ (own[pair[1].index] * _ODD)) * _ODD & _WORD
+        return mixed ^ (mixed >> 29)
 
     return nsmallest(_TRIES, _CANDIDATES[family](attempt.acts), key=place)
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def _same_tool(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
@@ -174,18 +180,18 @@ def _couple(family: str, first: Act, second: Act, right: judge.Accepted) -> Coup
 
 def _siblings(task: Siblings, right: judge.Accepted) -> Iterator[tuple[Act, Act]]:
     """What a successful and what a failed attempt did at the same prompt, each wrong action once a prompt."""
-    by_prompt: dict[tuple[tuple[str, str], ...], list[Act]] = {}
+    by_prompt: dict[bytes, list[Act]] = {}
     for attempt in task.attempts:
         if attempt.trace.outcome.success is False:
             for act in attempt.acts:
-                by_prompt.setdefault(tuple(act.prompt), []).append(act)
+                by_prompt.setdefault(act.prompt_mark, []).append(act)
     given: dict[str, int] = {}
-    done: set[tuple[tuple[tuple[str, str], ...], str]] = set()
+    done: set[tuple[bytes, str]] = set()
     for attempt in task.attempts:
         if attempt.trace.outcome.success is not True or not attempt.wanted:
             continue
         for act in attempt.acts:
-            prompt = tuple(act.prompt)
+            prompt = act.prompt_mark
             for wrong in _ranked(by_prompt.get(prompt, ()), task.settings.seed):
                 mark = (prompt, wrong.text)
                 if mark in done or right.same(act, wrong) or right.accepts(act, wrong):

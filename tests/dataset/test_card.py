@@ -1,0 +1,119 @@
+"""The card and the manifest: what the Hub reads, every figure of every gate, and nothing that depends on the place."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from dataset.little import CONFIGS, corpus, files
+from foretrace.core.files import sha256
+from foretrace.core.store import write_traces
+from foretrace.dataset.card import card
+from foretrace.dataset.recipes import load
+from foretrace.notebook import build
+
+ALL_CONFIGS = [c for recipe in load() for c in recipe.configs]
+
+
+@pytest.fixture(scope="module")
+def text(sample_dataset: Path) -> str:
+    return (sample_dataset / "README.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def manifest(sample_dataset: Path) -> dict[str, Any]:
+    return json.loads((sample_dataset / "manifest.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def front(text: str) -> dict[str, Any]:
+    """The YAML that the Hub reads."""
+    _, matter, _ = text.split("---\n", 2)
+    return yaml.safe_load(matter)
+
+
+def test_front_matter_lists_the_configs_and_their_files(front: dict[str, Any], sample_dataset: Path) -> None:
+    """Exactly one default; each pattern matches the files of its split and no others."""
+    assert [c["config_name"] for c in front["configs"]] == list(CONFIGS)
+    assert [c["config_name"] for c in front["configs"] if c.get("default")] == ["proposer"]
+    for config in front["configs"]:
+        matched = {e["split"]: sorted(sample_dataset.glob(e["path"])) for e in config["data_files"]}
+        assert matched == {s: files(sample_dataset, config["config_name"], s) for s in matched}
+        assert sum(map(len, matched.values())) == len(files(sample_dataset, config["config_name"])) > 0
+
+
+def test_hub_metadata_is_valid(front: dict[str, Any], text: str) -> None:
+    from huggingface_hub import DatasetCard
+
+    data = DatasetCard(text).data
+    assert data.license == "other"  # the samples have several
+    assert front["size_categories"] == ["1K<n<10K"]
+    assert "foretrace" in front["tags"]
+
+
+def test_one_known_licence_is_named_and_others_are_told(tmp_path: Path, text: str, manifest: dict[str, Any]) -> None:
+    write_traces(corpus(2), tmp_path / "t")
+    build(tmp_path / "t", out=tmp_path / "d")
+    assert "\nlicense: mit\n" in (tmp_path / "d" / "README.md").read_text()
+    for licence, count in manifest["licences"].items():
+        assert f"- licence {licence}: {count} traces" in text
+
+
+def test_every_gate_stands_in_the_card_with_its_figures(text: str, manifest: dict[str, Any]) -> None:
+    assert len(manifest["gates"]) > 12
+    for gate in manifest["gates"]:
+        assert gate["figure"]
+        line = next(line for line in text.splitlines() if line.startswith(f"| {gate['name']} |"))
+        assert f"| {gate['verdict'].upper()} |" in line
+        if gate["name"].startswith("shortcut/"):
+            assert gate["detail"] in line
+        else:
+            assert all(f"{name} {value}" in line for name, value in gate["figure"].items())
+
+
+def test_counts_drops_and_warnings_stand_in_the_card(text: str, manifest: dict[str, Any]) -> None:
+    for config, by_split in manifest["configs"].items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{config}` |"))
+        assert all(f"| {about['rows']} |" in row for about in by_split.values())
+    for reasons in manifest["drops"].values():
+        assert all(f"{reason} {count}" in text for reason, count in reasons.items())
+    assert all(f"- {warning}" in text for warning in manifest["warnings"])
+    assert all(f"| {action} |" in text for action in manifest["actions"]["train"])
+
+
+def test_manifest_describes_the_files(manifest: dict[str, Any], sample_dataset: Path) -> None:
+    for config, by_split in manifest["configs"].items():
+        for split, about in by_split.items():
+            assert [sample_dataset / f for f in about["files"]] == files(sample_dataset, config, split)
+            assert about["rows"] == sum(pq.read_metadata(sample_dataset / f).num_rows for f in about["files"])
+            assert about["sha256"] == {f: sha256(sample_dataset / f) for f in about["files"]}
+            assert about["bytes"] == sum((sample_dataset / f).stat().st_size for f in about["files"])
+
+
+def test_manifest_holds_no_path_time_or_worker_count(sample_dataset: Path, manifest: dict[str, Any]) -> None:
+    """Nothing by which two builds of the same traces could differ."""
+    text = (sample_dataset / "manifest.json").read_text()
+    assert str(sample_dataset.parent) not in text and str(Path.home()) not in text and "/tmp" not in text
+    assert not re.search(r"20\d\d-\d\d-\d\d|\d\d:\d\d:\d\d", text)
+    names: set[str] = set()
+    todo: list[Any] = [manifest]
+    for value in todo:
+        if isinstance(value, dict):
+            names |= value.keys()
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+    assert not {n for n in names if re.search(r"worker|time|date|host|path|user|pid", n)}
+
+
+def test_card_of_no_rows_and_of_strange_names_is_still_yaml(manifest: dict[str, Any]) -> None:
+    """A licence with a colon, or none at all, breaks no YAML."""
+    for licences in ({"Weird: Licence #1": 3}, {}, {"MIT": 1, "mit": 2}):
+        text = card(manifest | {"licences": licences, "configs": {}}, ALL_CONFIGS)
+        assert yaml.safe_load(text.split("---\n")[1])["license"] == "other"

@@ -1,0 +1,118 @@
+"""End to end: a pair family whose answers can be guessed without the prompt is removed and named; a clean one stays."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataset.little import files, rows, runs, says, seen, trace, tree, user
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Trace
+from foretrace.notebook import build
+
+GROUPS = 480
+GUESSERS = ("length", "format", "completion")
+WORDS = ["alpha", "config", "parser", "index", "cache", "token", "stream", "buffer", "query", "schema", "model"]
+
+
+def command(rng: random.Random) -> str:
+    first, second, third = (rng.choice(WORDS) for _ in range(3))
+    return rng.choice(
+        [f"cat src/{first}/{second}.py", f"grep -n {first} src/{second}.py", f"sed -n {rng.randrange(99)}p {third}.c"]
+    )
+
+
+def siblings(planted: bool) -> list[Trace]:
+    """A solved and a failed attempt a group that part at the first step; `planted`: the failed one is always longer."""
+    traces: list[Trace] = []
+    for number in range(GROUPS):
+        rng = random.Random(f"siblings {number}")
+        for success in (True, False):
+            first = command(rng) + (" --verbose | tail" if planted and not success else "")
+            messages = [
+                user(f"Fix issue {number}."),
+                runs(first),
+                seen(f"{rng.random()}"),
+                runs(command(rng)),
+                seen("ok"),
+            ]
+            key = f"{number:04d}/{success}"
+            traces.append(trace(key, *messages, says("Done."), task=key[:4], group=key[:4], success=success))
+    return traces
+
+
+def built(folder: Path, planted: bool) -> dict[str, Any]:
+    write_traces(siblings(planted), folder / "traces")
+    return build(folder / "traces", out=folder / "dataset", recipes=["verifier"]).manifest
+
+
+def gates_of(manifest: dict[str, Any], family: str) -> dict[str, dict[str, Any]]:
+    return {g["name"].split("/")[2]: g for g in manifest["gates"] if g["name"].startswith(f"shortcut/{family}/")}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planted")
+    built(folder, planted=True)
+    return folder / "dataset"
+
+
+def test_a_clean_family_stays_with_its_verdict(tmp_path: Path) -> None:
+    """Commands of failed attempts look like those of solved ones: three passes, with figures near one half."""
+    manifest = built(tmp_path, planted=False)
+    found = gates_of(manifest, "sibling")
+    assert {name: gate["verdict"] for name, gate in found.items()} == dict.fromkeys(GUESSERS, "pass")
+    assert all(gate["figure"]["low"] < 0.5 < gate["figure"]["high"] for gate in found.values())
+    assert manifest["families"]["sibling"] > 450
+    assert sum(r["family"] == "sibling" for r in rows(tmp_path / "dataset", "verifier")) > 450
+    assert not [w for w in manifest["warnings"] if "removed" in w]
+
+
+def test_a_family_with_a_planted_shortcut_is_removed_and_named(planted: Path) -> None:
+    """No row of it is left; manifest and card say so, with the figure that told; its pairs are counted as drops."""
+    manifest = json.loads((planted / "manifest.json").read_text())
+    card = (planted / "README.md").read_text()
+    found = gates_of(manifest, "sibling")
+    assert set(found) >= {"length", "completion"}
+    assert all("(family removed)" in gate["detail"] and gate["figure"]["low"] > 0.9 for gate in found.values())
+    told = "pair family sibling was removed: its answers can be guessed without the prompt"
+    assert manifest["warnings"] == [told] and f"- {told}" in card
+    assert "(family removed)" in card and "sibling" not in manifest["families"]
+    assert manifest["drops"]["verifier"]["sibling_family_removed"] > 450
+
+
+def test_other_families_are_as_they_would_have_been(planted: Path) -> None:
+    """What stays adds up in rows, files, gates and balance: the gates saw the files that were kept."""
+    manifest = json.loads((planted / "manifest.json").read_text())
+    pairs, single = (list(rows(planted, config)) for config in ("verifier", "verifier_unpaired"))
+    assert {r["family"] for r in pairs} == {r["family"] for r in single} == set(manifest["families"])
+    assert "sibling" not in manifest["families"] and len(single) == 2 * len(pairs) > 100
+    assert sum(manifest["families"].values()) == len(pairs)
+    gates = {g["name"]: g for g in manifest["gates"]}
+    assert gates["counts"]["figure"]["rows"] == len(pairs) + len(single)
+    assert sum(gates["balance"]["figure"].values()) == len(pairs)
+    listed = {f for config in manifest["configs"].values() for about in config.values() for f in about["files"]}
+    assert listed == {name for name in tree(planted) if name.endswith(".parquet")}
+    assert listed == {p.relative_to(planted).as_posix() for c in manifest["configs"] for p in files(planted, c)}
+    for config, about in manifest["configs"].items():
+        for split, held in about.items():
+            assert held["rows"] == len(list(rows(planted, config, split)))
+
+
+def test_too_few_pairs_are_undecided_and_reported(tmp_path: Path) -> None:
+    write_traces(siblings(planted=True)[:20], tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"])
+    assert "shortcut/sibling/length" in report.undecided
+    assert report.manifest["families"]["sibling"] == 10
+    assert "UNDECIDED at n=10" in (tmp_path / "d" / "README.md").read_text()
+
+
+def test_gates_can_be_left_out(tmp_path: Path) -> None:
+    write_traces(siblings(planted=True)[:20], tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"], statistical_gates=False)
+    assert not [g for g in report.manifest["gates"] if g["name"].startswith("shortcut/")]
+    assert report.manifest["settings"]["statistical_gates"] is False

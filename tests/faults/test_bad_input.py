@@ -1,0 +1,311 @@
+"""Bad input, one test each: what is whole is imported, what is not is a counted drop or one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from foretrace.core.errors import SourceError
+from foretrace.core.store import TraceStore, read_traces
+from foretrace.sources._files import FileRows
+from foretrace.sources._importing import ImportReport, import_source
+from foretrace.sources.swe_smith import SweSmith
+from sources.raw_rows import swe_row, swe_rows, xml_messages
+
+Import = Callable[..., ImportReport]
+ROWS = swe_rows(12)
+LINES = [json.dumps(row).encode() for row in ROWS]
+TEXT = b"\n".join(LINES) + b"\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Import:
+    """Import bytes under a file name; every trace is read back and every row is accounted for."""
+
+    def call(data: bytes, name: str = "rows.jsonl") -> ImportReport:
+        path = tmp_path / name
+        path.write_bytes(data)
+        report = import_source(SweSmith(), [FileRows(path)], tmp_path / "out")
+        assert report.rows == report.traces + report.already + sum(report.drops.values())
+        assert len(list(read_traces(tmp_path / "out"))) == report.traces
+        assert TraceStore(tmp_path / "out").manifest.drops == report.drops
+        return report
+
+    return call
+
+
+def spoil(index: int, line: bytes) -> bytes:
+    return b"\n".join([*LINES[:index], line, *LINES[index + 1 :]]) + b"\n"
+
+
+def change(**columns: Any) -> bytes:
+    row = {**ROWS[3], **columns}
+    return json.dumps({k: v for k, v in row.items() if v is not ...}).encode()
+
+
+def one_drop(report: ImportReport, reason: str, row: int = 3, rows: int = 12) -> None:
+    assert (report.rows, report.traces, dict(report.drops)) == (rows, rows - 1, {reason: 1})
+    assert f"row {row}:" in report.examples[reason][0]
+
+
+def test_malformed_line(run: Import) -> None:
+    one_drop(run(spoil(3, b'{"messages": [}')), "bad_json")
+
+
+def test_truncated_line_in_the_middle(run: Import) -> None:
+    one_drop(run(spoil(3, LINES[3][:50])), "bad_json")
+
+
+def test_truncated_last_line(run: Import) -> None:
+    one_drop(run(TEXT[:-40]), "bad_json", row=11)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 300])
+def test_truncated_gz(run: Import, cut: int) -> None:
+    report = run(gzip.compress(TEXT, 0)[:-cut], "rows.jsonl.gz")
+    # The checksum at the end is cut off first: then all rows are whole.
+    assert report.traces in (11, 12) and report.drops == {"truncated_file": 1}
+    assert report.rows == report.traces + 1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_truncated_zst(run: Import, share: float) -> None:
+    rng = random.Random(0)  # text that compresses badly, so that the rows lie all over the frame
+    text = b"".join(json.dumps({**row, "patch": rng.randbytes(4000).hex()}).encode() + b"\n" for row in swe_rows(200))
+    data = zstandard.compress(text)
+    report = run(data[: int(len(data) * share)], "rows.jsonl.zst")
+    assert 200 * share - 40 < report.traces < 200 * share and report.drops == {"truncated_file": 1}
+    assert report.rows == report.traces + 1
+
+
+def test_multi_frame_zst(run: Import) -> None:
+    frames = [zstandard.compress(line + b"\n") for line in LINES]
+    skippable = b"\x50\x2a\x4d\x18\x04\x00\x00\x00note"
+    assert run(skippable + b"".join(frames), "rows.jsonl.zst").traces == 12
+
+
+def test_multi_member_gz(run: Import) -> None:
+    assert run(b"".join(gzip.compress(line + b"\n") for line in LINES), "rows.jsonl.gz").traces == 12
+
+
+def test_damaged_middle_of_gz(run: Import) -> None:
+    data = bytearray(gzip.compress(TEXT))
+    data[len(data) // 2] ^= 0xFF
+    report = run(bytes(data), "rows.jsonl.gz")
+    assert report.drops["truncated_file"] == 1
+
+
+def test_missing_column(run: Import) -> None:
+    one_drop(run(spoil(3, change(messages=...))), "missing_column")
+
+
+def test_column_of_another_type(run: Import) -> None:
+    one_drop(run(spoil(3, change(messages=17))), "wrong_column_type")
+
+
+def test_null_messages(run: Import) -> None:
+    one_drop(run(spoil(3, change(messages=None))), "null_messages")
+
+
+def test_empty_trace(run: Import) -> None:
+    one_drop(run(spoil(3, change(messages=[]))), "empty_trace")
+
+
+def test_trace_without_an_assistant(run: Import) -> None:
+    one_drop(run(spoil(3, change(messages=[{"role": "user", "content": "x"}]))), "empty_trace")
+
+
+def test_unknown_role(run: Import) -> None:
+    one_drop(run(spoil(3, change(messages=[{"role": "wizard", "content": "x"}]))), "unknown_role")
+
+
+def test_repeated_key_with_other_content(run: Import) -> None:
+    one_drop(run(TEXT + change(messages=xml_messages(["pwd"])) + b"\n"), "key_conflict", row=12, rows=13)
+
+
+def test_bytes_that_are_not_utf8(run: Import) -> None:
+    one_drop(run(spoil(3, LINES[3].replace(b"gadget", b"\xff\xfe\x80"))), "not_utf8")
+
+
+def test_recursion(run: Import) -> None:
+    one_drop(run(spoil(3, b"[" * 100_000)), "nested_too_deep")
+
+
+def test_recursion_inside_the_messages(run: Import) -> None:
+    one_drop(run(spoil(3, change(messages='[{"role": ' + "[" * 100_000))), "nested_too_deep")
+
+
+def test_recursion_in_another_column(run: Import) -> None:
+    one_drop(run(spoil(3, LINES[3][:-1] + b', "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")), "nested_too_deep")
+
+
+def test_lone_surrogates(run: Import) -> None:
+    one_drop(run(spoil(3, LINES[3].replace(b"gadget", b"\\ud800"))), "bad_json")
+
+
+def test_huge_integers(run: Import) -> None:
+    report = run(spoil(3, change(big=10**300)))
+    assert report.traces == 12
+
+
+def test_integer_that_no_reader_takes(run: Import) -> None:
+    one_drop(run(spoil(3, change(big="@").replace(b'"@"', b"9" * 5000))), "bad_json")
+
+
+def test_nan(run: Import) -> None:
+    one_drop(run(spoil(3, change(score="@").replace(b'"@"', b"NaN"))), "bad_json")
+
+
+def test_row_that_is_no_object(run: Import) -> None:
+    one_drop(run(spoil(3, b"[1, 2]")), "not_an_object")
+
+
+def test_byte_order_mark(run: Import) -> None:
+    assert run(b"\xef\xbb\xbf" + TEXT).traces == 12
+
+
+def test_crlf_line_ends(run: Import) -> None:
+    assert run(TEXT.replace(b"\n", b"\r\n")).traces == 12
+
+
+def test_no_newline_at_the_end(run: Import) -> None:
+    assert run(TEXT[:-1]).traces == 12
+
+
+def test_empty_file(run: Import) -> None:
+    assert run(b"").rows == 0
+
+
+def test_blank_line_in_the_middle(run: Import) -> None:
+    one_drop(run(spoil(3, b"  ")), "empty_line")
+
+
+def test_nul_bytes(run: Import) -> None:
+    one_drop(run(spoil(3, b"\x00" * 1000)), "bad_json")
+
+
+def test_json_document(run: Import) -> None:
+    assert run(json.dumps(ROWS).encode(), "rows.json").traces == 12
+
+
+def test_json_document_under_data(run: Import) -> None:
+    assert run(json.dumps({"data": ROWS}, indent=1).encode(), "rows.json").traces == 12
+
+
+def test_json_lines_named_json(run: Import) -> None:
+    one_drop(run(spoil(3, b"{"), "rows.json"), "bad_json")
+
+
+def test_truncated_json_document(run: Import) -> None:
+    assert run(json.dumps(ROWS).encode()[:-30], "rows.json").drops == {"bad_json": 1}
+
+
+def parquet(rows: list[Any], schema: pa.Schema | None = None, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink, **options)
+    return sink.getvalue().to_pybytes()
+
+
+def test_parquet(run: Import) -> None:
+    assert run(parquet(ROWS), "rows.parquet").traces == 12
+
+
+def test_parquet_in_zst(run: Import) -> None:
+    assert run(zstandard.compress(parquet(ROWS)), "rows.parquet.zst").traces == 12
+
+
+def test_parquet_of_another_schema(run: Import) -> None:
+    report = run(parquet([{"a": 1, "b": "x"}] * 3), "rows.parquet")
+    assert report.drops == {"missing_column": 3}
+
+
+def test_truncated_parquet(run: Import) -> None:
+    assert run(parquet(ROWS)[:-200], "rows.parquet").drops == {"truncated_file": 1}
+
+
+def test_parquet_with_a_damaged_row_group(run: Import) -> None:
+    """Each of its rows is counted; the row groups before and after it are whole."""
+    data = bytearray(parquet(ROWS, row_group_size=4, compression="NONE", use_dictionary=False))
+    group = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata.row_group(1).column(0)
+    data[group.data_page_offset : group.data_page_offset + 30] = b"\xff" * 30
+    report = run(bytes(data), "rows.parquet")
+    assert (report.rows, report.traces, dict(report.drops)) == (12, 8, {"damaged_rows": 4})
+    assert "row 4:" in report.examples["damaged_rows"][0]
+
+
+def test_parquet_text_that_is_no_utf8(run: Import) -> None:
+    table = pa.Table.from_pylist(ROWS)
+    bad = [r["messages"].encode() if n != 3 else b"\xff\xfe" for n, r in enumerate(ROWS)]
+    column = pa.Array.from_buffers(pa.string(), 12, pa.array(bad, pa.binary()).buffers())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(0, "messages", column), sink)
+    one_drop(run(sink.getvalue().to_pybytes(), "rows.parquet"), "not_utf8")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("rows.jsonl", gzip.compress(TEXT)),
+        ("rows.jsonl", zstandard.compress(TEXT)),
+        ("rows.json", parquet(ROWS)),
+        ("rows.jsonl.gz", TEXT),
+        ("rows.jsonl.zst", gzip.compress(TEXT)),
+        ("rows.parquet", TEXT),
+        ("rows.parquet", b""),
+    ],
+)
+def test_a_file_that_is_not_what_its_suffix_says(run: Import, tmp_path: Path, name: str, data: bytes) -> None:
+    with pytest.raises(SourceError, match="whatever its name says"):
+        run(data, name)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_not_there_or_of_no_known_kind(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b")
+    for path, message in (("none.jsonl", "no such file"), ("rows.csv", "cannot tell the format"), ("", "no such file")):
+        with pytest.raises(SourceError, match=message):
+            FileRows(tmp_path / path)
+
+
+def test_a_line_longer_than_any_row(run: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    from foretrace.sources import _files
+
+    monkeypatch.setattr(_files, "MAX_LINE", 100_000)
+    monkeypatch.setattr(_files, "_CHUNK", 4096)
+    one_drop(run(spoil(3, change(messages="x" * 300_000))), "line_too_long")
+
+
+def test_fifty_megabyte_line(tmp_path: Path) -> None:
+    """It is imported, and memory stays within a small multiple of it."""
+    messages = xml_messages(["ls"])
+    messages[3]["content"] = "OBSERVATION:\n" + "output line\n" * (50 * 1024 * 1024 // 13)
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(json.dumps(swe_row(messages, 99)).encode() + b"\n" + TEXT)
+    assert path.stat().st_size > 50 * 1024 * 1024
+    script = textwrap.dedent("""
+        import resource, sys
+        from foretrace.sources._files import FileRows
+        from foretrace.sources._importing import import_source
+        from foretrace.sources.swe_smith import SweSmith
+        from pathlib import Path
+        report = import_source(SweSmith(), [FileRows(Path(sys.argv[1]))], sys.argv[2])
+        print(report.traces, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    """)
+    command = [sys.executable, "-c", script, str(path), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    traces, peak = map(int, done.stdout.split())
+    assert traces == 13 and peak < 1000, f"{traces} traces, {peak} MB"
+    longest = max((m.content for t in read_traces(tmp_path / "out") for m in t.messages), key=len)
+    assert longest == messages[3]["content"].removeprefix("OBSERVATION:\n")
