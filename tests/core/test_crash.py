@@ -53,6 +53,25 @@ _SCRIPT = textwrap.dedent("""
                     os.kill(os.getpid(), signal.SIGKILL)
                 return function(*args, **kwargs)
             return wrapped
+        class Halves:  # a write, too, is killed in the middle
+            def __init__(self, file):
+                self.file, self.half = file, wrap(file.write)
+            def write(self, data):
+                data = bytes(data)
+                self.file.write(data[: len(data) // 2])
+                self.file.flush()
+                self.half(data[len(data) // 2 :])
+            def __enter__(self):
+                return self
+            def __exit__(self, *error):
+                self.file.close()
+            def __getattr__(self, name):
+                return getattr(self.file, name)
+        opened = pathlib.Path.open
+        def halved(path, mode="r", *args, **kwargs):
+            file = opened(path, mode, *args, **kwargs)
+            return Halves(file) if mode == "wb" else file
+        pathlib.Path.open = halved
         os.fsync = wrap(os.fsync)
         pathlib.Path.replace = wrap(pathlib.Path.replace)
         pathlib.Path.unlink = wrap(pathlib.Path.unlink)
@@ -84,7 +103,7 @@ _KILL = _SCRIPT + textwrap.dedent("""
         assert child(lambda: job(whole, replace)) == 0
         at = 0
         while True:
-            at += 1 if at < 4 else random.Random(at).randint(3, 7)
+            at += 1 if at < 4 else random.Random(at).randint(4, 8)
             out = work / f"killed-{replace}-{at}"
             code = killed(out, replace, at)
             before = listed(out) if (out / "manifest.json").exists() else {}  # what is listed is always there

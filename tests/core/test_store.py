@@ -147,6 +147,7 @@ def test_what_was_not_listed_is_garbage_and_is_overwritten(tmp_path: Path) -> No
         folder / segment.path.replace("/", "/.").replace("parquet", "parquet.partial"),
         folder / ".manifest.json.partial",
     ]
+    left.append(left[0].with_name(".000009.parquet.partial"))  # of a number that is not written again
     for path in left:
         path.write_bytes(b"x")
     write_traces([make(1)], folder)

@@ -16,6 +16,7 @@ from foretrace.core.errors import BuildError, GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
+from foretrace.dataset import prompts as prompts_module
 from foretrace.dataset.gates import check_part, tampered
 from foretrace.dataset.prompts import ChatText, Prompts
 from foretrace.notebook import build
@@ -73,7 +74,7 @@ def first_file(folder: Path, config: str, split: str = "train") -> Path:
 
 def test_good_dataset_passes_all_gates(good: Path) -> None:
     gates = json.loads((good / "manifest.json").read_text())["gates"]
-    assert {g["name"]: g["verdict"] for g in gates} == dict.fromkeys(
+    assert {g["name"]: g["verdict"] for g in gates if g["name"] != "shortcut"} == dict.fromkeys(
         ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "causality", "no_target_in_prompt",
          "context_length", "counts", "balance", "inputs_unchanged", "eval_checked"], "pass",
     )  # fmt: skip
@@ -111,6 +112,22 @@ def test_a_prompt_that_knows_how_long_the_trace_is(fails: Any, monkeypatch: pyte
         self._head[0] = ChatText("system", f"{self._head[0].content}\n{len(trace.messages)} messages")
 
     monkeypatch.setattr(Prompts, "__init__", peeks)
+    fails("causality")
+
+
+@pytest.mark.parametrize("edits", [str.upper, lambda text: text[:20], lambda text: f"{text}\n"])
+def test_a_renderer_that_edits_the_history(
+    fails: Any, monkeypatch: pytest.MonkeyPatch, edits: Callable[[str], str]
+) -> None:
+    """The same edit when it is made and when it is checked: it is the trace's own text that tells."""
+    honest = prompts_module.message_text
+    monkeypatch.setattr(prompts_module, "message_text", lambda message: edits(honest(message)))
+    fails("causality")
+
+
+def test_a_renderer_that_leaves_messages_out_unsaid(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Prompts._make
+    monkeypatch.setattr(Prompts, "_make", lambda self, index: [m for m in honest(self, index) if m.content])
     fails("causality")
 
 
@@ -220,7 +237,7 @@ def test_rows_that_moved_to_another_split(fails: Any, gate: str) -> None:
         edit(first_file(folder, "proposer", "test"), lambda rows: rows + moved)
 
     told = fails(gate, move)
-    assert "'shared': 6" in told if gate == "prompts_disjoint" else "'shared': 1" in told
+    assert ("shared 6" if gate == "prompts_disjoint" else "shared 1") in told
 
 
 def test_a_group_relabelled(fails: Any) -> None:
@@ -292,14 +309,15 @@ def test_tampering_keeps_what_was_before_and_nothing_else() -> None:
     assert other.messages[4] != one.messages[4] and other.outcome.success != one.outcome.success
 
 
+CLIPPED = "\n[9 characters left out]\n"
 LOG = "".join(f"\n[INFO] line {n} of the log\n[7 characters left out]" for n in range(4000))
 
 
 @pytest.mark.parametrize(
     "text",
     ["[some earlier messages left out]", "[3 earlier messages left out]", "[1 earlier message left out]", LOG,
-     "\n[9 characters left out]\n"],
-    ids=["words", "three", "one", "log", "clipped"],
+     "\n[9 characters left out]\n", *(CLIPPED[n:] * 400 for n in range(0, 25, 3))],
+    ids=["words", "three", "one", "log", "clipped", *map(str, range(9))],
 )  # fmt: skip
 def test_history_that_looks_like_our_marks_passes(tmp_path: Path, text: str) -> None:
     """What a tool printed may look like a mark of ours: no reason to fail the build."""
@@ -309,4 +327,4 @@ def test_history_that_looks_like_our_marks_passes(tmp_path: Path, text: str) -> 
     other = trace("b", user("x"), seen(text), *long, says("done"), task="other")
     write_traces([one, other], tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", max_context_tokens=1024, statistical_gates=False)
-    assert {g["verdict"] for g in report.manifest["gates"]} == {"pass"}
+    assert {g["verdict"] for g in report.manifest["gates"] if g["name"] != "shortcut"} == {"pass"}

@@ -31,7 +31,7 @@ from foretrace.notebook import build
 MOST = 1024
 """The smallest limit that a build takes."""
 LEFT_OUT = re.compile(r"\[(\d+) earlier messages? left out\]")
-CLIPPED = re.compile(r"\n\[(\d+) characters left out\]\n")
+CLIPPED = re.compile(r"\n\[(\d+) characters left out\](?=\n)")
 
 
 def texts(longest: int = 6000) -> st.SearchStrategy[str]:
@@ -152,7 +152,7 @@ def is_shown(text: ChatText, message: Message) -> bool:
     """Whether the text is the message, or its two ends with what is missing between them counted right."""
     whole = message_text(message)
     role = "assistant" if message.role == "assistant" else "user"
-    ends = [(text.content[: m.start()], int(m[1]), text.content[m.end() :]) for m in CLIPPED.finditer(text.content)]
+    ends = [(text.content[: m.start()], int(m[1]), text.content[m.end() + 1 :]) for m in CLIPPED.finditer(text.content)]
     return text.role == role and (
         text.content == whole
         or any(whole.startswith(a) and whole.endswith(b) and len(a) + n + len(b) == len(whole) for a, n, b in ends)

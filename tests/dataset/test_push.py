@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ import pytest
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import PushError, UsageError
-from foretrace.dataset.push import REPOSITORIES, Pushed, default_card, push
+from foretrace.dataset.push import REPOSITORIES, Pushed, push, without_repository
 
 PROPOSER = "acme/speculative-actions-proposer-sft"
 VERIFIER = "acme/speculative-actions-verifier-pref"
@@ -55,8 +54,15 @@ def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, ex
             listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": digest}
     manifest = {
         "schema_version": 1,
-        "counts": {"traces": 7, "drops": {"too_long": 2}},
-        "licences": {"nebius": "CC-BY-4.0", "own": "MIT"},
+        "counts": {"traces": 7, "steps": 40},
+        "licences": {"CC-BY-4.0": 5, "MIT": 2},
+        "sources": {"own:train": 7},
+        "settings": {"max_context_tokens": 8192},
+        "token_counter": "utf-8 bytes / 3.5",
+        "actions": {"train": {"file_read": 40}},
+        "families": {},
+        "drops": {},
+        "warnings": [],
         "gates": [{"name": "no_leak", "verdict": "pass", "detail": "0 of 7 tasks in two splits"}],
         "configs": listed,
     }
@@ -519,7 +525,7 @@ def test_gates_decide(hub: FakeHub, small: Path) -> None:
     edit(small, gates=[gate("pass"), gate("undecided", "paired")])
     for dry_run in (False, True):
         text = refused(small, "acme", dry_run=dry_run)
-        assert "paired (0.61 on 12 rows)" in text and "--allow-undecided" in text and "shortcut" not in text
+        assert "undecided gates: paired" in text and "--allow-undecided" in text and "shortcut" not in text
     for verdict in ("fail", "FAIL", "skipped", ""):
         edit(small, gates=[gate("pass"), gate(verdict, "leak"), gate("undecided", "paired")])
         text = refused(small, "acme", allow_undecided=True)
@@ -529,7 +535,7 @@ def test_gates_decide(hub: FakeHub, small: Path) -> None:
     assert not hub.requests
     edit(small, gates=[gate("undecided")])
     assert not push(small, "acme", allow_undecided=True)[0].skipped
-    assert b"| shortcut | undecided | 0.61 on 12 rows |" in hub.file(PROPOSER, "README.md")
+    assert b"| shortcut | UNDECIDED | 0.61 on 12 rows |" in hub.file(PROPOSER, "README.md")
 
 
 def damage(folder: Path, how: str) -> None:
@@ -605,13 +611,12 @@ def test_org_that_is_no_name(hub: FakeHub, small: Path, org: str) -> None:
 def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     folder = build(tmp_path / "d", configs={"verifier_unpaired": ("test",), "eval": ("test", "train")})
     (folder / "notes").mkdir()
-    lines: list[str] = []
     listed = json.loads((folder / "manifest.json").read_text())["configs"]
-    edit(folder, configs={**listed, "probes": {}})
-    done = push(folder, "acme", report=lines.append)
+    edit(folder, configs={**listed, "probes": {"train": {"rows": 1, "files": []}}})
+    assert without_repository(folder) == ["probes"]
+    done = push(folder, "acme")
     assert [p.repo_id for p in done] == [VERIFIER, "acme/speculative-actions-eval"]
-    assert "config probes belongs to no repository and is not pushed" in lines
-    assert b"default: true" not in hub.file(VERIFIER, "README.md")
+    assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
 
 
 def test_own_card_and_a_card_that_the_hub_refuses(hub: FakeHub, small: Path) -> None:
@@ -627,33 +632,6 @@ def test_own_card_and_a_card_that_the_hub_refuses(hub: FakeHub, small: Path) -> 
     text = refused(small, "acme", card_for=lambda *_: "---\nconfigs: [1\n---\n")
     assert "Invalid metadata in README.md" in text
     assert len(hub.repos[PROPOSER].commits) == 2
-
-
-def test_default_card(dataset: Path) -> None:
-    import yaml
-
-    manifest = json.loads((dataset / "manifest.json").read_text())
-    files = {c: {s: [f"{c}/{s}-00000-of-00001.parquet"] for s in SPLITS} for c in ("verifier", "verifier_unpaired")}
-    text = default_card(manifest, list(files), files)
-    found = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
-    assert found
-    card = yaml.safe_load(found[1])
-    assert [c["config_name"] for c in card["configs"]] == ["verifier", "verifier_unpaired"]
-    assert [c.get("default") for c in card["configs"]] == [True, None]
-    for config in card["configs"]:
-        assert {d["split"]: d["path"] for d in config["data_files"]} == files[config["config_name"]]
-    assert card["license"] == ["cc-by-4.0", "mit"] and card["size_categories"] == ["n<1K"]
-    assert card["task_categories"] == ["text-generation"] and "agents" in card["tags"]
-    assert "| no_leak | pass | 0 of 7 tasks in two splits |" in text and "- traces: 7" in text
-    for licences, wanted in (["Proprietary"], ["other"]), ({"MIT": 3}, ["mit"]), (None, ["other"]):
-        text = default_card({**manifest, "licences": licences}, list(files), files)
-        assert yaml.safe_load(text.split("---\n")[1])["license"] == wanted
-
-
-@pytest.mark.parametrize(("rows", "said"), [(0, "n<1K"), (1000, "1K<n<10K"), (99_999, "10K<n<100K"), (10**9, "n>1B")])
-def test_size_category_of_the_card(rows: int, said: str) -> None:
-    manifest = {"gates": [], "configs": {"eval": {"test": {"rows": rows}}}}
-    assert f"size_categories: [{said}]" in default_card(manifest, ["eval"], {"eval": {"test": ["eval/test-0.parquet"]}})
 
 
 def test_pushed_is_a_record() -> None:

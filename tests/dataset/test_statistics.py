@@ -78,10 +78,10 @@ def test_a_family_with_a_planted_shortcut_is_removed_and_named(planted: Path) ->
     card = (planted / "README.md").read_text()
     found = gates_of(manifest, "sibling")
     assert set(found) >= {"length", "completion"}
-    assert all("(family removed)" in gate["detail"] and gate["figure"]["low"] > 0.9 for gate in found.values())
+    assert all(gate["verdict"] == "removed" and gate["figure"]["low"] > 0.9 for gate in found.values())
     told = "pair family sibling was removed: its answers can be guessed without the prompt"
     assert manifest["warnings"] == [told] and f"- {told}" in card
-    assert "(family removed)" in card and "sibling" not in manifest["families"]
+    assert "| shortcut/sibling/length | REMOVED |" in card and "sibling" not in manifest["families"]
     assert manifest["drops"]["verifier"]["sibling_family_removed"] > 450
 
 
@@ -111,8 +111,9 @@ def test_too_few_pairs_are_undecided_and_reported(tmp_path: Path) -> None:
     assert "UNDECIDED at n=10" in (tmp_path / "d" / "README.md").read_text()
 
 
-def test_gates_can_be_left_out(tmp_path: Path) -> None:
+def test_gates_can_be_left_out_but_not_unsaid(tmp_path: Path) -> None:
+    """Nothing was measured, so nothing was decided."""
     write_traces(siblings(planted=True)[:20], tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"], statistical_gates=False)
+    assert report.undecided == ["shortcut"]
     assert not [g for g in report.manifest["gates"] if g["name"].startswith("shortcut/")]
-    assert report.manifest["settings"]["statistical_gates"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -118,6 +119,15 @@ def test_closing_tag_inside_a_json_string() -> None:
     assert call.repairs == ("control_characters",)
 
 
+def test_tags_far_inside_a_long_json_string() -> None:
+    long = "x" * 50_000
+    for text in ("</tool_call>", "\n</tool_call>\n", "<tool_call>"):
+        edit = dumps({"a": long + text + long})
+        assert only(JSON, f'<tool_call>{{"name": "f", "arguments": {edit}}}</tool_call>').arguments == edit
+    raw = f'Action: a\nAction Input: {{"q": "{long}\nThought: {long}"}}\nThought: z'
+    assert arguments(REACT.parse(raw)[0]) == {"q": f"{long}\nThought: {long}"}
+
+
 def test_json_arguments_are_kept_verbatim() -> None:
     text = '<tool_call>\n{"name": "f", "arguments": {"a":1.0,  "b":"\\u00e9","c":1e5}}\n</tool_call>'
     assert only(JSON, text).arguments == '{"a":1.0,  "b":"\\u00e9","c":1e5}'
@@ -176,11 +186,13 @@ TAILS = ["", "\n</parameter>\n</function>", '"}}</tool_call>', '"}', "'\n```"]
 
 @pytest.mark.parametrize("head", range(len(HEADS)))
 def test_long_texts_take_linear_time(head: int) -> None:
-    """No assert on time: a quadratic reader would take minutes to hours on each of these."""
+    """A quadratic reader takes minutes to hours on these; the limit is a hang guard, no measurement."""
+    begun = time.process_time()
     for unit in ADVERSARIAL:
-        text = HEADS[head] + unit * (MEGA // 4 // len(unit)) + TAILS[head]
+        text = HEADS[head] + unit * (MEGA // len(unit)) + TAILS[head]
         for call in ALL[head - 1].parse(text) if head else [c for e in ALL for c in e.parse(text)]:
             assert call.span is not None
+    assert time.process_time() - begun < 60
 
 
 @pytest.mark.parametrize("body", ["x" * MEGA, "line\n" * (MEGA // 5), 'it\'s <b> "q" \\ ' * (MEGA // 16)])

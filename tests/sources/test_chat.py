@@ -162,18 +162,13 @@ def test_columns_of_other_types_stay_in_extra() -> None:
 
 
 def test_rows_without_ids_are_known_by_content_and_not_siblings_by_accident(tmp_path: Path) -> None:
+    """Files of one name in two folders: many data sets call theirs rows.jsonl."""
     rows = [{"messages": [{"role": "assistant", "content": f"x{n}"}]} for n in range(3)]
+    other = {"messages": [USER, *rows[0]["messages"]]}
     files = []
-    for name in "ab":
+    for name, some in (("a", rows), ("b", [other, *rows])):
         (tmp_path / name).mkdir()
-        files.append(
-            FileRows(
-                write_jsonl(
-                    tmp_path / name / "rows.jsonl",
-                    rows if name == "a" else [*rows, {"messages": [USER, rows[0]["messages"][0]]}],
-                )
-            )
-        )
+        files.append(FileRows(write_jsonl(tmp_path / name / "rows.jsonl", some)))
     report = import_source(Chat(), files, tmp_path / "out")
     assert (report.traces, report.already, dict(report.drops)) == (4, 3, {})
     assert len({t.task.id for t in read_traces(tmp_path / "out")}) == 4

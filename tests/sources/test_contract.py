@@ -19,7 +19,8 @@ from sources.raw_rows import FINISH, bench_row, swe_row, xml_messages
 
 SOURCES = plugins.names("source")
 VALUES: list[Any] = [
-    None, True, 0, -1, 1.5, 10**30, "", "x", "[]", "{}", "[{}]", '[{"role": "assistant"}]', "[" * 9999, "\x00", [], [None],
+    None,
+    True, 0, -1, 1.5, 10**30, "", "x", "[]", "{}", "[{}]", '[{"role": "assistant"}]', "[" * 9999, "\x00", [], [None],
     [[]],
     [1, "a"], {}, {"from": [], "value": []}, {"from": ["assistant"], "value": [None]}, {"from": None}, float("nan"),
     [{"role": "assistant", "content": "x", "tool_calls": [None, {"function": {"name": "f", "arguments": 5}}]}],

@@ -88,6 +88,10 @@ def test_an_import_that_fails_in_the_middle_goes_on(tmp_path: Path, monkeypatch:
             assert TraceStore(tmp_path / "out").manifest.counts["rows"] == at // 10 * 10
     report = import_source(SweSmith(), [rows], tmp_path / "out")
     assert (report.rows, report.already, report.traces) == (57, 50, 5)
+    manifest = TraceStore(tmp_path / "out").manifest
+    assert [c.drops for c in manifest.inputs.values()] == [manifest.drops] == [{"null_messages": 12}]
+    import_source(SweSmith(), [rows], tmp_path / "out", replace=True)
+    assert TraceStore(tmp_path / "out").manifest.drops == {"null_messages": 12}
     import_source(SweSmith(), [rows], tmp_path / "whole")
     assert listing(tmp_path / "out") == listing(tmp_path / "whole")
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from foretrace.cli._output import Cell, Output
 
-_VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED"}
+_VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed": "REMOVED"}
 
 
 def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
+    from foretrace.dataset.card import gate_figures
+
     splits = show_dataset_actions(say, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
     say.line()
@@ -23,12 +25,12 @@ def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     say.table(
         ("gate", "verdict", "figure"),
         [
-            (gate.get("name", ""), _VERDICTS.get(gate.get("verdict", ""), "?"), _figure(gate))
+            (gate.get("name", ""), _VERDICTS.get(gate.get("verdict", ""), "?"), gate_figures(gate))
             for gate in manifest.get("gates", [])
         ],
     )
     _counts(say, "counts", manifest.get("counts", {}))
-    _counts(say, "left out", manifest.get("drops", {}))
+    _counts(say, "drops", {config: reasons for config, reasons in manifest.get("drops", {}).items() if reasons})
     for warning in manifest.get("warnings", []):
         say.warn(f"warning: {warning}", "yellow")
     say.line()
@@ -59,24 +61,12 @@ def _rows(entry: Any) -> int | None:
     return rows if isinstance(rows, int) else None
 
 
-def _figure(gate: dict[str, Any]) -> str:
-    detail, figure = str(gate.get("detail", "")), gate.get("figure") or {}
-    if any(c.isdigit() for c in detail) or not isinstance(figure, dict):
-        return detail
-    values = ", ".join(
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in figure.items()
-    )
-    return f"{values} ({detail})" if values and detail else values or detail
-
-
 def _counts(say: Output, title: str, counts: dict[str, Any]) -> None:
     if not counts:
         return
     say.line()
     say.line((title, "bold"))
     for name, count in counts.items():
-        if isinstance(count, dict) and not count:
-            continue
         if isinstance(count, dict):
             text = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in count.items())
             say.line(f"  {name}: {text}")

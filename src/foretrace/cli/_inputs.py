@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,7 +46,7 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source:
     Raises:
         UsageError: there is no such source, or it does not take one of the options.
     """
-    plugin = _plugin(name)
+    plugin = resolve("source", name)
     given = {k: v for k, v in (options or {}).items() if v}
     if isinstance(plugin, type):
         taken = inspect.signature(plugin).parameters
@@ -62,20 +60,6 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source:
         if not hasattr(plugin, need):
             raise UsageError(f"{name!r} is no source: it has no {need!r}")
     return plugin
-
-
-def _plugin(name: str) -> Any:
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        return resolve("source", name)
-    # The console script does not look into the current folder, where a user's own source lies.
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        known = ", ".join(names("source"))
-        raise UsageError(f"cannot load source {name!r}: {error}; foretrace's own are {known}") from None
 
 
 def file_inputs(paths: Sequence[Path]) -> list[Rows]:

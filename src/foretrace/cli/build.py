@@ -101,8 +101,8 @@ def build(
         statistical_gates=statistical_gates,
     )
     settings.check()
-    if all(Path(text).is_dir() or "=" in text for text in inputs):
-        say.stay_small()  # nothing comes from the Hub
+    if all(Path(text).is_dir() or "=" in text for text in inputs) and not any(":" in r for r in recipes or ()):
+        say.stay_small()  # nothing comes from the Hub, and no code from outside
     check_out(out, overwrite)
     folders, imported = _gather(say, inputs, out, limit)
     manifest = build_dataset(

@@ -81,7 +81,7 @@ def import_(
         _refuse_hub_options(split, revision, repo)
     say.kept = f"interrupted; what was sealed so far is kept in {out}, the same command goes on from there"
     with say.progress(f"opening {spec.name}") as progress:
-        if paths:
+        if paths and ":" not in spec.name:
             say.stay_small()
         inputs = file_inputs(paths) if paths else [hub_input(plugin, split=split, revision=revision, repo=repo)]
         report = import_source(plugin, inputs, out, limit=limit, replace=replace, shards=shards, progress=progress)

@@ -38,8 +38,11 @@ def push_dataset(
 ) -> list[Pushed]:
     """Push with progress on stderr."""
     from foretrace.dataset.push import push as run
+    from foretrace.dataset.push import without_repository
 
     say.kept = "interrupted; repositories that were pushed are whole, the same command goes on with the others"
+    for config in without_repository(dataset):
+        say.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
     with say.progress(f"pushing {dataset} to {org}") as progress:
         return run(dataset, org, private=private, dry_run=dry_run, allow_undecided=allow_undecided, report=progress)
 

@@ -8,7 +8,9 @@ To add a source, protocol, model server, sandbox, problem set or recipe: drop on
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import sys
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -35,7 +37,7 @@ def resolve(kind: str, name: str) -> Any:
     Raises:
         UsageError: no such plugin; the message lists those there are.
     """
-    if ":" in name and "." in name.split(":", 1)[0]:
+    if ":" in name:
         return _external(kind, name)
     if _is_plugin(name) and name in names(kind):
         for point in entry_points(group=f"foretrace.{kind}"):
@@ -51,7 +53,11 @@ def _is_plugin(name: str) -> bool:
 
 def _external(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
+    # A console script does not look into the current folder, where a user's own plugin lies.
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"cannot load {kind} {name!r}: {error}") from None
+    except (ImportError, AttributeError, ValueError) as error:
+        known = ", ".join(names(kind))
+        raise UsageError(f"cannot load {kind} {name!r}: {error}; foretrace's own are {known}") from None

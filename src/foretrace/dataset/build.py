@@ -138,7 +138,9 @@ class _Build:
         self._check_room()
         before = [store.fingerprint() for store in self.stores]
         jobs, warnings, inputs = self._plan()
-        with worker_pool(min(self._workers, len(jobs))) as pool:
+        with worker_pool(
+            min(self._workers, len(jobs)), small=not any(":" in name for name in self.settings.recipes)
+        ) as pool:
             built = self._run(pool, "building", build_part, jobs)
             clashes = _clashes(built)
             if clashes:
@@ -232,7 +234,7 @@ class _Build:
     def _fail_on(self, gates: list[Gate]) -> None:
         failed = [g for g in gates if g.verdict == "fail"]
         if failed:
-            told = "; ".join(f"{g.name} {g.figure} {g.detail} {', '.join(g.rows)}".strip() for g in failed)
+            told = "; ".join(_told(g) for g in failed)
             raise GateError(f"gate failed, nothing was written: {told}")
 
     def _merge_eval(self, built: list[PartResult], checks: list[PartCheck], gates: list[Gate]) -> None:
@@ -263,8 +265,10 @@ class _Build:
         gates.append(Gate(name="eval_checked", verdict="fail" if unknown else "pass", figure={"rows": rows}))
 
     def _statistics(self, built: list[PartResult], warnings: list[str]) -> list[Gate]:
-        if "verifier" not in self.configs or not self.settings.statistical_gates:
+        if "verifier" not in self.configs:
             return []
+        if not self.settings.statistical_gates:
+            return [Gate(name="shortcut", verdict="undecided", detail="shortcut: not measured, it was turned off")]
         self.progress("statistical gates", 0)
         sample: dict[str, list[SampledPair]] = {}
         for part in built:
@@ -296,6 +300,12 @@ class _Build:
             f"no row could be made from {outcomes.total()} traces ({told}); left out: {why or 'nothing'}; "
             f"--outcomes is {self.settings.outcomes}: not_failed takes attempts of unknown outcome too, all takes all"
         )
+
+
+def _told(gate: Gate) -> str:
+    figure = ", ".join(f"{name} {value}" for name, value in gate.figure.items())
+    rows = f", e.g. {', '.join(gate.rows)}" if gate.rows else ""
+    return f"{gate.name} ({'; '.join(t for t in (figure, gate.detail) if t)}){rows}"
 
 
 def _lists(table: Any, *names: str) -> list[list[Any]]:

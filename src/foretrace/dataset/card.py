@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from foretrace.core.digest import digest
+from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config
 
-_KNOWN_LICENCES = frozenset(
+_HUB_LICENCES = frozenset(
     [
         "apache-2.0",
         "mit",
@@ -25,15 +27,16 @@ _KNOWN_LICENCES = frozenset(
         "unlicense",
     ]
 )
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+"""Identifiers that the Hub accepts; the body of the card names whatever the traces name."""
+_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 
 
-def card(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
-    """README.md of a built dataset, for those of `configs` that have rows."""
+def card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
+    """README.md for those of `configs` that have rows; `place` is what `load_dataset` is told."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
     sections = [
         _front_matter(manifest, present),
-        _title(present),
+        _title(manifest, present, place),
         _configs(manifest, present),
         _actions(manifest),
         _gates(manifest),
@@ -42,28 +45,48 @@ def card(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
     return "\n".join(section.rstrip("\n") + "\n" for section in sections)
 
 
+def hub_card(manifest: Mapping[str, Any], names: Sequence[str], _files: object = None) -> str:
+    """README.md of one Hub repository that holds the configs of these names; `{repo_id}` is left to be filled in."""
+    known = {config.name: config for recipe in load() for config in recipe.configs}
+    return card(manifest, [known[name] for name in names], "{repo_id}")
+
+
 def _front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
-    licences = [name.lower() for name in manifest["licences"]]
-    known = len(licences) == 1 and licences[0] in _KNOWN_LICENCES
-    rows = sum(s["rows"] for c in configs for s in manifest["configs"][c.name].values())
-    lines = ["---", f"license: {licences[0] if known else 'other'}"]
-    lines += ["language:", "- en", "task_categories:", "- text-generation", "tags:"]
-    lines += [f"- {tag}" for tag in ("agents", "tool-use", "speculative-actions", "foretrace")]
-    lines += ["size_categories:", f"- {next((name for n, name in _SIZES if rows < n), 'n>1M')}", "configs:"]
+    licences = sorted({name.lower() for name in manifest.get("licences", {})})
+    known = bool(licences) and _HUB_LICENCES.issuperset(licences)
+    rows = sum(s.get("rows", 0) for c in configs for s in manifest["configs"][c.name].values())
+    size = _SIZES[min(max(len(str(rows)) - 3, 0), len(_SIZES) - 1)]
+    named = licences if known else ["other"]
+    lines = ["---", f"license: {named[0]}" if len(named) == 1 else f"license: [{', '.join(named)}]"]
+    lines += ["language: [en]", "task_categories: [text-generation]"]
+    lines += ["tags: [agents, tool-use, speculative-actions, foretrace]", f"size_categories: [{size}]", "configs:"]
     for number, config in enumerate(configs):
-        lines += [f"- config_name: {config.name}", *(["  default: true"] if number == 0 else []), "  data_files:"]
+        lines += [f"- config_name: {config.name}", f"  version: {_version(manifest['configs'][config.name])}"]
+        lines += [*(["  default: true"] if number == 0 else []), "  data_files:"]
         for split in manifest["configs"][config.name]:
             lines += [f"  - split: {split}", f"    path: {config.name}/{split}-*.parquet"]
     return "\n".join([*lines, "---", ""])
 
 
-def _title(configs: Sequence[Config]) -> str:
+def _version(splits: Mapping[str, Any]) -> str:
+    """A version that changes with the rows.
+
+    The `datasets` library caches a local folder by its name and card, not by its files: without this, a dataset that
+    was built again would be loaded as it was before.
+    """
+    return f"0.0.{int(digest(*(str(s.get('sha256')) for s in splits.values()), size=4), 16)}"
+
+
+def _title(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> str:
+    longest = manifest["settings"]["max_context_tokens"]
     first = configs[0].name if configs else "proposer"
     return (
         "# Next actions of tool-using agents\n\n"
         "Built by foretrace from traces of agent work: each step's action typed from its structure, splits by group, "
         "prompts that show nothing of what follows.\n\n"
-        f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("PATH_OR_REPO", "{first}")\n```\n'
+        f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("{place}", "{first}")\n```\n\n'
+        "TRL's trainers cut or drop rows beyond their `max_length`, 1024 unless told otherwise: prompts here may have "
+        f"{longest} tokens, so set it.\n"
     )
 
 
@@ -91,15 +114,25 @@ def _actions(manifest: Mapping[str, Any]) -> str:
 def _gates(manifest: Mapping[str, Any]) -> str:
     lines = ["## Gates", "", "| gate | verdict | figures |", "|---|---|---|"]
     for gate in manifest["gates"]:
-        figures = gate.get("detail") if gate["name"].startswith("shortcut/") else _figures(gate.get("figure", {}))
-        lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {figures} |")
+        lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {gate_figures(gate)} |")
     if manifest["warnings"]:
         lines += ["", "Warnings:", "", *(f"- {w}" for w in manifest["warnings"])]
     return "\n".join([*lines, ""])
 
 
-def _figures(figure: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in figure.items())
+def gate_figures(gate: Mapping[str, Any]) -> str:
+    """A gate's figures in one line, for a table that has its name and verdict already."""
+    if gate["name"].startswith("shortcut/"):
+        return str(gate.get("detail", "")).partition(": ")[2]
+    return ", ".join(f"{name} {value}" for name, value in gate.get("figure", {}).items()) or str(gate.get("detail", ""))
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "/".join(str(v) for v in value) or "all"
+    if value is None:
+        return "none"
+    return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
 def _origin(manifest: Mapping[str, Any]) -> str:
@@ -114,6 +147,6 @@ def _origin(manifest: Mapping[str, Any]) -> str:
     ]
     for config, reasons in manifest["drops"].items():
         lines.append(f"- {config}: {', '.join(f'{r} {n}' for r, n in reasons.items()) or 'none'}")
-    lines += ["", "Settings: " + ", ".join(f"{k} {v}" for k, v in settings.items()) + "."]
+    lines += ["", "Settings: " + ", ".join(f"{k} {_said(v)}" for k, v in settings.items()) + "."]
     lines.append(f"Prompt length is counted by {manifest['token_counter']}.")
     return "\n".join([*lines, ""])

@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.part import PartJob, PartResult, read_merged
-from foretrace.dataset.prompts import ChatText, Prompts, Rendered, counter_for, instruction, prompt_digest
+from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.verifier import MIRRORED
@@ -20,7 +20,8 @@ from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.tables import read_groups
 from foretrace.dataset.target import LABEL_MARKERS, message_text
 
-Verdict = Literal["pass", "fail", "undecided"]
+Verdict = Literal["pass", "fail", "undecided", "removed"]
+"""`removed`: the rows that failed are not in the dataset."""
 Expected = dict[str, dict[int, dict[bytes, str]]]
 """Rows by key, step and digest of the prompt that was read back."""
 _NAMED = 5
@@ -119,11 +120,11 @@ def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
     counter = counter_for(settings.tokenizer)
     fixed = instruction(settings.target)
     for trace in read_merged(job):
-        rendered: Rendered = {}
+        other: Prompts | None = None
         originals = [message_text(m) for m in trace.messages] if trace.key in expected else []
         for step, marks in sorted(expected.pop(trace.key, {}).items()):
-            # Steps ascend, so a text that is shared was rendered by a trace that held nothing from its own step on.
-            other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter, rendered)
+            # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
+            other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter, other)
             prompt = other.at(step)
             length = other.length(prompt)
             check.longest = max(check.longest, length)
@@ -175,14 +176,14 @@ def _count_until(messages: tuple[Message, ...], found: Callable[[Message], bool]
     return next((at for at, message in enumerate(messages) if found(message)), len(messages))
 
 
-_CLIPPED = re.compile(r"\n\[(\d+) characters left out\]\n")
+_CLIPPED = re.compile(r"\n\[(\d+) characters left out\](?=\n)")
 
 
 def _is_text_of(text: str, original: str) -> bool:
     if text == original:
         return True
     for mark in _CLIPPED.finditer(text):
-        head, tail = text[: mark.start()], text[mark.end() :]
+        head, tail = text[: mark.start()], text[mark.end() + 1 :]
         whole = len(head) + int(mark[1]) + len(tail) == len(original)
         if whole and original.startswith(head) and original.endswith(tail):
             return True

@@ -132,10 +132,15 @@ class _Part:
         return attempt
 
     def _build(self, attempts: list[Attempt], split: str) -> None:
-        for attempt in attempts:
+        wanted = [attempt for attempt in attempts if attempt.wanted]
+        for attempt in wanted:
+            attempt.choose()
             self._exclude(attempt, split)
-            if attempt.wanted:
-                self.result.actions[split].update(str(a.label.action) for a in attempt.acts)
+            self.result.actions[split].update(str(a.label.action) for a in attempt.acts)
+        for attempt in attempts:
+            if not attempt.wanted and wanted:
+                # All that it can give is a wrong answer to a prompt that it shares with one that is wanted.
+                attempt.choose(until=max(attempt.shares_with(other) for other in wanted))
         for recipe in self._recipes:
             name = recipe.configs[0].name
             drops = self.result.drops.setdefault(name, Counter())
@@ -220,11 +225,15 @@ class EvalSlices:
         """Kept rows in the order of their rank, with `natural` and `balanced` set.
 
         Not `final`: all that a merge could still want. Final: what is in one of the slices. The balanced slice has
-        the same number of rows of every class that has at least `_FEW`; rarer classes give what they have.
+        the same number of rows of every class that has at least `_FEW` (of every class, if none has); rarer classes
+        give what they have.
         """
         natural = dict(_smallest(self._natural, self._size))
         classes = {action: _smallest(rows, self._share) for action, rows in self._classes.items()}
-        common = min((len(rows) for rows in classes.values() if len(rows) >= _FEW), default=self._share)
+        common = min(
+            (len(rows) for rows in classes.values() if len(rows) >= _FEW),
+            default=min(map(len, classes.values()), default=0),
+        )
         balanced = {place for rows in classes.values() for place, _ in rows[:common]}
         found = natural | {place: row for rows in classes.values() for place, row in rows}
         return [

@@ -17,8 +17,10 @@ from foretrace.core.process import stay_small
 
 
 @contextlib.contextmanager
-def worker_pool(workers: int) -> Generator[ProcessPoolExecutor | None]:
+def worker_pool(workers: int, *, small: bool = True) -> Generator[ProcessPoolExecutor | None]:
     """A pool of so many processes, or null where one is enough.
+
+    `small` workers do without pandas; code from outside of foretrace may want it.
 
     Raises:
         BuildError: a worker was killed.
@@ -31,7 +33,7 @@ def worker_pool(workers: int) -> Generator[ProcessPoolExecutor | None]:
     with (
         ours,
         theirs,
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(theirs,)) as pool,
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(theirs, small)) as pool,
     ):
         try:
             yield pool
@@ -46,10 +48,11 @@ def worker_pool(workers: int) -> Generator[ProcessPoolExecutor | None]:
             raise
 
 
-def _begin(parent: Connection) -> None:
+def _begin(parent: Connection, small: bool) -> None:
     """Leave Ctrl-C to the parent, and end when it is gone or wants no more: kill -9 leaves no worker behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stay_small()
+    if small:
+        stay_small()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

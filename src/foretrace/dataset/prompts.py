@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
-from foretrace.core.trace import Message, ToolSpec, Trace
+from foretrace.core.trace import ToolSpec, Trace
 from foretrace.dataset.settings import Target
 from foretrace.dataset.target import LABEL_MARKERS, message_text
 
@@ -61,18 +61,17 @@ def prompt_digest(prompt: Sequence[ChatText]) -> bytes:
     try:
         texts = b"".join([_digests[text] for _, text in prompt])
     except KeyError:
-        texts = b"".join([_text_digest(text) for _, text in prompt])
+        _remember([text for _, text in prompt if text not in _digests], prompt)
+        texts = b"".join([_digests[text] for _, text in prompt])
     return blake2b(roles + texts, digest_size=8).digest()
 
 
-def _text_digest(text: str) -> bytes:
-    found = _digests.get(text)
-    if found is None:
-        if len(_digests) >= _DIGESTED:
-            _digests.clear()
-        found = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        _digests[text] = found
-    return found
+def _remember(new: list[str], prompt: Sequence[ChatText]) -> None:
+    if len(_digests) >= _DIGESTED:
+        _digests.clear()
+        new = [text for _, text in prompt]
+    for text in new:
+        _digests[text] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class Counter(Protocol):
@@ -142,10 +141,6 @@ def _left_out(count: int) -> str:
     return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
 
 
-Rendered = dict[int, tuple[ChatText, int, bool]]
-"""Text, length, and whether target text stands in it, by identity of the message."""
-
-
 class Prompts:
     """The prompts of one trace."""
 
@@ -155,9 +150,9 @@ class Prompts:
         target: Target,
         max_tokens: int,
         counter: Counter,
-        rendered: Rendered | None = None,
+        begun: Prompts | None = None,
     ) -> None:
-        """`rendered` is shared between traces that begin alike."""
+        """`begun`: prompts of a trace with the same messages up to the last that it rendered; they are not again."""
         messages = trace.messages
         self._counter = counter
         self._max = max_tokens
@@ -177,13 +172,13 @@ class Prompts:
         self._head_cost = sum(self._cost(m.content) for m in self._head) + self._cost(_left_out(10**6))
         """Tokens of what every prompt holds, the mark of what was left out among it."""
         self._messages = messages
-        self._rendered = {} if rendered is None else rendered
-        self._body: list[ChatText] = []
-        self._costs: list[int] = []
+        self._body: list[ChatText] = [] if begun is None else begun._body
+        self._costs: list[int] = [] if begun is None else begun._costs
         self._made: dict[int, list[ChatText]] = {}
         self._marks: dict[int, bytes] = {}
         texts = (own, own_part, *(m.content for m in self._head[1:]))
-        self._leak = 0 if any(_has_marker(t) for t in texts) else len(messages)
+        after = len(messages) if begun is None else begun._leak
+        self._leak = 0 if any(_has_marker(t) for t in texts) else after
         """Index from which on target text stands in the history, by chance of what the agent worked on."""
 
     def at(self, index: int) -> list[ChatText]:
@@ -228,18 +223,12 @@ class Prompts:
     def _render_to(self, index: int) -> None:
         for at in range(self._first + len(self._body), index):
             message = self._messages[at]
-            if id(message) not in self._rendered:
-                self._rendered[id(message)] = self._render(message)
-            text, cost, leaks = self._rendered[id(message)]
-            if leaks:
+            role = "assistant" if message.role == "assistant" else "user"
+            text = self._clip(message_text(message), self._max // 5)
+            if _has_marker(text):
                 self._leak = min(self._leak, at)
-            self._body.append(text)
-            self._costs.append(cost)
-
-    def _render(self, message: Message) -> tuple[ChatText, int, bool]:
-        role = "assistant" if message.role == "assistant" else "user"
-        text = ChatText(role, self._clip(message_text(message), self._max // 5))
-        return text, self._cost(text.content), _has_marker(text.content)
+            self._body.append(ChatText(role, text))
+            self._costs.append(self._cost(text))
 
     def _own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         part = OWN_HEADING + own if own else ""

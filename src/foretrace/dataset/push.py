@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from foretrace.core.errors import PushError, UsageError
+from foretrace.dataset.card import hub_card
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
@@ -48,7 +49,6 @@ _REMEDY = {
     412: "the repository changed during the push: run the same command again",
     429: "too many requests: run the same command again later",
 }
-_HUB_LICENCES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0"}
 
 
 class Pushed(msgspec.Struct, frozen=True):
@@ -108,9 +108,7 @@ def push(
         raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
     manifest, raw = _read_manifest(dataset)
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
-    plans = list(_plan(dataset, org, manifest, raw, card_for or default_card))
-    for config in sorted(set(manifest["configs"]) - set(CONFIGS)):
-        report(f"config {config} belongs to no repository and is not pushed")
+    plans = list(_plan(dataset, org, manifest, raw, card_for or hub_card))
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
@@ -123,34 +121,10 @@ def push(
     return [hub.commit(plan, heads[plan.repo_id]) for plan in plans]
 
 
-def default_card(manifest: dict[str, Any], configs: list[str], files: Files) -> str:
-    """A plain card: YAML that `load_dataset` and the Hub read, then rows, loading, gates, licences, counts."""
-    rows = {(c, s): int(manifest["configs"][c][s].get("rows") or 0) for c in configs for s in files[c]}
-    title, licences = f"Speculative actions: {', '.join(configs)}", _licences(manifest)
-    known = sorted({name.lower() for name in licences})
-    # the Hub accepts its own identifiers only; the body below names whatever the manifest names
-    licence = ", ".join(known) if known and _HUB_LICENCES.issuperset(known) else "other"
-    card = ["---", f"pretty_name: {json.dumps(title)}", f"license: [{licence}]"]
-    card += ["tags: [agents, tool-use, speculative-execution, foretrace]", "task_categories: [text-generation]"]
-    card += [f"size_categories: [{_size_category(sum(rows.values()))}]", "configs:"]
-    for config in configs:
-        card.append(f"- config_name: {config}")
-        # several configs and no default: load_dataset would demand a name
-        card += ["  default: true"] if config == configs[0] and len(configs) > 1 else []
-        card.append("  data_files:")
-        for split, paths in files[config].items():
-            card += [f"  - split: {split}", f"    path: {json.dumps(paths)}"]
-    card += ["---", "", f"# {title}", "", "Rows for predicting and judging the next action of an agent, by foretrace."]
-    card += ["", "| config | split | rows |", "|---|---|---|"]
-    card += [f"| {config} | {split} | {n} |" for (config, split), n in rows.items()]
-    card += ["", "```python", "from datasets import load_dataset", ""]
-    card += [f'load_dataset("{{repo_id}}", "{config}")' for config in configs]
-    card += ["```", "", "## Gates", "", "| gate | verdict | figure |", "|---|---|---|"]
-    cells = [[_cell(gate.get(key, "")) for key in ("name", "verdict", "detail")] for gate in manifest["gates"]]
-    card += [f"| {' | '.join(row)} |" for row in cells]
-    card += ["", "## Licences of the sources", "", *(f"- {_cell(name)}" for name in licences or ["not stated"])]
-    counts = [f"- {_cell(name)}: {_cell(count)}" for name, count in _dict(manifest.get("counts")).items()]
-    return "\n".join([*card, "", "## Counts of the whole build", "", *counts, ""])
+def without_repository(dataset: Path) -> list[str]:
+    """Configs with rows that `push` leaves out: those of recipes that are not foretrace's own."""
+    manifest, _ = _read_manifest(dataset)
+    return sorted(name for name, splits in manifest["configs"].items() if splits and name not in CONFIGS)
 
 
 def _cell(value: object) -> str:
@@ -159,18 +133,6 @@ def _cell(value: object) -> str:
 
 def _dict(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _licences(manifest: dict[str, Any]) -> list[str]:
-    """Names from a list, from a dict's values (source -> licence) or from its keys (licence -> count)."""
-    found: Any = manifest.get("licences") or []
-    pairs: Any = found.items() if isinstance(found, dict) else ((name, name) for name in found)
-    return sorted({str(value if isinstance(value, str) else key) for key, value in pairs})
-
-
-def _size_category(rows: int) -> str:
-    steps = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
-    return steps[min(max(len(str(rows)) - 3, 0), len(steps) - 1)]
 
 
 def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
@@ -194,8 +156,8 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
 
 def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bool) -> None:
     """Refuse what failed, and anything but a pass unless undecided gates were allowed."""
-    gates = [(g.get("verdict"), f"{_cell(g['name'])} ({_cell(g.get('detail', '?'))})") for g in manifest["gates"]]
-    failed = ", ".join(name for verdict, name in gates if verdict not in ("pass", "undecided"))
+    gates = [(g.get("verdict"), _cell(g["name"])) for g in manifest["gates"]]
+    failed = ", ".join(name for verdict, name in gates if verdict not in ("pass", "undecided", "removed"))
     if failed:
         raise PushError(f"{dataset}: failed gates: {failed}: a failed dataset is never pushed, build it again")
     undecided = ", ".join(name for verdict, name in gates if verdict == "undecided")

@@ -50,3 +50,5 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(f"recipes names one recipe twice: {', '.join(self.recipes)}")
         if self.eval_size < 0 or self.pairs < 0:
             raise UsageError("eval_size and pairs cannot be negative")
+        if self.pairs == 1:
+            raise UsageError("pairs is 1: mirrored pairs come in twos; give 0, 2 or more")

@@ -34,9 +34,8 @@ def statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tup
         }
         detail = describe(found)
         if found.verdict == "fail":
-            detail += " (family removed)"
             removed.append(found.family)
-        verdict = "pass" if found.verdict == "fail" else found.verdict
+        verdict = "removed" if found.verdict == "fail" else found.verdict
         gates.append(
             Gate(name=f"shortcut/{found.family}/{found.guesser}", verdict=verdict, figure=figure, detail=detail)
         )

@@ -98,7 +98,7 @@ class _Import(msgspec.Struct, frozen=True):
     @property
     def cursor(self) -> Cursor:
         limit = self.limit if isinstance(self.source, LooksFirst) else None
-        fresh = Cursor(label=self.rows.label, source=self.source.name, rows=0, limit=limit)
+        fresh = Cursor(label=self.rows.label.rsplit("/", 1)[-1], source=self.source.name, rows=0, limit=limit)
         return self.writer.manifest.inputs.get(self.name, fresh)
 
     @property

@@ -14,4 +14,5 @@ def load(wanted: Sequence[str] = ()) -> list[Recipe]:
     """The recipes of these names (all when empty), in their usual order."""
     chosen = list(wanted) or names("recipe")
     chosen.sort(key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
-    return [resolve("recipe", name) for name in chosen]
+    found = [resolve("recipe", name) for name in chosen]
+    return [recipe() if isinstance(recipe, type) else recipe for recipe in found]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.target import target_text
+from foretrace.dataset.target import message_text, target_text
 
 Kind = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
 """Type of a column: `messages` is a list of {role, content}, `action` a ClassLabel of the nine."""
@@ -93,8 +94,20 @@ class Attempt:
         }[settings.outcomes]
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
-        self.acts = [a for label in labels if (a := self._act(label, settings)) is not None]
-        """Steps that can be targets, in order."""
+        self.acts: list[Act] = []
+        """Steps that can be targets, in order, once `choose` has chosen them."""
+        self._settings = settings
+
+    def choose(self, until: int | None = None) -> None:
+        """Fill `acts`, with no step behind the message `until` where that is given."""
+        within = [label for label in self.labels if until is None or label.index <= until]
+        self.acts = [act for label in within if (act := self._act(label, self._settings)) is not None]
+
+    def shares_with(self, other: Attempt) -> int:
+        """How many messages two attempts have in common from the start: only so far can a prompt be the same."""
+        pairs = zip(self.trace.messages, other.trace.messages, strict=False)
+        same = (a.role == b.role and message_text(a) == message_text(b) for a, b in pairs)
+        return sum(1 for _ in takewhile(bool, same))
 
     def _act(self, label: StepLabel, settings: BuildSettings) -> Act | None:
         message = self.trace.messages[label.index]

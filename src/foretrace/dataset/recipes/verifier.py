@@ -20,7 +20,7 @@ from foretrace.dataset.recipes.base import IDENTITY, Act, Attempt, Config, Row, 
 
 MIRRORED = ("argument", "type_swap", "redundancy")
 FAMILIES = ("sibling", *MIRRORED)
-_TRIES = 48
+_TRIES = 32
 """Candidate couples of a family that are looked at in one trace before it is left at what was found."""
 _ODD, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -144,7 +144,12 @@ def _other_type(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
 
 def _redundant(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
     """A call that changes nothing, before one that acts with nothing changed between; or any call and the finish."""
-    return ((a, b) for a, b in combinations(acts, 2) if _is_redundant(a, b))
+    unsure = [a.index for a in acts if a.label.effect is Effect.UNKNOWN]
+    return (
+        (a, b)
+        for a, b in combinations(acts, 2)
+        if _is_redundant(a, b) and not any(a.index < i < b.index for i in unsure)
+    )
 
 
 def _is_redundant(first: Act, second: Act) -> bool:

@@ -1,0 +1,93 @@
+"""Targets of the proposer, and what the other recipes make of the same steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dataset.little import corpus, rows, runs, says, seen, trace, user
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Message, ToolCall
+from foretrace.notebook import build
+
+
+def built(folder: Path, *traces: Any, **settings: Any) -> dict[str, Any]:
+    write_traces(traces, folder / "t")
+    return build(folder / "t", out=folder / "d", statistical_gates=False, **settings).manifest
+
+
+def test_a_step_that_two_attempts_took_alike_is_one_row(tmp_path: Path) -> None:
+    """The same prompt and the same target once; where they part, both have rows."""
+    one = trace("a", user("x"), runs("ls"), seen("y"), says("done"))
+    other = trace("b", user("x"), runs("ls"), seen("z"), says("done"))
+    manifest = built(tmp_path, one, other)
+    found = sorted((r["key"], r["step"]) for r in rows(tmp_path / "d", "proposer"))
+    assert found == [("a", 1), ("a", 3), ("b", 3)]
+    assert manifest["drops"]["proposer"] == {"repeated_step": 1}
+    assert len(list(rows(tmp_path / "d", "trajectories"))) == 2
+
+
+def test_steps_that_are_no_targets_are_counted_by_reason(tmp_path: Path) -> None:
+    """Not trainable, not the model's, a call that could not be read, an empty turn: none is a target anywhere."""
+    broken = says("<tool_call>{</tool_call>", tool_calls=(ToolCall(error="bad json"),))
+    demo = Message(role="assistant", author="demo", content="Like this.")
+    one = trace(
+        "a",
+        user("x"),
+        demo,
+        user("Now you."),
+        runs("ls"),
+        seen("y"),
+        broken,
+        seen("?"),
+        says("  "),
+        says("made up", train=False),
+        says("end"),
+    )
+    manifest = built(tmp_path, one)
+    assert [r["step"] for r in sorted(rows(tmp_path / "d", "proposer"), key=lambda r: r["step"])] == [3, 9]
+    drops = manifest["drops"]["proposer"]
+    assert sum(drops.values()) == 4 and drops["not_trainable"] == 1
+    row = next(rows(tmp_path / "d", "trajectories"))
+    assert [i for i, m in enumerate(row["messages"]) if m["train"]] == [3, 9] and row["steps"] == 2
+
+
+def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
+    built(tmp_path, *corpus(8), split=(0.2, 0.0, 0.8))
+    found = sorted(rows(tmp_path / "d", "eval"), key=lambda r: (r["key"], r["step"]))
+    by_key: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        by_key.setdefault(row["key"], []).append(row)
+    for attempt in by_key.values():
+        actions = [r["action"] for r in attempt]
+        assert [r["next_actions"] for r in attempt] == [actions[i : i + 5] for i in range(len(actions))]
+        assert [r["state_version"] for r in attempt] == sorted(r["state_version"] for r in attempt)
+
+
+def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
+    """Calls without ids get some, and each result names the call that it answers."""
+    two = Message(
+        role="assistant",
+        author="model",
+        tool_calls=(
+            ToolCall(name="bash", arguments='{"command":"ls"}'),
+            ToolCall(name="bash", arguments='{"command":"id"}'),
+        ),
+    )
+    built(tmp_path, trace("a", user("x"), two, seen("1"), seen("2"), runs("pwd"), seen("3"), says("end")))
+    messages = next(rows(tmp_path / "d", "trajectories"))["messages"]
+    ids = [c["id"] for m in messages for c in m["tool_calls"]]
+    assert len(set(ids)) == 3 and all(ids)
+    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ids
+    assert [t["function"]["name"] for t in json.loads(next(rows(tmp_path / "d", "trajectories"))["tools"])] == ["bash"]
+
+
+def test_licence_source_and_success_go_with_the_row(tmp_path: Path) -> None:
+    one = corpus(1)[0]
+    bare = msgspec.structs.replace(one, key="bare", provenance=msgspec.structs.replace(one.provenance, licence=None))
+    built(tmp_path, bare)
+    row = next(rows(tmp_path / "d", "trajectories"))
+    assert (row["licence"], row["source"], row["success"], row["key"]) == ("unknown", "little", True, "bare")

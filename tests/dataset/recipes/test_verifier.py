@@ -1,0 +1,116 @@
+"""Pairs: which wrong answers are taken, of which prompt, how many, and how sure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataset.little import calls, corpus, rows, runs, says, seen, trace, user
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Message, Trace
+from foretrace.notebook import build
+
+Row = dict[str, Any]
+
+
+def pairs(folder: Path, *traces: Trace, family: str, **settings: Any) -> list[Row]:
+    write_traces(traces, folder / "t")
+    build(folder / "t", out=folder / "d", statistical_gates=False, **settings)
+    return [r for r in rows(folder / "d", "verifier") if r["family"] == family]
+
+
+def said(row: Row, side: str) -> str:
+    return row[side][0]["content"]
+
+
+def attempt(key: str, *steps: Message, success: bool | None = True) -> Trace:
+    """Each step is answered by the same words, so that histories differ by the steps alone."""
+    answered = [m for step in steps for m in (step, seen("ok"))]
+    return trace(key, user("Do it."), *answered, says("Done."), success=success)
+
+
+def test_siblings_pair_what_a_success_and_a_failure_did_at_one_prompt(tmp_path: Path) -> None:
+    found = pairs(
+        tmp_path,
+        attempt("good", runs("cat a.py"), runs("pytest")),
+        attempt("bad", runs("cat a.py"), runs("rm a.py"), success=False),
+        family="sibling",
+    )
+    assert [("pytest" in said(r, "chosen"), "rm a.py" in said(r, "rejected")) for r in found] == [(True, True)]
+    assert (found[0]["key"], found[0]["step"], found[0]["strength"]) == ("good", 3, "weak")
+
+
+def test_what_another_success_did_at_the_prompt_is_not_wrong_there(tmp_path: Path) -> None:
+    """Two ways led to the end: a failed attempt that began in one of them gives no pair against the other."""
+    found = pairs(
+        tmp_path,
+        attempt("good-1", runs("cat a.py")),
+        attempt("good-2", runs("ls src")),
+        attempt("bad-1", runs("ls  src"), runs("rm x"), success=False),
+        attempt("bad-2", runs("rm y"), success=False),
+        family="sibling",
+    )
+    assert {said(r, "rejected").split('"command":')[1] for r in found} >= {'"rm y"}}'}
+    assert not [r for r in found if "ls " in said(r, "rejected") and r["step"] == 1]
+
+
+@pytest.mark.parametrize(("family", "first"), [("type_swap", "pytest -q"), ("redundancy", "cat a.py")])
+def test_mirrored_pairs_leave_out_what_another_success_did(tmp_path: Path, family: str, first: str) -> None:
+    """One attempt looks and then edits, another edits at once: neither is wrong first."""
+    steps = (runs(first), runs("sed -i s/1/2/ a.py"))
+    alone = pairs(tmp_path / "1", attempt("one", *steps), family=family, recipes=["verifier"])
+    both = pairs(tmp_path / "2", attempt("one", *steps), attempt("two", steps[1]), family=family)
+
+    def first_prompt(found: list[Row]) -> set[str]:
+        return {said(r, "rejected") for r in found if r["step"] == 1}
+
+    assert any("sed" in text for text in first_prompt(alone))
+    assert not any("sed" in text for text in first_prompt(both))
+
+
+def test_two_ways_of_writing_one_call_make_no_pair(tmp_path: Path) -> None:
+    found = pairs(
+        tmp_path,
+        attempt("good", runs("cat  'a.py'")),
+        attempt("bad", runs("cat a.py"), runs("rm x"), success=False),
+        family="sibling",
+    )
+    assert not [r for r in found if r["step"] == 1]
+
+
+def test_reads_that_follow_one_another_may_come_in_any_order(tmp_path: Path) -> None:
+    """No argument pair of two reads without anything but reads between them."""
+    reads = (calls("view", {"path": "src/a.py"}), calls("view", {"path": "src/b.py"}))
+    one = trace("a", user("See src/a.py and src/b.py."), reads[0], seen("1"), reads[1], seen("2"), says("Done."))
+    assert not pairs(tmp_path / "1", one, family="argument")
+    edits = (runs("sed -i s/1/2/ src/a.py"), runs("sed -i s/1/2/ src/b.py"))
+    two = trace("a", user("Fix src/a.py and src/b.py."), edits[0], seen("1"), edits[1], seen("2"), says("Done."))
+    found = pairs(tmp_path / "2", two, family="argument")
+    assert sorted(r["step"] for r in found) == [1, 3]
+
+
+def test_argument_values_must_be_visible_in_the_prompt(tmp_path: Path) -> None:
+    """A path that was never seen would be a wild guess: no pair."""
+    edits = (runs("sed -i s/1/2/ src/a.py"), runs("sed -i s/1/2/ src/secret.py"))
+    one = trace("a", user("Fix src/a.py."), edits[0], seen("1"), edits[1], seen("2"), says("Done."))
+    assert not pairs(tmp_path, one, family="argument")
+
+
+def test_pairs_limit_what_one_trace_gives(tmp_path: Path) -> None:
+    """At most `pairs` rows of each family a trace; none at all with 0."""
+    write_traces(corpus(6), tmp_path / "t")
+    for most in (0, 2, 6):
+        build(tmp_path / "t", out=tmp_path / str(most), pairs=most, statistical_gates=False)
+        counts = Counter((r["key"], r["family"]) for r in rows(tmp_path / str(most), "verifier"))
+        assert max(counts.values(), default=0) <= most
+        assert bool(counts) == bool(most)
+
+
+def test_a_finish_before_the_last_change_is_strongly_wrong(tmp_path: Path) -> None:
+    found = pairs(tmp_path, attempt("one", runs("sed -i s/1/2/ a.py"), runs("pytest")), family="redundancy", pairs=8)
+    early = [r for r in found if "final_answer" in said(r, "rejected") and r["step"] == 1]
+    assert all(r["strength"] == "strong" for r in early)
+    assert all(r["strength"] == "weak" for r in found if "final_answer" in said(r, "chosen"))
