@@ -1,0 +1,97 @@
+"""Nothing but traces and settings moves the bytes of a dataset: no hash seed, no order, no number of workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dataset.little import CONFIGS, RUN_BUILD, attempt, files, rows, tree
+from foretrace.core.store import read_traces, write_traces
+from foretrace.dataset import build as build_module
+from foretrace.notebook import build, import_source
+from foretrace.samples import sample_files
+
+
+def test_hash_seed_and_workers_do_not_move_a_byte(sample_traces: Path, tmp_path: Path) -> None:
+    """Two processes with other hash seeds, one with two workers: one tree. Another seed: another tree."""
+    jobs = {"one": ("0", 1, 0), "two": ("77", 2, 0), "other": ("0", 1, 5)}
+    running = []
+    for name, (hash_seed, workers, seed) in jobs.items():
+        job = {
+            "traces": [str(sample_traces)],
+            "out": str(tmp_path / name),
+            "workers": workers,
+            "messages_per_part": 400,
+            "settings": {"seed": seed, "statistical_gates": False},
+        }
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, str(RUN_BUILD), json.dumps(job)]
+        running.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+    for process in running:
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, out
+    one = tree(tmp_path / "one")
+    assert sum(name.startswith("proposer/train") for name in one) > 1
+    assert one == tree(tmp_path / "two")
+    assert one != tree(tmp_path / "other")
+
+
+def test_order_of_rows_and_folders_does_not_move_a_byte(
+    sample_traces: Path, sample_dataset: Path, tmp_path: Path
+) -> None:
+    """Traces added backwards, and dealt to two folders named either way round, with some in both."""
+    every = list(read_traces(sample_traces))
+    write_traces(reversed(every), tmp_path / "back")
+    for left, right in (("a", "b"), ("d", "c")):
+        write_traces(every[::2], tmp_path / left)
+        write_traces([*every[1::2], *every[:6]], tmp_path / right)
+    build(tmp_path / "back", out=tmp_path / "from-back")
+    assert tree(tmp_path / "from-back") == tree(sample_dataset)
+    dealt = []
+    for folders in (("a", "b"), ("b", "a"), ("c", "d")):
+        out = tmp_path / "-".join(folders)
+        report = build([tmp_path / f for f in folders], out=out, statistical_gates=False)
+        assert report.manifest["counts"]["traces_in_two_inputs"] == 3
+        dealt.append(tree(out))
+    assert dealt[0] == dealt[1] == dealt[2]
+
+
+def test_raw_rows_backwards_give_the_same_bytes(sample_dataset: Path, tmp_path: Path) -> None:
+    """The files of the samples, last line first, for the sources whose rows have ids of their own."""
+    for name, path in sample_files().items():
+        lines = path.read_text().splitlines()
+        (tmp_path / path.name).write_text("".join(f"{line}\n" for line in reversed(lines)))
+        if name != "chat":
+            import_source(name.split(":")[0], tmp_path / path.name, out=tmp_path / "back")
+            import_source(name.split(":")[0], path, out=tmp_path / "forth")
+    for way in ("back", "forth"):
+        build(tmp_path / way, out=tmp_path / f"from-{way}", statistical_gates=False)
+    assert tree(tmp_path / "from-back") == tree(tmp_path / "from-forth")
+
+
+def test_same_key_with_other_content_is_taken_by_content_not_by_folder(tmp_path: Path) -> None:
+    one, other = (attempt("same", random.Random(n), name="r") for n in (1, 2))
+    for names in (("a", "b"), ("d", "c")):
+        for folder, trace in zip(names, (one, other), strict=True):
+            write_traces([trace], tmp_path / folder)
+    for names in (("a", "b"), ("c", "d")):
+        build([tmp_path / n for n in names], out=tmp_path / "-".join(names))
+    assert tree(tmp_path / "a-b") == tree(tmp_path / "c-d")
+
+
+def test_parts_are_decided_by_the_traces_alone(
+    sample_traces: Path, sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows whether they were built in one part or in many, in other files."""
+    monkeypatch.setattr(build_module, "MESSAGES_PER_PART", 200)
+    build(sample_traces, out=tmp_path / "d", statistical_gates=False)
+    for config in CONFIGS:
+        one, many = ([json.dumps(r) for r in rows(folder, config)] for folder in (sample_dataset, tmp_path / "d"))
+        assert sorted(one) == sorted(many)
+    assert files(tmp_path / "d", "eval") == [tmp_path / "d/eval/test-00000-of-00001.parquet"]
