@@ -27,7 +27,7 @@ SHARDS = 16
 _MOST_SHARDS = 4096
 _SEGMENT = re.compile(r"shard-\d{2,4}/\d{6,}\.parquet")
 _READ_ROWS = 8
-_ROW_GROUP_ROWS = 32
+_ROW_GROUP_ROWS = 8
 
 Added = Literal["new", "present", "conflict", "replaced"]
 
