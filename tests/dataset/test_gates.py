@@ -76,7 +76,7 @@ def test_good_dataset_passes_all_gates(good: Path) -> None:
     gates = json.loads((good / "manifest.json").read_text())["gates"]
     assert {g["name"]: g["verdict"] for g in gates if g["name"] != "shortcut"} == dict.fromkeys(
         ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "causality", "no_target_in_prompt",
-         "context_length", "counts", "balance", "inputs_unchanged", "eval_checked"], "pass",
+         "context_length", "counts", "balance", "repeats", "inputs_unchanged", "eval_checked"], "pass",
     )  # fmt: skip
 
 
@@ -206,11 +206,11 @@ def test_a_row_that_vanished(fails: Any, config: str) -> None:
 
 def test_the_mirror_of_a_pair_that_vanished(fails: Any) -> None:
     def change(rows: Rows) -> Rows:
-        lost = next(r for r in rows if r["family"] == "type_swap")
+        lost = next(r for r in rows if r["family"] == "redundancy")
         return [r for r in rows if r is not lost]
 
     told = fails("balance", lambda f: edit(first_file(f, "verifier"), change))
-    assert "train/type_swap: 2 completions" in told
+    assert "train/redundancy: 2 completions" in told
 
 
 def test_a_pair_turned_round(fails: Any) -> None:

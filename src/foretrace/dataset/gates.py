@@ -15,7 +15,7 @@ from foretrace.dataset.part import PartJob, PartResult, read_merged
 from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config
-from foretrace.dataset.recipes.verifier import MIRRORED
+from foretrace.dataset.recipes.verifier import MIRRORED, UNTOLD
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.tables import read_groups
 from foretrace.dataset.target import LABEL_MARKERS, message_text
@@ -24,6 +24,9 @@ Verdict = Literal["pass", "fail", "undecided", "removed"]
 """`removed`: the rows that failed are not in the dataset."""
 Expected = dict[str, dict[int, dict[bytes, str]]]
 """Rows by key, step and digest of the prompt that was read back."""
+_READ_BACK = frozenset(
+    ["key", "step", "group", "family", "prompt", "chosen", "rejected", "chosen_repeats", "rejected_repeats"]
+)
 _NAMED = 5
 """Rows that a failed gate names at most."""
 
@@ -57,6 +60,8 @@ class PartCheck(msgspec.Struct, kw_only=True):
     too_long: list[str] = []
     unbalanced: dict[str, dict[str, int]] = {}
     """Completions that are not chosen as often as rejected, by `split/family`."""
+    repeats: dict[str, tuple[float, int]] = {}
+    """Pairs that the rule "reject what was done before" gets right (a tie counts one half), and pairs, by family."""
     mirrored: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows of mirrored families, by `split/family`."""
 
@@ -85,7 +90,7 @@ def _read_back(
     expected: Expected,
 ) -> None:
     balance: dict[str, Counter[str]] = {}
-    columns = [n for n in config.columns if n in ("key", "step", "group", "family", "prompt", "chosen", "rejected")]
+    columns = [n for n in config.columns if n in _READ_BACK]
     for group in read_groups(path, config, columns):
         values, messages = group.values, group.messages
         keys, steps = values["key"], values["step"]
@@ -97,6 +102,11 @@ def _read_back(
             check.prompts[split].add(mark)
             expected.setdefault(key, {}).setdefault(step, {})[mark] = f"{config.name}/{split} {key} {step}"
         if "chosen" in messages:
+            for family, chosen, rejected in zip(
+                values["family"], values["chosen_repeats"], values["rejected_repeats"], strict=True
+            ):
+                right, pairs = check.repeats.get(family, (0.0, 0))
+                check.repeats[family] = (right + (1 + rejected - chosen) / 2, pairs + 1)
             for family, chosen, rejected in zip(
                 values["family"], messages["chosen"], messages["rejected"], strict=True
             ):
@@ -207,6 +217,7 @@ def exact_gates(checks: Iterable[PartCheck], built: Iterable[PartResult]) -> lis
         _rows_gate("context_length", checks, "too_long", "prompts within max_context_tokens"),
         _counts(checks, built),
         _balance(checks),
+        _repeats(checks),
     ]
 
 
@@ -254,6 +265,17 @@ def _counts(checks: list[PartCheck], built: list[PartResult]) -> Gate:
         wrong.append(f"verifier_unpaired: {written['verifier_unpaired']} rows for {written['verifier']} pairs")
     figure = {"steps": steps, "traces": traces, "rows": written.total()}
     return Gate(name="counts", verdict="fail" if wrong else "pass", figure=figure, detail="; ".join(wrong))
+
+
+def _repeats(checks: list[PartCheck]) -> Gate:
+    """How far the rule "reject what was done before" gets: nowhere, but in the family that is about repeats."""
+    figure: dict[str, Any] = {}
+    for family in sorted({family for check in checks for family in check.repeats}):
+        found = [check.repeats[family] for check in checks if family in check.repeats]
+        figure[family] = round(sum(right for right, _ in found) / sum(pairs for _, pairs in found), 4)
+    wrong = [family for family in UNTOLD if figure.get(family, 0.5) != 0.5]
+    detail = "pairs that are right by rejecting what was done before; argument and type_swap must be at .5"
+    return Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)
 
 
 def _balance(checks: list[PartCheck]) -> Gate:

@@ -67,8 +67,8 @@ def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> Sco
 
     Each line has `key` and `step` of an eval row, and either `action` (and `tool`, `arguments`) or `completion`: the
     model's text, which should be the JSON object that the prompt asks for. Metrics: type accuracy, macro-F1 over the
-    classes in the gold, tool, exact call (type aside: same tool and arguments as JSON), normalised call, and the F1 of
-    each class; on the natural and on the class-balanced slice.
+    classes in the gold, and the F1 of each class; over the steps that call a tool: tool, exact call (type aside: same
+    tool and arguments as JSON), normalised call; on the natural and on the class-balanced slice.
 
     Raises:
         BuildError: no eval rows, or predictions that cannot be read.
@@ -159,11 +159,13 @@ def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -
     task = np.array([tasks[g.task] for g, _ in chosen])
     gold = np.array([classes.index(g.action) for g, _ in chosen])
     guess = np.array([classes.index(p.action) if p else -1 for _, p in chosen])
+    every = np.ones(len(chosen), bool)
+    called = np.array([bool(g.tool) for g, _ in chosen])
     hits = {
-        "type_accuracy": gold == guess,
-        "tool": np.array([p is not None and p.tool == g.tool for g, p in chosen]),
-        "exact_call": np.array([_called(g, p, "exact") for g, p in chosen]),
-        "normalised_call": np.array([_called(g, p, "normalised") for g, p in chosen]),
+        "type_accuracy": (gold == guess, every),
+        "tool": (np.array([p is not None and p.tool == g.tool for g, p in chosen]), called),
+        "exact_call": (np.array([_called(g, p, "exact") for g, p in chosen]), called),
+        "normalised_call": (np.array([_called(g, p, "normalised") for g, p in chosen]), called),
     }
     rng = np.random.default_rng(seed)
     weights = [
@@ -177,13 +179,22 @@ def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -
         return ScoreRow(name, metric, round(whole, 4), round(float(low), 4), round(float(high), 4), n)
 
     present = [c for c in range(len(classes)) if (gold == c).any()]
-    rows = [figure(m, lambda w, h=h: float((h * w).sum() / w.sum()), len(chosen)) for m, h in hits.items()]
+    rows = [
+        figure(m, lambda w, h=h, among=among: _share(h, among * w), int(among.sum()))
+        for m, (h, among) in hits.items()
+        if among.any()
+    ]
     macro = figure("macro_f1", lambda w: float(np.mean([_f1(gold == c, guess == c, w) for c in present])), len(chosen))
     rows.insert(1, macro)
     counts = Counter(gold.tolist())
     for c in present:
         rows.append(figure(f"f1/{classes[c]}", lambda w, c=c: _f1(gold == c, guess == c, w), counts[c]))
     return rows
+
+
+def _share(hits: Any, weight: Any) -> float:
+    total = float(weight.sum())
+    return float((hits * weight).sum()) / total if total else float("nan")
 
 
 def _f1(gold: Any, guess: Any, weight: Any) -> float:

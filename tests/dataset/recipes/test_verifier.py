@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def test_what_another_success_did_at_the_prompt_is_not_wrong_there(tmp_path: Pat
 @pytest.mark.parametrize(("family", "first"), [("type_swap", "pytest -q"), ("redundancy", "cat a.py")])
 def test_mirrored_pairs_leave_out_what_another_success_did(tmp_path: Path, family: str, first: str) -> None:
     """One attempt looks and then edits, another edits at once: neither is wrong first."""
-    steps = (runs(first), runs("sed -i s/1/2/ a.py"))
+    edit = runs("sed -i s/1/2/ a.py")
+    steps = (runs(first), edit, edit)
     alone = pairs(tmp_path / "1", attempt("one", *steps), family=family, recipes=["verifier"])
     both = pairs(tmp_path / "2", attempt("one", *steps), attempt("two", steps[1]), family=family)
 
@@ -88,8 +90,30 @@ def test_reads_that_follow_one_another_may_come_in_any_order(tmp_path: Path) -> 
     assert not pairs(tmp_path / "1", one, family="argument")
     edits = (runs("sed -i s/1/2/ src/a.py"), runs("sed -i s/1/2/ src/b.py"))
     two = trace("a", user("Fix src/a.py and src/b.py."), edits[0], seen("1"), edits[1], seen("2"), says("Done."))
-    found = pairs(tmp_path / "2", two, family="argument")
-    assert sorted(r["step"] for r in found) == [1, 3]
+    assert not pairs(tmp_path / "2", two, family="argument")  # the second would be told by the first, which was made
+    again = (edits[0], seen("1"), edits[1], seen("2"), edits[1], seen("3"))
+    three = trace("a", user("Fix src/a.py and src/b.py."), *again, says("Done."))
+    found = pairs(tmp_path / "3", three, family="argument")
+    assert sorted(r["step"] for r in found) == [1, 5]
+
+
+@pytest.mark.parametrize("family", ["argument", "type_swap"])
+def test_whether_a_call_was_made_before_tells_nothing(tmp_path: Path, family: str) -> None:
+    """Rejecting whatever the history holds is right exactly as often as wrong, counted here from the prompts."""
+    write_traces(corpus(12), tmp_path / "t")
+    rerun = [runs(f"python {n}.py") for n in "ab"]
+    edit = runs("sed -i s/1/2/ a.py")
+    extra = [m for step in (rerun[0], edit, rerun[1], edit, rerun[1]) for m in (step, seen("ok"))]
+    write_traces([trace("x", user("Run a.py and b.py."), *extra, says("Done."))], tmp_path / "t")
+    build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, recipes=["verifier"])
+    found = [r for r in rows(tmp_path / "d", "verifier") if r["family"] == family]
+    assert found
+    told = Counter((r["rejected_repeats"], r["chosen_repeats"]) for r in found)
+    assert told[True, False] == told[False, True]
+    for row in found:
+        history = "\n".join(m["content"] for m in row["prompt"][1:])
+        command = json.loads(said(row, "rejected"))["arguments"]["command"]
+        assert row["rejected_repeats"] == (f'"command": "{command}"' in history)
 
 
 def test_argument_values_must_be_visible_in_the_prompt(tmp_path: Path) -> None:

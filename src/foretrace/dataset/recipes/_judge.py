@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.match import Action, same
 from foretrace.actions.taxonomy import Effect
-from foretrace.core.trace import Message, ToolCall
+from foretrace.core.trace import Message
 from foretrace.dataset.recipes.base import Act, Attempt
 
 _WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
@@ -34,30 +33,29 @@ class Accepted:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
         if not self._by_prompt:
             return False
-        return any(self.same(act, wrong) for act in self._by_prompt.get(at.prompt_mark, ()))
-
-    @staticmethod
-    def same(one: Act, other: Act) -> bool:
-        """Whether two acts do the same."""
-        mine, others = one.message.tool_calls, other.message.tool_calls
-        if one.text == other.text:
-            return True
-        return (
-            bool(mine)
-            and len(mine) == len(others)
-            and all(same(_action(a), _action(b)) for a, b in zip(mine, others, strict=True))
-        )
+        return any(same(act, wrong) for act in self._by_prompt.get(at.prompt_mark, ()))
 
 
-def _action(call: ToolCall) -> Action:
-    # The type is left out of the comparison: the same call can be a write here and a repair there.
-    return Action(type=None, tool=call.name, arguments=call.arguments)
+def same(one: Act, other: Act) -> bool:
+    """Whether two acts do the same."""
+    return one.text == other.text or one.deed == other.deed
+
+
+def told_by_repeats(at: Act, wrong: Act) -> int:
+    """What the rule "reject what was already done" makes of a pair: 1 right, -1 wrong, 0 silent."""
+    before = at.attempt.did_before
+    return before(wrong.deed, at.index) - before(at.deed, at.index)
 
 
 def interchangeable(first: Act, second: Act) -> bool:
-    """Two reads with nothing but reads between them: their order does not matter, so neither is wrong early."""
+    """Two reads with nothing but reads between them: their order does not matter, so neither is wrong early.
+
+    Of two reads in two attempts it cannot be known.
+    """
     if first.label.effect is not Effect.PURE_READ or second.label.effect is not Effect.PURE_READ:
         return False
+    if first.attempt is not second.attempt:
+        return True
     between = (a for a in first.attempt.acts if first.index < a.index < second.index)
     return all(a.label.effect is Effect.PURE_READ for a in between)
 

@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from foretrace.actions import match
+from foretrace.actions.match import Action
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts
@@ -69,6 +71,11 @@ class Act:
         return self.attempt.trace.messages[self.index]
 
     @property
+    def deed(self) -> Deed:
+        """What was done, however it is written."""
+        return self.attempt.deed(self.index)
+
+    @property
     def prompt(self) -> list[ChatText]:
         """What was before it."""
         return self.attempt.prompts.at(self.index)
@@ -77,6 +84,10 @@ class Act:
     def prompt_mark(self) -> bytes:
         """The digest of the prompt."""
         return self.attempt.prompts.mark(self.index)
+
+
+Deed = tuple[tuple[str, ...], ...]
+"""What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
 
 
 class Attempt:
@@ -97,11 +108,30 @@ class Attempt:
         self.acts: list[Act] = []
         """Steps that can be targets, in order, once `choose` has chosen them."""
         self._settings = settings
+        self._deeds: dict[int, Deed] = {}
+        self._begun: dict[Deed, int] | None = None
 
     def choose(self, until: int | None = None) -> None:
         """Fill `acts`, with no step behind the message `until` where that is given."""
         within = [label for label in self.labels if until is None or label.index <= until]
         self.acts = [act for label in within if (act := self._act(label, self._settings)) is not None]
+
+    def deed(self, index: int) -> Deed:
+        """What the message at `index` does, however it is written; equal for the same calls."""
+        if index not in self._deeds:
+            message = self.trace.messages[index]
+            # The type is left out: the same call can be a write here and a repair there.
+            calls = (match.key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
+            self._deeds[index] = tuple(calls) or (("", "", message.content),)
+        return self._deeds[index]
+
+    def did_before(self, deed: Deed, index: int) -> bool:
+        """Whether the attempt had done that before the message at `index`."""
+        if self._begun is None:
+            self._begun = {}
+            for label in self.labels:
+                self._begun.setdefault(self.deed(label.index), label.index)
+        return self._begun.get(deed, index) < index
 
     def shares_with(self, other: Attempt) -> int:
         """How many messages two attempts have in common from the start: only so far can a prompt be the same."""

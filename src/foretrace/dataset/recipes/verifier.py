@@ -2,11 +2,14 @@
 
 The families argument, type_swap and redundancy come as mirrored couples: with prompt i, c_i over c_j, comes prompt
 j, c_j over c_i, so that every completion is chosen exactly as often as it is rejected. A guesser that reads the
-completion alone, its length or its form has nothing to go by.
+completion alone, its length or its form has nothing to go by. Nor has one that rejects whatever the agent had done
+before, except in redundancy, which is about that: couples of the other two are chosen so that the rule is right once
+where it is wrong once, or silent.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from heapq import nsmallest
@@ -19,8 +22,10 @@ from foretrace.dataset.recipes import _judge as judge
 from foretrace.dataset.recipes.base import IDENTITY, Act, Attempt, Config, Row, Siblings
 
 MIRRORED = ("argument", "type_swap", "redundancy")
+UNTOLD = ("argument", "type_swap")
+"""Families in which whether a call was made before tells nothing, exactly."""
 FAMILIES = ("sibling", *MIRRORED)
-_TRIES = 32
+_TRIES = 48
 """Candidate couples of a family that are looked at in one trace before it is left at what was found."""
 _ODD, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -51,6 +56,8 @@ class Verifier:
                 "pair": "string",
                 "action": "action",
                 "rejected_action": "action",
+                "chosen_repeats": "bool",
+                "rejected_repeats": "bool",
                 **IDENTITY,
             },
             "Pairs of a right and a wrong next action of the same prompt, for preference training.",
@@ -78,7 +85,7 @@ class Verifier:
             return
         wanted = [a for a in task.attempts if a.wanted]
         right = judge.Accepted(a for a in wanted if a.trace.outcome.success is not False)
-        for couple in (c for attempt in wanted for c in _couples(attempt, task, right)):
+        for couple in _couples(wanted, task, right):
             first, second = couple.first, couple.second
             pair = digest(first.attempt.trace.key, couple.family, str(first.index), str(second.index))
             yield from _both(first, second, couple.family, couple.strengths[0], pair)
@@ -88,66 +95,73 @@ class Verifier:
             yield from _both(chosen, rejected, "sibling", "weak", pair)
 
 
-def _couples(attempt: Attempt, task: Siblings, right: judge.Accepted) -> Iterator[Couple]:
-    """Up to `pairs / 2` couples of each mirrored family, every act in at most one couple of a family."""
-    quota = task.settings.pairs // 2
-    taken: set[tuple[int, int]] = set()
-    for family in ("redundancy", "argument", "type_swap"):
-        used: set[int] = set()
-        found = 0
-        for first, second in _shuffled(attempt, family, task.settings.seed):
-            if found == quota:
-                break
-            if first.index in used or second.index in used or (first.index, second.index) in taken:
-                continue
-            couple = _couple(family, first, second, right)
-            if couple is None:
-                task.drops[f"{family}_unfit"] += 1
-                continue
-            found += 1
-            used |= {first.index, second.index}
-            taken.add((first.index, second.index))
-            yield couple
+def _couples(attempts: list[Attempt], task: Siblings, right: judge.Accepted) -> Iterator[Couple]:
+    """Couples of each mirrored family: up to `pairs` rows a trace, every act in at most one couple of a family."""
+    taken: set[tuple[Act, Act]] = set()
+    for family, candidates in _CANDIDATES.items():
+        rows: Counter[str] = Counter()
+        used: set[Act] = set()
+        for place, attempt in enumerate(attempts):
+            for first, second in _shuffled(candidates(attempt, attempts[place + 1 :]), family, task.settings.seed):
+                keys = (first.attempt.trace.key, second.attempt.trace.key)
+                full = max(rows[key] + keys.count(key) for key in keys) > task.settings.pairs
+                if full or first in used or second in used or (first, second) in taken:
+                    continue
+                couple = _couple(family, first, second, right)
+                if couple is None:
+                    task.drops[f"{family}_unfit"] += 1
+                    continue
+                rows.update(keys)
+                used |= {first, second}
+                taken.add((first, second))
+                yield couple
 
 
-def _shuffled(attempt: Attempt, family: str, seed: int) -> list[tuple[Act, Act]]:
-    """Candidate couples (i < j) of the family, in hash order."""
-    base = f"{seed}\0{attempt.trace.key}\0{family}\0"
-    own = {a.index: _number(f"{base}{a.index}") for a in attempt.acts}
+def _shuffled(couples: Iterator[tuple[Act, Act]], family: str, seed: int) -> list[tuple[Act, Act]]:
+    """Some of the candidate couples, in hash order."""
+    numbers: dict[Act, int] = {}
 
-    def place(pair: tuple[Act, Act]) -> int:
+    def number(act: Act) -> int:
+        if act not in numbers:
+            numbers[act] = _number(f"{seed}\0{act.attempt.trace.key}\0{family}\0{act.index}")
+        return numbers[act]
+
+    def place(couple: tuple[Act, Act]) -> int:
         # One digest an act, mixed for each couple: there are many more couples than acts.
-        mixed = (own[pair[0].index] ^ (own[pair[1].index] * _ODD)) * _ODD & _WORD
+        mixed = (number(couple[0]) ^ (number(couple[1]) * _ODD)) * _ODD & _WORD
         return mixed ^ (mixed >> 29)
 
-    return nsmallest(_TRIES, _CANDIDATES[family](attempt.acts), key=place)
+    return nsmallest(_TRIES, couples, key=place)
 
 
 def _number(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _same_tool(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
-    """Calls of one shape."""
+def _same_tool(attempt: Attempt, later: list[Attempt]) -> Iterator[tuple[Act, Act]]:
+    """Calls of one shape, in one attempt or in two that both succeeded."""
     shapes: dict[object, list[Act]] = {}
-    for act in acts:
+    for act in attempt.acts:
         if (shape := judge.shape(act.message)) is not None:
             shapes.setdefault(shape, []).append(act)
-    return chain.from_iterable(combinations(alike, 2) for alike in shapes.values())
+    own = chain.from_iterable(combinations(alike, 2) for alike in shapes.values())
+    others = (act for other in later for act in other.acts)
+    across = ((mine, act) for act in others for mine in shapes.get(judge.shape(act.message), ()))
+    return _untold(chain(own, across))
 
 
-def _other_type(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
+def _other_type(attempt: Attempt, _later: list[Attempt]) -> Iterator[tuple[Act, Act]]:
     """Calls of different types."""
-    calling = [a for a in acts if a.message.tool_calls]
-    return ((a, b) for a, b in combinations(calling, 2) if a.label.action != b.label.action)
+    calling = [a for a in attempt.acts if a.message.tool_calls]
+    return _untold((a, b) for a, b in combinations(calling, 2) if a.label.action != b.label.action)
 
 
-def _redundant(acts: list[Act]) -> Iterator[tuple[Act, Act]]:
+def _redundant(attempt: Attempt, _later: list[Attempt]) -> Iterator[tuple[Act, Act]]:
     """A call that changes nothing, before one that acts with nothing changed between; or any call and the finish."""
-    unsure = [a.index for a in acts if a.label.effect is Effect.UNKNOWN]
+    unsure = [a.index for a in attempt.acts if a.label.effect is Effect.UNKNOWN]
     return (
         (a, b)
-        for a, b in combinations(acts, 2)
+        for a, b in combinations(attempt.acts, 2)
         if _is_redundant(a, b) and not any(a.index < i < b.index for i in unsure)
     )
 
@@ -163,11 +177,16 @@ def _is_redundant(first: Act, second: Act) -> bool:
     )
 
 
+def _untold(couples: Iterable[tuple[Act, Act]]) -> Iterator[tuple[Act, Act]]:
+    """Those in which it tells nothing whether a call was made before."""
+    return ((a, b) for a, b in couples if judge.told_by_repeats(a, b) + judge.told_by_repeats(b, a) == 0)
+
+
 _CANDIDATES = {"redundancy": _redundant, "argument": _same_tool, "type_swap": _other_type}
 
 
 def _couple(family: str, first: Act, second: Act, right: judge.Accepted) -> Couple | None:
-    if right.same(first, second) or judge.interchangeable(first, second):
+    if judge.same(first, second) or judge.interchangeable(first, second):
         return None
     if right.accepts(first, second) or right.accepts(second, first):
         return None
@@ -199,7 +218,7 @@ def _siblings(task: Siblings, right: judge.Accepted) -> Iterator[tuple[Act, Act]
             prompt = act.prompt_mark
             for wrong in _ranked(by_prompt.get(prompt, ()), task.settings.seed):
                 mark = (prompt, wrong.text)
-                if mark in done or right.same(act, wrong) or right.accepts(act, wrong):
+                if mark in done or judge.same(act, wrong) or right.accepts(act, wrong):
                     continue
                 if given.get(attempt.trace.key, 0) >= task.settings.pairs:
                     break
@@ -219,7 +238,9 @@ def _both(act: Act, wrong: Act, family: str, strength: str, pair: str) -> Iterat
     shared |= {"action": act.label.action, **act.attempt.identity(act.index)}
     chosen, rejected = [("assistant", act.text)], [("assistant", wrong.text)]
     key, index = act.attempt.trace.key, act.index
+    did = act.attempt.did_before
     more = {"chosen": chosen, "rejected": rejected, "rejected_action": wrong.label.action}
+    more |= {"chosen_repeats": did(act.deed, index), "rejected_repeats": did(wrong.deed, index)}
     yield Row("verifier", key, index, salt, shared | more)
     yield Row("verifier_unpaired", key, index, salt + "+", shared | {"completion": chosen, "label": True})
     wrong_values = {"completion": rejected, "label": False, "action": wrong.label.action}
