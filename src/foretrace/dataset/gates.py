@@ -132,20 +132,26 @@ def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
     for trace in read_merged(job):
         other: Prompts | None = None
         originals = [message_text(m) for m in trace.messages] if trace.key in expected else []
+        facts: dict[str, tuple[int, bool]] = {}
         for step, marks in sorted(expected.pop(trace.key, {}).items()):
             # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
             other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter, other)
             prompt = other.at(step)
-            length = other.length(prompt)
+            for _, text in prompt:
+                if text not in facts:
+                    facts[text] = (other.length([ChatText("user", text)]), _has_target(text.removeprefix(fixed)))
+            found = [facts[text] for _, text in prompt]
+            length, leaks = sum([size for size, _ in found]), any(marked for _, marked in found)
+            moved = not _is_history(prompt, trace.messages, originals, step)
             check.longest = max(check.longest, length)
             right = prompt_digest(prompt)
             for mark, row in marks.items():
                 check.prompts_checked += 1
-                if mark != right or not _is_history(prompt, trace.messages, originals, step):
+                if moved or mark != right:
                     check.moved.append(row)
                 if length > settings.max_context_tokens:
                     check.too_long.append(row)
-                if _has_target(prompt, fixed):
+                if leaks:
                     check.leaks.append(row)
     check.moved += [row for steps in expected.values() for marks in steps.values() for row in marks.values()]
 
@@ -200,9 +206,8 @@ def _is_text_of(text: str, original: str) -> bool:
     return False
 
 
-def _has_target(prompt: list[ChatText], fixed: str) -> bool:
-    texts = [prompt[0].content.removeprefix(fixed), *(m.content for m in prompt[1:])]
-    return any('{"action":"' in text and any(marker in text for marker in LABEL_MARKERS) for text in texts)
+def _has_target(text: str) -> bool:
+    return '{"action":"' in text and any(marker in text for marker in LABEL_MARKERS)
 
 
 def exact_gates(checks: Iterable[PartCheck], built: Iterable[PartResult]) -> list[Gate]:

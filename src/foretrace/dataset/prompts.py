@@ -176,10 +176,10 @@ class Prompts:
         self._costs: list[int] = [] if begun is None else begun._costs
         self._made: dict[int, list[ChatText]] = {}
         self._marks: dict[int, bytes] = {}
-        texts = (own, own_part, *(m.content for m in self._head[1:]))
-        after = len(messages) if begun is None else begun._leak
-        self._leak = 0 if any(_has_marker(t) for t in texts) else after
-        """Index from which on target text stands in the history, by chance of what the agent worked on."""
+        self._texts = (own, own_part, *(m.content for m in self._head[1:]))
+        self._head_leaks: bool | None = None
+        self._clean = 0
+        """Messages of the history, from its beginning, in which no target text stands."""
 
     def at(self, index: int) -> list[ChatText]:
         """The prompt for the assistant message at `index`: it reads no message from `index` on."""
@@ -216,17 +216,21 @@ class Prompts:
         return self._head_cost + latest <= self._max
 
     def leaks(self, index: int) -> bool:
-        """Whether target text, such as an answer to our own instruction, stands before the message at `index`."""
+        """Whether target text, such as an answer to our own instruction, stands before the message at `index`: by
+        chance of what the agent worked on."""
         self._render_to(index)
-        return self._leak < index
+        if self._head_leaks is None:
+            self._head_leaks = any(map(_has_marker, self._texts))
+        before = max(0, index - self._first)
+        while self._clean < before and not _has_marker(self._body[self._clean].content):
+            self._clean += 1
+        return self._head_leaks or self._clean < before
 
     def _render_to(self, index: int) -> None:
         for at in range(self._first + len(self._body), index):
             message = self._messages[at]
             role = "assistant" if message.role == "assistant" else "user"
             text = self._clip(message_text(message), self._max // 5)
-            if _has_marker(text):
-                self._leak = min(self._leak, at)
             self._body.append(ChatText(role, text))
             self._costs.append(self._cost(text))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from heapq import nsmallest
 from itertools import chain, combinations
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ UNTOLD = ("argument", "type_swap")
 """Families in which whether a call was made before tells nothing, exactly."""
 FAMILIES = ("sibling", *MIRRORED)
 _TRIES = 48
-"""Candidate couples of a family that are looked at in one trace before it is left at what was found."""
-_ODD, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
+"""Candidate couples of a family that are weighed in one trace before it is left at what was found."""
 
 
 class Couple(NamedTuple):
@@ -101,12 +99,20 @@ def _couples(attempts: list[Attempt], task: Siblings, right: judge.Accepted) -> 
     for family, candidates in _CANDIDATES.items():
         rows: Counter[str] = Counter()
         used: set[Act] = set()
+        orders = [_shuffled(attempt, family, task.settings.seed) for attempt in attempts]
         for place, attempt in enumerate(attempts):
-            for first, second in _shuffled(candidates(attempt, attempts[place + 1 :]), family, task.settings.seed):
+            tries: int = 0
+            others = [act for order in orders[place + 1 :] for act in order]
+            for first, second in candidates(orders[place], others):
+                if tries == _TRIES or rows[attempt.trace.key] >= task.settings.pairs - 1:
+                    break
                 keys = (first.attempt.trace.key, second.attempt.trace.key)
                 full = max(rows[key] + keys.count(key) for key in keys) > task.settings.pairs
                 if full or first in used or second in used or (first, second) in taken:
                     continue
+                if family in UNTOLD and judge.told_by_repeats(first, second) + judge.told_by_repeats(second, first):
+                    continue
+                tries += 1
                 couple = _couple(family, first, second, right)
                 if couple is None:
                     task.drops[f"{family}_unfit"] += 1
@@ -117,53 +123,38 @@ def _couples(attempts: list[Attempt], task: Siblings, right: judge.Accepted) -> 
                 yield couple
 
 
-def _shuffled(couples: Iterator[tuple[Act, Act]], family: str, seed: int) -> list[tuple[Act, Act]]:
-    """Some of the candidate couples, in hash order."""
-    numbers: dict[Act, int] = {}
-
-    def number(act: Act) -> int:
-        if act not in numbers:
-            numbers[act] = _number(f"{seed}\0{act.attempt.trace.key}\0{family}\0{act.index}")
-        return numbers[act]
-
-    def place(couple: tuple[Act, Act]) -> int:
-        # One digest an act, mixed for each couple: there are many more couples than acts.
-        mixed = (number(couple[0]) ^ (number(couple[1]) * _ODD)) * _ODD & _WORD
-        return mixed ^ (mixed >> 29)
-
-    return nsmallest(_TRIES, couples, key=place)
+def _shuffled(attempt: Attempt, family: str, seed: int) -> list[Act]:
+    """The acts in hash order: couples are looked at in the order of their acts."""
+    base = f"{seed}\0{attempt.trace.key}\0{family}\0"
+    return sorted(attempt.acts, key=lambda act: blake2b(f"{base}{act.index}".encode(), digest_size=8).digest())
 
 
-def _number(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+def _two(acts: Iterable[Act]) -> Iterator[tuple[Act, Act]]:
+    """Couples of acts of one attempt, the earlier one first."""
+    return ((a, b) if a.index < b.index else (b, a) for a, b in combinations(acts, 2))
 
 
-def _same_tool(attempt: Attempt, later: list[Attempt]) -> Iterator[tuple[Act, Act]]:
+def _same_tool(acts: list[Act], others: list[Act]) -> Iterator[tuple[Act, Act]]:
     """Calls of one shape, in one attempt or in two that both succeeded."""
     shapes: dict[object, list[Act]] = {}
-    for act in attempt.acts:
+    for act in acts:
         if (shape := judge.shape(act.message)) is not None:
             shapes.setdefault(shape, []).append(act)
-    own = chain.from_iterable(combinations(alike, 2) for alike in shapes.values())
-    others = (act for other in later for act in other.acts)
+    own = chain.from_iterable(_two(alike) for alike in shapes.values())
     across = ((mine, act) for act in others for mine in shapes.get(judge.shape(act.message), ()))
-    return _untold(chain(own, across))
+    return chain(own, across)
 
 
-def _other_type(attempt: Attempt, _later: list[Attempt]) -> Iterator[tuple[Act, Act]]:
+def _other_type(acts: list[Act], _others: list[Act]) -> Iterator[tuple[Act, Act]]:
     """Calls of different types."""
-    calling = [a for a in attempt.acts if a.message.tool_calls]
-    return _untold((a, b) for a, b in combinations(calling, 2) if a.label.action != b.label.action)
+    calling = [a for a in acts if a.message.tool_calls]
+    return ((a, b) for a, b in _two(calling) if a.label.action != b.label.action)
 
 
-def _redundant(attempt: Attempt, _later: list[Attempt]) -> Iterator[tuple[Act, Act]]:
+def _redundant(acts: list[Act], _others: list[Act]) -> Iterator[tuple[Act, Act]]:
     """A call that changes nothing, before one that acts with nothing changed between; or any call and the finish."""
-    unsure = [a.index for a in attempt.acts if a.label.effect is Effect.UNKNOWN]
-    return (
-        (a, b)
-        for a, b in combinations(attempt.acts, 2)
-        if _is_redundant(a, b) and not any(a.index < i < b.index for i in unsure)
-    )
+    unsure = [a.index for a in acts if a.label.effect is Effect.UNKNOWN]
+    return ((a, b) for a, b in _two(acts) if _is_redundant(a, b) and not any(a.index < i < b.index for i in unsure))
 
 
 def _is_redundant(first: Act, second: Act) -> bool:
@@ -175,11 +166,6 @@ def _is_redundant(first: Act, second: Act) -> bool:
         and second.label.effect not in (Effect.PURE_READ, Effect.UNKNOWN)
         and first.label.state_version == second.label.state_version
     )
-
-
-def _untold(couples: Iterable[tuple[Act, Act]]) -> Iterator[tuple[Act, Act]]:
-    """Those in which it tells nothing whether a call was made before."""
-    return ((a, b) for a, b in couples if judge.told_by_repeats(a, b) + judge.told_by_repeats(b, a) == 0)
 
 
 _CANDIDATES = {"redundancy": _redundant, "argument": _same_tool, "type_swap": _other_type}
