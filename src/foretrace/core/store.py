@@ -11,6 +11,7 @@ import hashlib
 import heapq
 import re
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -248,13 +249,17 @@ class TraceWriter:
         for shard, row in self._waiting.values():
             rewritten.setdefault(shard, []).append(row)
         taken = [*kept, *(Segment(path, 0) for path in gone)]
+        written: dict[str, list[dict[str, Any]]] = {}
         for shard in sorted(rewritten):
             rows = sorted(rewritten[shard], key=lambda r: (r["task_id"], r["key"]))
             number = 1 + max((_number(s.path) for s in taken if _shard_number(s.path) == shard), default=0)
             path = f"shard-{shard:02d}/{number:06d}.parquet"
             if rows:
-                write_table(self.folder / path, rows)
+                written[path] = rows
                 kept.append(Segment(path, len(rows)))
+        # Compressing and syncing leave the interpreter free: the segments are written side by side.
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write_table, (self.folder / path for path in written), written.values()))
         self.manifest.segments = sorted(kept, key=lambda s: s.path)
         return gone
 
