@@ -228,7 +228,7 @@ def test_effect_version_and_failure() -> None:
         Effect.SANDBOX_EXEC,
         Effect.PURE_READ,
     ]
-    assert [label.state_version for label in found] == [0, 0, 1, 2]
+    assert [label.state_version for label in found] == [0, 0, 1, 1]
     assert [label.failed for label in found] == [False, False, True, False]
 
 

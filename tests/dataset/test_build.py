@@ -139,7 +139,7 @@ def test_mirrored_families_are_balanced_in_every_split(found: dict[str, list[dic
             counts[row["chosen"][0]["content"]] += 1
             counts[row["rejected"][0]["content"]] -= 1
             sides.setdefault(row["pair"], []).append(row)
-    assert {family for _, family in balance} >= {"redundancy", "type_swap"}
+    assert {family for _, family in balance} >= {"redundancy"}
     assert all(n == 0 for counts in balance.values() for n in counts.values())
     for one, other in sides.values():
         assert one["chosen"] == other["rejected"] and one["rejected"] == other["chosen"]
@@ -161,7 +161,7 @@ def test_pairs_are_right_and_wrong_answers_to_a_prompt_of_the_proposer(
         assert rejected not in right[prompt_of(row)]
         if own := proposed.get((row["key"], row["step"])):
             assert (own["prompt"], own["completion"], own["action"]) == (row["prompt"], row["chosen"], row["action"])
-    assert {r["family"] for r in found["verifier"]} >= {"sibling", "redundancy", "type_swap"}
+    assert {r["family"] for r in found["verifier"]} >= {"sibling", "redundancy"}
 
 
 def test_unpaired_rows_are_the_pairs_again(found: dict[str, list[dict[str, Any]]]) -> None:

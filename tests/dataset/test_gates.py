@@ -19,6 +19,8 @@ from foretrace.dataset import build as module
 from foretrace.dataset import prompts as prompts_module
 from foretrace.dataset.gates import check_part, tampered
 from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.dataset.recipes import _judge as judge
+from foretrace.dataset.recipes import verifier
 from foretrace.notebook import build
 
 Rows = list[dict[str, Any]]
@@ -211,6 +213,13 @@ def test_the_mirror_of_a_pair_that_vanished(fails: Any) -> None:
 
     told = fails("balance", lambda f: edit(first_file(f, "verifier"), change))
     assert "train/redundancy: 2 completions" in told
+
+
+def test_pairs_that_are_told_by_what_was_done(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Couples taken as they come: the later prompt shows its wrong answer as done."""
+    monkeypatch.setattr(judge, "told_by_repeats", lambda at, wrong: 0)
+    monkeypatch.setattr(verifier, "_both_orders", lambda waiting, couple, room: [couple])
+    assert "type_swap 0." in fails("repeats")
 
 
 def test_a_pair_turned_round(fails: Any) -> None:

@@ -25,7 +25,7 @@ from foretrace.dataset.prompts import (
     counter_for,
     instruction,
 )
-from foretrace.dataset.target import LABEL_MARKERS, message_text, target_text
+from foretrace.dataset.target import has_target, message_text, target_text
 from foretrace.notebook import build
 
 MOST = 1024
@@ -209,7 +209,7 @@ def test_a_later_system_message_is_history() -> None:
 
 @pytest.mark.parametrize("target", ["type", "call", "message"])
 def test_the_instruction_holds_no_marker_of_a_label(target: Any) -> None:
-    assert not any(marker in instruction(target) for marker in LABEL_MARKERS)
+    assert not has_target(instruction(target))
     assert all(a in instruction(target) for a in ("file_read", "BLOCKED")) == (target != "message")
 
 
@@ -266,4 +266,4 @@ def test_targets_are_canonical_json_of_action_tool_and_arguments() -> None:
     more = json.loads(target_text(two, ActionType.FILE_READ, "call"))["more"]
     assert more == [{"tool": "edit", "arguments": {"a": 1.0, "b": [1, {"a": "é", "z": 1}]}}]
     assert target_text(says("x"), ActionType.BLOCKED, "type") == '{"action":"BLOCKED"}'
-    assert any(text.startswith(marker) for marker in LABEL_MARKERS)
+    assert has_target(text) and has_target('x { "action" :  "BLOCKED" }') and not has_target('{"action":"jump"}')

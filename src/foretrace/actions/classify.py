@@ -30,7 +30,7 @@ ACTIONS = {
 }
 """The action of a kind where the history of the trace has no say."""
 
-STATEFUL = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE, Effect.SANDBOX_EXEC)
+STATEFUL = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
 """Effects after which the state of the world is another version."""
 
 _ACKNOWLEDGEMENT = re.compile(

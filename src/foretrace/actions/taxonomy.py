@@ -46,6 +46,6 @@ class StepLabel(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the rule that decided, e.g. `terminal_call` or `shell.verify`; for a non-step `nonstep.<why>`."""
     effect: Effect
     state_version: int
-    """Number of earlier steps in this trace that wrote (local_write or external_write, or ran code)."""
+    """Number of earlier steps in this trace that wrote (local_write or external_write)."""
     failed: bool
     """Whether what answered the step shows a failure."""

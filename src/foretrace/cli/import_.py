@@ -158,12 +158,15 @@ def check_not_empty(report: ImportReport, label: str) -> None:
     """Refuse to call an import done that found nothing."""
     from foretrace.core.errors import SourceError
 
-    if report.traces or report.already:
+    if report.traces or report.already > report.dropped_before:
         return
     if not report.rows:
         raise SourceError(f"{label}: holds no rows; nothing was imported")
+    if not report.drops:
+        raise SourceError(f"{label}: all {report.rows:,} rows were dropped before; is this the right source?")
     reason, count = report.drops.most_common(1)[0]
+    example = f": {report.examples[reason][0]}" if reason in report.examples else ""
     raise SourceError(
-        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}: "
-        f"{report.examples[reason][0]}); is this the right source?"
+        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}{example}); "
+        "is this the right source?"
     )

@@ -10,22 +10,32 @@ from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.trace import Message, Outcome, Trace
+from foretrace.core.trace import Message, Outcome, ToolCall, Trace
 from foretrace.dataset.part import PartJob, PartResult, read_merged
 from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
-from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.recipes.base import Config, Deed, deed_of
 from foretrace.dataset.recipes.verifier import MIRRORED, UNTOLD
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.tables import read_groups
-from foretrace.dataset.target import LABEL_MARKERS, message_text
+from foretrace.dataset.target import has_target, message_text
 
 Verdict = Literal["pass", "fail", "undecided", "removed"]
 """`removed`: the rows that failed are not in the dataset."""
 Expected = dict[str, dict[int, dict[bytes, str]]]
 """Rows by key, step and digest of the prompt that was read back."""
+Pairs = dict[tuple[str, int], list[tuple[str, str]]]
+"""Family and rejected completion of each pair, by key and step."""
 _READ_BACK = frozenset(
-    ["key", "step", "group", "family", "prompt", "chosen", "rejected", "chosen_repeats", "rejected_repeats"]
+    [
+        "key",
+        "step",
+        "group",
+        "family",
+        "prompt",
+        "chosen",
+        "rejected",
+    ]
 )
 _NAMED = 5
 """Rows that a failed gate names at most."""
@@ -61,7 +71,8 @@ class PartCheck(msgspec.Struct, kw_only=True):
     unbalanced: dict[str, dict[str, int]] = {}
     """Completions that are not chosen as often as rejected, by `split/family`."""
     repeats: dict[str, tuple[float, int]] = {}
-    """Pairs that the rule "reject what was done before" gets right (a tie counts one half), and pairs, by family."""
+    """Pairs that the rule "reject what the prompt shows as done" gets right (a tie counts one half), and all pairs,
+    by family."""
     mirrored: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows of mirrored families, by `split/family`."""
 
@@ -73,12 +84,13 @@ def check_part(job: PartJob, built: PartResult) -> PartCheck:
     )
     configs = {c.name: c for recipe in load(job.settings.recipes) for c in recipe.configs}
     expected: Expected = {}
+    pairs: Pairs = {}
     for name, splits in built.files.items():
         for split, files in splits.items():
             for file in files:
-                _read_back(check, Path(job.folder) / file, configs[name], split, expected)
+                _read_back(check, Path(job.folder) / file, configs[name], split, expected, pairs)
     if expected:
-        _against_traces(check, job, expected)
+        _against_traces(check, job, expected, pairs)
     return check
 
 
@@ -88,6 +100,7 @@ def _read_back(
     config: Config,
     split: str,
     expected: Expected,
+    pairs: Pairs,
 ) -> None:
     balance: dict[str, Counter[str]] = {}
     columns = [n for n in config.columns if n in _READ_BACK]
@@ -102,14 +115,10 @@ def _read_back(
             check.prompts[split].add(mark)
             expected.setdefault(key, {}).setdefault(step, {})[mark] = f"{config.name}/{split} {key} {step}"
         if "chosen" in messages:
-            for family, chosen, rejected in zip(
-                values["family"], values["chosen_repeats"], values["rejected_repeats"], strict=True
+            for key, step, family, chosen, rejected in zip(
+                keys, steps, values["family"], messages["chosen"], messages["rejected"], strict=True
             ):
-                right, pairs = check.repeats.get(family, (0.0, 0))
-                check.repeats[family] = (right + (1 + rejected - chosen) / 2, pairs + 1)
-            for family, chosen, rejected in zip(
-                values["family"], messages["chosen"], messages["rejected"], strict=True
-            ):
+                pairs.setdefault((key, step), []).append((family, rejected[0].content))
                 if family in MIRRORED:
                     check.mirrored[f"{split}/{family}"] += 1
                     counts = balance.setdefault(family, Counter())
@@ -121,7 +130,7 @@ def _read_back(
             check.unbalanced[f"{split}/{family}"] = wrong
 
 
-def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
+def _against_traces(check: PartCheck, job: PartJob, expected: Expected, pairs: Pairs) -> None:
     """Make each prompt again from a trace whose target and end are others, and hold it against the trace's messages.
 
     The digest says that the prompt in the file is the one made here, so what holds for this one holds for that.
@@ -139,11 +148,14 @@ def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
             prompt = other.at(step)
             for _, text in prompt:
                 if text not in facts:
-                    facts[text] = (other.length([ChatText("user", text)]), _has_target(text.removeprefix(fixed)))
+                    facts[text] = (other.length([ChatText("user", text)]), has_target(text.removeprefix(fixed)))
             found = [facts[text] for _, text in prompt]
             length, leaks = sum([size for size, _ in found]), any(marked for _, marked in found)
             moved = not _is_history(prompt, trace.messages, originals, step)
             check.longest = max(check.longest, length)
+            if settings.target == "call" and (trace.key, step) in pairs:
+                shown = {deed_of(m) for m in trace.messages[other.kept_from(step) : step] if m.role == "assistant"}
+                _note_repeats(check, shown, deed_of(trace.messages[step]), pairs[trace.key, step])
             right = prompt_digest(prompt)
             for mark, row in marks.items():
                 check.prompts_checked += 1
@@ -154,6 +166,20 @@ def _against_traces(check: PartCheck, job: PartJob, expected: Expected) -> None:
                 if leaks:
                     check.leaks.append(row)
     check.moved += [row for steps in expected.values() for marks in steps.values() for row in marks.values()]
+
+
+def _note_repeats(check: PartCheck, shown: set[Deed], chosen: Deed, rejected: list[tuple[str, str]]) -> None:
+    for family, text in rejected:
+        right, pairs = check.repeats.get(family, (0.0, 0))
+        told = (_deed_of_target(text) in shown) - (chosen in shown)
+        check.repeats[family] = (right + (1 + told) / 2, pairs + 1)
+
+
+def _deed_of_target(text: str) -> Deed:
+    value = msgspec.json.decode(text)
+    calls = [value, *value.get("more", ())] if value["tool"] else []
+    made = (ToolCall(name=c["tool"], arguments=msgspec.json.encode(c["arguments"]).decode()) for c in calls)
+    return deed_of(Message(role="assistant", author="model", tool_calls=tuple(made)))
 
 
 _ANOTHER = Message(role="assistant", author="model", content="(another ending)")
@@ -204,10 +230,6 @@ def _is_text_of(text: str, original: str) -> bool:
         if whole and original.startswith(head) and original.endswith(tail):
             return True
     return False
-
-
-def _has_target(text: str) -> bool:
-    return '{"action":"' in text and any(marker in text for marker in LABEL_MARKERS)
 
 
 def exact_gates(checks: Iterable[PartCheck], built: Iterable[PartResult]) -> list[Gate]:
@@ -273,18 +295,21 @@ def _counts(checks: list[PartCheck], built: list[PartResult]) -> Gate:
 
 
 def _repeats(checks: list[PartCheck]) -> Gate:
-    """How far the rule "reject what was done before" gets: nowhere, but in the family that is about repeats."""
+    """How far "reject what the prompt shows as done" gets: nowhere, but in the family that is about repeats."""
     figure: dict[str, Any] = {}
     for family in sorted({family for check in checks for family in check.repeats}):
         found = [check.repeats[family] for check in checks if family in check.repeats]
         figure[family] = round(sum(right for right, _ in found) / sum(pairs for _, pairs in found), 4)
     wrong = [family for family in UNTOLD if figure.get(family, 0.5) != 0.5]
-    detail = "pairs that are right by rejecting what was done before; argument and type_swap must be at .5"
+    detail = "share that is right by rejecting what the prompt shows as done; argument and type_swap: .5"
     return Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)
 
 
 def _balance(checks: list[PartCheck]) -> Gate:
-    wrong = {place: texts for check in checks for place, texts in check.unbalanced.items()}
+    wrong: dict[str, dict[str, int]] = {}
+    for check in checks:
+        for place, texts in check.unbalanced.items():
+            wrong.setdefault(place, {}).update(texts)
     rows: Counter[str] = Counter()
     for check in checks:
         rows.update(check.mirrored)

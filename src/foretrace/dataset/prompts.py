@@ -16,7 +16,7 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import ToolSpec, Trace
 from foretrace.dataset.settings import Target
-from foretrace.dataset.target import LABEL_MARKERS, message_text
+from foretrace.dataset.target import has_target, message_text
 
 RENDERER_VERSION = "1"
 BYTES_PER_TOKEN = 3.5
@@ -133,10 +133,6 @@ def instruction(target: Target) -> str:
     )
 
 
-def _has_marker(text: str) -> bool:
-    return '{"action":"' in text and any(marker in text for marker in LABEL_MARKERS)
-
-
 def _left_out(count: int) -> str:
     return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
 
@@ -176,6 +172,7 @@ class Prompts:
         self._costs: list[int] = [] if begun is None else begun._costs
         self._made: dict[int, list[ChatText]] = {}
         self._marks: dict[int, bytes] = {}
+        self._kept: dict[int, int] = {}
         self._texts = (own, own_part, *(m.content for m in self._head[1:]))
         self._head_leaks: bool | None = None
         self._clean = 0
@@ -193,6 +190,11 @@ class Prompts:
             self._marks[index] = prompt_digest(self.at(index))
         return self._marks[index]
 
+    def kept_from(self, index: int) -> int:
+        """Index of the first message of the history that the prompt at `index` still shows."""
+        self.at(index)
+        return self._kept[index]
+
     def _make(self, index: int) -> list[ChatText]:
         self._render_to(index)
         left = self._max - self._head_cost
@@ -200,6 +202,7 @@ class Prompts:
         while start > 0 and left >= self._costs[start - 1]:
             start -= 1
             left -= self._costs[start]
+        self._kept[index] = self._first + max(0, start)
         body = self._body[start : max(0, index - self._first)]
         if start <= 0:
             return self._head + body
@@ -220,9 +223,9 @@ class Prompts:
         chance of what the agent worked on."""
         self._render_to(index)
         if self._head_leaks is None:
-            self._head_leaks = any(map(_has_marker, self._texts))
+            self._head_leaks = any(map(has_target, self._texts))
         before = max(0, index - self._first)
-        while self._clean < before and not _has_marker(self._body[self._clean].content):
+        while self._clean < before and not has_target(self._body[self._clean].content):
             self._clean += 1
         return self._head_leaks or self._clean < before
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from foretrace.actions.match import Action, same
+from foretrace.actions.match import Action, Level, same
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.dataset.recipes.eval import PLUGIN as EVAL
@@ -20,6 +20,7 @@ from foretrace.dataset.tables import read_groups
 RESAMPLES = 1000
 """Bootstrap resamples of tasks."""
 _COLUMNS = ("key", "step", "task", "action", "tool", "arguments", "natural", "balanced")
+_READ = (*_COLUMNS, "completion")
 
 
 class ScoreRow(msgspec.Struct, frozen=True):
@@ -48,18 +49,20 @@ class ScoreReport(msgspec.Struct, frozen=True, kw_only=True):
     """Predictions for rows that the dataset does not have: ignored."""
 
 
+Call = tuple[str, str]
+"""Tool, and arguments as JSON text."""
+
+
 class _Gold(NamedTuple):
     task: str
     action: str
-    tool: str
-    arguments: str
+    calls: tuple[Call, ...]
     slices: tuple[str, ...]
 
 
 class _Guess(NamedTuple):
     action: str
-    tool: str
-    arguments: str
+    calls: tuple[Call, ...]
 
 
 def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> ScoreReport:
@@ -85,12 +88,14 @@ def _read_gold(dataset: Path) -> dict[tuple[str, int], _Gold]:
     config = EVAL.configs[0]
     gold: dict[tuple[str, int], _Gold] = {}
     for path in sorted((dataset / "eval").glob("*.parquet")):
-        for group in read_groups(path, config, _COLUMNS):
-            for key, step, task, action, tool, arguments, natural, balanced in zip(
-                *(group.values[c] for c in _COLUMNS), strict=True
-            ):
+        for group in read_groups(path, config, _READ):
+            columns = (*(group.values[c] for c in _COLUMNS), group.messages["completion"])
+            for key, step, task, action, tool, arguments, natural, balanced, completion in zip(*columns, strict=True):
                 slices = tuple(n for n, yes in (("natural", natural), ("balanced", balanced)) if yes)
-                gold[key, step] = _Gold(task, action, tool, arguments, slices)
+                told = _first_object(completion[0].content)
+                more = _calls(told)[1:] if isinstance(told, dict) else ()
+                calls = ((tool, arguments), *more) if tool else ()
+                gold[key, step] = _Gold(task, action, calls, slices)
     if not gold:
         raise BuildError(f"{dataset}: has no eval rows; build it with an eval config and test groups")
     return gold
@@ -132,14 +137,21 @@ def _guess(row: dict[str, Any]) -> _Guess | None:
     value: Any = row if completion is None else _first_object(completion)
     if not isinstance(value, dict) or value.get("action") not in list(ActionType):
         return None
-    arguments = value.get("arguments")
-    if not isinstance(arguments, str):
-        try:
-            arguments = json.dumps(arguments or {})  # unlike msgspec, it takes whatever text a model made up
-        except RecursionError:
-            return None
-    tool = value.get("tool")
-    return _Guess(str(value["action"]), tool if isinstance(tool, str) else "", arguments)
+    return _Guess(str(value["action"]), _calls(value))
+
+
+def _calls(value: dict[str, Any]) -> tuple[Call, ...]:
+    """The calls of a target: its own, and those under `more`."""
+    more = value.get("more")
+    items = [value, *(more if isinstance(more, list) else ())]
+    found: list[Call] = []
+    for item in items:
+        tool = item.get("tool") if isinstance(item, dict) else None
+        if isinstance(tool, str) and tool:
+            arguments = item.get("arguments")
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            found.append((tool, text))
+    return tuple(found)
 
 
 def _first_object(text: Any) -> Any:
@@ -160,10 +172,13 @@ def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -
     gold = np.array([classes.index(g.action) for g, _ in chosen])
     guess = np.array([classes.index(p.action) if p else -1 for _, p in chosen])
     every = np.ones(len(chosen), bool)
-    called = np.array([bool(g.tool) for g, _ in chosen])
+    called = np.array([bool(g.calls) for g, _ in chosen])
     hits = {
         "type_accuracy": (gold == guess, every),
-        "tool": (np.array([p is not None and p.tool == g.tool for g, p in chosen]), called),
+        "tool": (
+            np.array([p is not None and [c[0] for c in p.calls] == [c[0] for c in g.calls] for g, p in chosen]),
+            called,
+        ),
         "exact_call": (np.array([_called(g, p, "exact") for g, p in chosen]), called),
         "normalised_call": (np.array([_called(g, p, "normalised") for g, p in chosen]), called),
     }
@@ -184,7 +199,9 @@ def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -
         for m, (h, among) in hits.items()
         if among.any()
     ]
-    macro = figure("macro_f1", lambda w: float(np.mean([_f1(gold == c, guess == c, w) for c in present])), len(chosen))
+    macro = figure(
+        "macro_f1", lambda w: float(np.nanmean([_f1(gold == c, guess == c, w) for c in present])), len(chosen)
+    )
     rows.insert(1, macro)
     counts = Counter(gold.tolist())
     for c in present:
@@ -198,13 +215,20 @@ def _share(hits: Any, weight: Any) -> float:
 
 
 def _f1(gold: Any, guess: Any, weight: Any) -> float:
+    """F1 of a class; none in a resample that does not hold it."""
+    if not (weight * gold).any():
+        return float("nan")
     both = float((weight * (gold & guess)).sum())
-    total = float((weight * gold).sum() + (weight * guess).sum())
-    return 2 * both / total if total else 0.0
+    return 2 * both / float((weight * gold).sum() + (weight * guess).sum())
 
 
-def _called(gold: _Gold, guess: _Guess | None, level: Any) -> bool:
-    if guess is None or guess.tool != gold.tool:
+def _called(gold: _Gold, guess: _Guess | None, level: Level) -> bool:
+    """Whether all calls of a step were predicted, in order."""
+    if guess is None or len(guess.calls) != len(gold.calls):
         return False
-    done = Action(type=None, tool=gold.tool, arguments=gold.arguments)
-    return same(done, Action(type=None, tool=guess.tool, arguments=guess.arguments), level)
+    pairs = zip(gold.calls, guess.calls, strict=True)
+    return all(a[0] == b[0] and same(_action(a), _action(b), level) for a, b in pairs)
+
+
+def _action(call: Call) -> Action:
+    return Action(type=None, tool=call[0], arguments=call[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,8 +13,13 @@ from foretrace.dataset.settings import Target
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _encoder = msgspec.json.Encoder(order="sorted")
-LABEL_MARKERS = tuple(f'{{"action":"{action}"' for action in ActionType)
-"""How every target begins: none of these may stand in a prompt outside the fixed instruction."""
+_MARKED = re.compile(r'\{\s*"action"\s*:\s*"(?:' + "|".join(ActionType) + r')"|\[Next Action Prediction\]')
+"""How a target begins, however its JSON is spaced, and a marker of older datasets of this kind."""
+
+
+def has_target(text: str) -> bool:
+    """Whether text that looks like a target stands in a text: in a prompt it would be a label."""
+    return ('"action"' in text or "[Next Action" in text) and _MARKED.search(text) is not None
 
 
 def target_text(message: Message, action: ActionType, kind: Target) -> str:

@@ -31,6 +31,8 @@ class ImportReport(msgspec.Struct, kw_only=True):
     traces: int = 0
     already: int = 0
     """Rows that an earlier run had taken or dropped, or whose trace is there under the same key and id."""
+    dropped_before: int = 0
+    """Those of them that an earlier run had dropped."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
     examples: dict[str, list[str]] = msgspec.field(default_factory=dict[str, list[str]])
     """Up to three rows of each reason: where they stand and what is wrong."""
@@ -140,6 +142,7 @@ def _import_one(job: _Import) -> None:
     known = cursor.rows if job.limit is None else min(cursor.rows, job.limit)
     report.rows += known
     report.already += known
+    report.dropped_before += min(known, sum(cursor.drops.values()))
     if job.finished:
         return
     pending: Counter[str] = Counter()

@@ -167,7 +167,7 @@ def _ending(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message
     rewritten = names == ["submit"] and without_calls(message) == REWRITTEN_ENDING
     if not limit and not rewritten:
         return messages, Outcome(success=success, exit_reason="submitted" if names == ["submit"] else None)
-    untrained = msgspec.structs.replace(message, train=False, author="environment" if limit else "model")
+    untrained = msgspec.structs.replace(message, train=False, author="environment")
     reason = limit.group(1).replace(" ", "_") if limit else "limit"
     outcome = Outcome(status="limit", success=False, exit_reason=reason, fabricated=rewritten)
     return (*messages[:last], untrained, *messages[last + 1 :]), outcome

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dataset.little import calls, corpus, rows, runs, says, seen, trace, user
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, Trace
+from foretrace.core.trace import Message, Task, Trace
 from foretrace.notebook import build
 
 Row = dict[str, Any]
@@ -58,13 +59,16 @@ def test_what_another_success_did_at_the_prompt_is_not_wrong_there(tmp_path: Pat
     assert not [r for r in found if "ls " in said(r, "rejected") and r["step"] == 1]
 
 
-@pytest.mark.parametrize(("family", "first"), [("type_swap", "pytest -q"), ("redundancy", "cat a.py")])
-def test_mirrored_pairs_leave_out_what_another_success_did(tmp_path: Path, family: str, first: str) -> None:
+def test_mirrored_pairs_leave_out_what_another_success_did(tmp_path: Path) -> None:
     """One attempt looks and then edits, another edits at once: neither is wrong first."""
     edit = runs("sed -i s/1/2/ a.py")
-    steps = (runs(first), edit, edit)
-    alone = pairs(tmp_path / "1", attempt("one", *steps), family=family, recipes=["verifier"])
-    both = pairs(tmp_path / "2", attempt("one", *steps), attempt("two", steps[1]), family=family)
+
+    def of_task(n: int, key: str, *steps: Message) -> Trace:
+        return structs.replace(attempt(f"{key}-{n}", *steps), task=Task(id=f"t{n}", group="g"))
+
+    looks = [of_task(n, "looks", runs("cat a.py"), edit) for n in range(8)]
+    alone = pairs(tmp_path / "1", *looks, family="redundancy", recipes=["verifier"])
+    both = pairs(tmp_path / "2", *looks, *(of_task(n, "edits", edit) for n in range(8)), family="redundancy")
 
     def first_prompt(found: list[Row]) -> set[str]:
         return {said(r, "rejected") for r in found if r["step"] == 1}
@@ -97,23 +101,44 @@ def test_reads_that_follow_one_another_may_come_in_any_order(tmp_path: Path) -> 
     assert sorted(r["step"] for r in found) == [1, 5]
 
 
+def reruns() -> list[Trace]:
+    """Attempts that run and edit again and again, so that what was done before is as often right as wrong."""
+    a, b, edit = runs("python a.py"), runs("python b.py"), runs("sed -i s/1/2/ a.py")
+    steps = (a, edit, b, edit, b, edit, b)
+    told = user("Run a.py and b.py.")
+    return [
+        trace(f"x{n}", told, *(m for step in steps for m in (step, seen(f"ok {n}"))), says("Done."), task=f"t{n}")
+        for n in range(6)
+    ]
+
+
+def done_in(prompt: list[dict[str, str]]) -> set[str]:
+    """Arguments of the calls that a prompt shows."""
+    made = [m["content"].split('"arguments": ')[1] for m in prompt if "<tool_call>" in m["content"]]
+    return {json.dumps(json.loads(text.split("}\n")[0])) for text in made}
+
+
 @pytest.mark.parametrize("family", ["argument", "type_swap"])
-def test_whether_a_call_was_made_before_tells_nothing(tmp_path: Path, family: str) -> None:
-    """Rejecting whatever the history holds is right exactly as often as wrong, counted here from the prompts."""
-    write_traces(corpus(12), tmp_path / "t")
-    rerun = [runs(f"python {n}.py") for n in "ab"]
-    edit = runs("sed -i s/1/2/ a.py")
-    extra = [m for step in (rerun[0], edit, rerun[1], edit, rerun[1]) for m in (step, seen("ok"))]
-    write_traces([trace("x", user("Run a.py and b.py."), *extra, says("Done."))], tmp_path / "t")
-    build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, recipes=["verifier"])
-    found = [r for r in rows(tmp_path / "d", "verifier") if r["family"] == family]
+def test_what_the_prompt_shows_as_done_tells_nothing(tmp_path: Path, family: str) -> None:
+    """Rejecting whatever the prompt shows as done is right exactly as often as wrong, read from the prompts here."""
+    found = pairs(tmp_path, *reruns(), family=family, recipes=["verifier"])
     assert found
-    told = Counter((r["rejected_repeats"], r["chosen_repeats"]) for r in found)
-    assert told[True, False] == told[False, True]
+    told = 0
     for row in found:
-        history = "\n".join(m["content"] for m in row["prompt"][1:])
-        command = json.loads(said(row, "rejected"))["arguments"]["command"]
-        assert row["rejected_repeats"] == (f'"command": "{command}"' in history)
+        chosen, rejected = (json.dumps(json.loads(said(row, side))["arguments"]) for side in ("chosen", "rejected"))
+        shown = done_in(row["prompt"])
+        told += (rejected in shown) - (chosen in shown)
+    assert told == 0
+
+
+def test_each_two_types_come_in_both_orders(tmp_path: Path) -> None:
+    """Neither a type nor its place in the trace tells which answer is right."""
+    found = pairs(tmp_path, *reruns(), family="type_swap")
+    sides: dict[str, list[Row]] = {}
+    for row in found:
+        sides.setdefault(row["pair"], []).append(row)
+    orders = Counter(tuple(r["action"] for r in sorted(rows, key=lambda r: r["step"])) for rows in sides.values())
+    assert orders and all(orders[b, a] == n for (a, b), n in orders.items())
 
 
 def test_argument_values_must_be_visible_in_the_prompt(tmp_path: Path) -> None:

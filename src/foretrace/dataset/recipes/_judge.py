@@ -43,8 +43,8 @@ def same(one: Act, other: Act) -> bool:
 
 def told_by_repeats(at: Act, wrong: Act) -> int:
     """What the rule "reject what was already done" makes of a pair: 1 right, -1 wrong, 0 silent."""
-    before = at.attempt.did_before
-    return before(wrong.deed, at.index) - before(at.deed, at.index)
+    shows = at.attempt.shows
+    return shows(wrong.deed, at.index) - shows(at.deed, at.index)
 
 
 def interchangeable(first: Act, second: Act) -> bool:
@@ -76,12 +76,13 @@ def shape(message: Message) -> tuple[Any, ...] | None:
 
 
 def visible(wrong: Act, at: Act) -> bool:
-    """Whether every value in which `wrong` differs from what was done at `at` stands in the prompt there."""
-    wanted = _units(wrong.message) - _units(at.message)
-    if not wanted:
+    """Whether every value in which `wrong` and what was done at `at` differ stands in the prompt there, those of the
+    right one too: else the one whose values stand there would be the wrong one."""
+    mine, others = _units(at.message), _units(wrong.message)
+    if not others - mine or not mine - others:
         return False
     texts = [m.content for m in at.prompt[1:]]
-    return all(any(_stands_in(value, text) for text in texts) for value in wanted)
+    return all(any(_stands_in(value, text) for text in texts) for value in mine ^ others)
 
 
 def _stands_in(value: str, text: str) -> bool:

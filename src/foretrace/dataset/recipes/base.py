@@ -90,6 +90,12 @@ Deed = tuple[tuple[str, ...], ...]
 """What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
 
 
+def deed_of(message: Message) -> Deed:
+    """What a message does. The type is left out: the same call can be a write here and a repair there."""
+    calls = (match.key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
+    return tuple(calls) or (("", "", message.content),)
+
+
 class Attempt:
     """One labelled trace, with its prompts."""
 
@@ -109,7 +115,7 @@ class Attempt:
         """Steps that can be targets, in order, once `choose` has chosen them."""
         self._settings = settings
         self._deeds: dict[int, Deed] = {}
-        self._begun: dict[Deed, int] | None = None
+        self._times: dict[Deed, list[int]] | None = None
 
     def choose(self, until: int | None = None) -> None:
         """Fill `acts`, with no step behind the message `until` where that is given."""
@@ -119,19 +125,20 @@ class Attempt:
     def deed(self, index: int) -> Deed:
         """What the message at `index` does, however it is written; equal for the same calls."""
         if index not in self._deeds:
-            message = self.trace.messages[index]
-            # The type is left out: the same call can be a write here and a repair there.
-            calls = (match.key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
-            self._deeds[index] = tuple(calls) or (("", "", message.content),)
+            self._deeds[index] = deed_of(self.trace.messages[index])
         return self._deeds[index]
 
-    def did_before(self, deed: Deed, index: int) -> bool:
-        """Whether the attempt had done that before the message at `index`."""
-        if self._begun is None:
-            self._begun = {}
+    def shows(self, deed: Deed, index: int) -> bool:
+        """Whether the prompt at `index` shows that this was done before."""
+        if self._times is None:
+            self._times = {}
             for label in self.labels:
-                self._begun.setdefault(self.deed(label.index), label.index)
-        return self._begun.get(deed, index) < index
+                self._times.setdefault(self.deed(label.index), []).append(label.index)
+        times = self._times.get(deed)
+        if times is None or times[0] >= index:
+            return False
+        kept = self.prompts.kept_from(index)
+        return any(kept <= time < index for time in times)
 
     def shares_with(self, other: Attempt) -> int:
         """How many messages two attempts have in common from the start: only so far can a prompt be the same."""

@@ -45,14 +45,15 @@ class Eval:
                 task.drops["attempt_not_wanted"] += len(attempt.labels)
                 continue
             task.drops.update(attempt.drops)
-            following = [a.label.action for a in attempt.acts]
-            for place, act in enumerate(attempt.acts):
+            steps = [label for label in attempt.labels if label.action is not None]
+            for act in attempt.acts:
                 mark = (act.prompt_mark, act.text)
                 if mark in seen:
                     task.drops["repeated_step"] += 1
                     continue
                 seen.add(mark)
-                yield _row(act, [str(a) for a in following[place : place + NEXT]])
+                following = [str(label.action) for label in steps if label.index >= act.index]
+                yield _row(act, following[:NEXT])
 
 
 def _row(act: Act, following: list[str]) -> Row:

@@ -54,8 +54,6 @@ class Verifier:
                 "pair": "string",
                 "action": "action",
                 "rejected_action": "action",
-                "chosen_repeats": "bool",
-                "rejected_repeats": "bool",
                 **IDENTITY,
             },
             "Pairs of a right and a wrong next action of the same prompt, for preference training.",
@@ -97,30 +95,68 @@ def _couples(attempts: list[Attempt], task: Siblings, right: judge.Accepted) -> 
     """Couples of each mirrored family: up to `pairs` rows a trace, every act in at most one couple of a family."""
     taken: set[tuple[Act, Act]] = set()
     for family, candidates in _CANDIDATES.items():
-        rows: Counter[str] = Counter()
-        used: set[Act] = set()
+        room = _Room(task.settings.pairs)
+        waiting: dict[tuple[str, str], Couple] = {}
+        tries: Counter[int] = Counter()
         orders = [_shuffled(attempt, family, task.settings.seed) for attempt in attempts]
         for place, attempt in enumerate(attempts):
-            tries: int = 0
             others = [act for order in orders[place + 1 :] for act in order]
             for first, second in candidates(orders[place], others):
-                if tries == _TRIES or rows[attempt.trace.key] >= task.settings.pairs - 1:
+                if tries[place] == _TRIES or room.is_full(attempt):
                     break
-                keys = (first.attempt.trace.key, second.attempt.trace.key)
-                full = max(rows[key] + keys.count(key) for key in keys) > task.settings.pairs
-                if full or first in used or second in used or (first, second) in taken:
+                if (first, second) in taken or not room.has_for([(first, second)]):
                     continue
                 if family in UNTOLD and judge.told_by_repeats(first, second) + judge.told_by_repeats(second, first):
                     continue
-                tries += 1
+                tries[place] += 1
                 couple = _couple(family, first, second, right)
                 if couple is None:
                     task.drops[f"{family}_unfit"] += 1
                     continue
-                rows.update(keys)
-                used |= {first, second}
-                taken.add((first, second))
-                yield couple
+                found = [couple] if family != "type_swap" else _both_orders(waiting, couple, room)
+                for couple in found:
+                    room.take(couple.first, couple.second)
+                    taken.add((couple.first, couple.second))
+                    yield couple
+
+
+class _Room:
+    """What one family may still take of each trace: `pairs` rows, and no act twice."""
+
+    def __init__(self, pairs: int) -> None:
+        self._pairs = pairs
+        self._rows: Counter[str] = Counter()
+        self._used: set[Act] = set()
+
+    def is_full(self, attempt: Attempt) -> bool:
+        """Whether no couple of this attempt alone finds room."""
+        return self._rows[attempt.trace.key] + 2 > self._pairs
+
+    def has_for(self, couples: Iterable[tuple[Act, Act]]) -> bool:
+        """Whether all of these couples find room."""
+        acts = [act for couple in couples for act in couple]
+        rows = Counter(act.attempt.trace.key for act in acts)
+        fits = all(self._rows[key] + count <= self._pairs for key, count in rows.items())
+        return fits and len({*acts}) == len(acts) and self._used.isdisjoint(acts)
+
+    def take(self, first: Act, second: Act) -> None:
+        """Give room to a couple."""
+        self._rows.update((first.attempt.trace.key, second.attempt.trace.key))
+        self._used |= {first, second}
+
+
+def _both_orders(waiting: dict[tuple[str, str], Couple], couple: Couple, room: _Room) -> list[Couple]:
+    """The couple and one of the same two types in the other order, once both are found in the task.
+
+    An edit comes late and a look comes early: were couples taken as they come, the type and the place in the trace
+    would tell which answer is right.
+    """
+    order = (str(couple.first.label.action), str(couple.second.label.action))
+    other = waiting.get((order[1], order[0]))
+    if other is None or not room.has_for([(other.first, other.second), (couple.first, couple.second)]):
+        waiting[order] = couple
+        return []
+    return [waiting.pop((order[1], order[0])), couple]
 
 
 def _shuffled(attempt: Attempt, family: str, seed: int) -> list[Act]:
@@ -153,7 +189,7 @@ def _other_type(acts: list[Act], _others: list[Act]) -> Iterator[tuple[Act, Act]
 
 def _redundant(acts: list[Act], _others: list[Act]) -> Iterator[tuple[Act, Act]]:
     """A call that changes nothing, before one that acts with nothing changed between; or any call and the finish."""
-    unsure = [a.index for a in acts if a.label.effect is Effect.UNKNOWN]
+    unsure = [a.index for a in acts if a.label.effect in (Effect.UNKNOWN, Effect.SANDBOX_EXEC)]
     return ((a, b) for a, b in _two(acts) if _is_redundant(a, b) and not any(a.index < i < b.index for i in unsure))
 
 
@@ -183,7 +219,7 @@ def _couple(family: str, first: Act, second: Act, right: judge.Accepted) -> Coup
         if second.label.effect is Effect.TERMINAL:
             early = first.label.state_version < second.label.state_version
             strengths = ("strong" if early else "weak", "weak")
-        else:
+        elif second.attempt.shows(first.deed, second.index):
             strengths = ("weak", "strong")
     return Couple(family, first, second, strengths)
 
@@ -224,9 +260,7 @@ def _both(act: Act, wrong: Act, family: str, strength: str, pair: str) -> Iterat
     shared |= {"action": act.label.action, **act.attempt.identity(act.index)}
     chosen, rejected = [("assistant", act.text)], [("assistant", wrong.text)]
     key, index = act.attempt.trace.key, act.index
-    did = act.attempt.did_before
     more = {"chosen": chosen, "rejected": rejected, "rejected_action": wrong.label.action}
-    more |= {"chosen_repeats": did(act.deed, index), "rejected_repeats": did(wrong.deed, index)}
     yield Row("verifier", key, index, salt, shared | more)
     yield Row("verifier_unpaired", key, index, salt + "+", shared | {"completion": chosen, "label": True})
     wrong_values = {"completion": rejected, "label": False, "action": wrong.label.action}
