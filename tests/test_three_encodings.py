@@ -1,0 +1,49 @@
+"""One trace in the tool, xml and ticks encoding: the same labels, effects, versions and failures."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretrace.actions import label_trace
+from foretrace.actions.match import Action, same
+from foretrace.core.trace import Trace
+from foretrace.sources.base import RowRef
+from foretrace.sources.swe_smith import SweSmith
+
+DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "traces"
+PLACES = [("swe_smith_tool", 1), ("swe_smith_xml", 4), ("swe_smith_ticks", 0)]
+
+
+def shipped() -> list[dict[str, Any]]:
+    rows = json.loads(files("foretrace.samples").joinpath("same_trace.json").read_text("utf-8"))
+    return [rows["tool"], rows["xml"], rows["ticks"]]
+
+
+def real() -> list[dict[str, Any]]:
+    if not DATA.exists():
+        pytest.skip("the folder of real rows is not there")
+    return [json.loads((DATA / s / "rows.jsonl").read_text("utf-8").splitlines()[row]) for s, row in PLACES]
+
+
+@pytest.mark.parametrize("rows", [shipped, real])
+def test_one_trace_in_three_encodings(rows: Any) -> None:
+    traces: list[Trace] = []
+    for row in rows():
+        made = SweSmith().to_trace(row, RowRef(0))
+        assert isinstance(made, Trace)
+        traces.append(made)
+    tool, *others = traces
+    for other in others:
+        for one, two in zip(label_trace(tool), label_trace(other), strict=True):
+            assert (one.action, one.rule, one.effect, one.state_version, one.failed) == (
+                two.action, two.rule, two.effect, two.state_version, two.failed,
+            )  # fmt: skip
+            calls = (tool.messages[one.index].tool_calls, other.messages[two.index].tool_calls)
+            for a, b in zip(*calls, strict=True):
+                mine, theirs = (Action(type=None, tool=c.name, arguments=c.arguments) for c in (a, b))
+                assert same(mine, theirs), (a, b)
