@@ -91,7 +91,7 @@ def ours(rows: Path, out: Path, *, gates: bool, workers: int = 2) -> dict[str, R
     traces, dataset = out / "traces", out / "dataset"
     return {
         "import": run(command, "import", "swe_smith", rows, "--out", traces, "--quiet"),
-        "label": run(command, "label", traces, "--out", out / "labels.parquet", "--workers", str(workers), "--quiet"),
+        "label": run(command, "label", traces, "--out", out / "labels.parquet", "--quiet"),
         "build": run(
             command, "build", traces, "--out", dataset, "--workers", str(workers), "--quiet", "--config", config
         ),

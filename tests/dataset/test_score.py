@@ -15,7 +15,7 @@ from dataset.little import corpus, rows, runs, says, seen, trace, user
 from foretrace.actions import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.store import write_traces
-from foretrace.dataset.score import ScoreReport, score
+from foretrace.dataset.score import ScoreReport, _guess, score
 from foretrace.notebook import build
 
 ACTIONS = [str(a) for a in ActionType]
@@ -220,7 +220,7 @@ def test_two_predictions_for_one_row_are_refused(scored: Any, gold: list[Row]) -
 def test_a_file_that_is_not_there_and_a_dataset_without_eval(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="cannot read"):
         score(tmp_path / "none.jsonl", dataset)
-    with pytest.raises(BuildError, match="has no eval rows"):
+    with pytest.raises(BuildError, match="is no dataset of ours"):
         score(tmp_path / "none.jsonl", tmp_path)
 
 
@@ -250,3 +250,9 @@ def test_the_type_does_not_count_for_the_call(scored: Any, gold: list[Row]) -> N
         predictions.append(at(row) | value | {"action": ACTIONS[(row["action"] + 1) % 9]})
     found = figures(scored(predictions))
     assert found["type_accuracy"] == 0 and found["exact_call"] == found["tool"] == 1
+
+
+@pytest.mark.parametrize("form", ["```json\n{}\n```", "<think>Hm, {{}}.</think>\n{}", "{}\nThat is it."])
+def test_an_answer_in_a_fence_or_behind_thinking_is_read(form: str) -> None:
+    text = '{"action":"file_read","tool":"view","arguments":{"path":"a"}}'
+    assert _guess({"completion": form.replace("{}", text)}) == _guess({"completion": text}) is not None

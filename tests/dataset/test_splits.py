@@ -103,3 +103,13 @@ def test_no_group_is_no_split() -> None:
 def test_settings_that_cannot_be_served_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         BuildSettings(**change).check()  # type: ignore[arg-type]
+
+
+def test_a_split_with_groups_that_give_no_rows_is_empty() -> None:
+    """A group of failed attempts alone fills no split: one that gives rows moves in."""
+    groups = [f"g{n}" for n in range(14)]
+    alone, _ = assign(groups, (0.8, 0.1, 0.1), 1)
+    barren = {g for g, s in alone.items() if s == "test"}
+    split, warnings = assign(groups, (0.8, 0.1, 0.1), 1, set(groups) - barren)
+    assert "test" in {s for g, s in split.items() if g not in barren}
+    assert not barren or any("split test would have been empty" in w for w in warnings)

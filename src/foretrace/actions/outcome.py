@@ -127,7 +127,8 @@ def outcome(kind: Kind, message: Message) -> Outcome:
     head = text[:400]
     if kind in (Kind.READ, Kind.SEARCH, Kind.INSPECT):
         # The content of files and search results proves nothing; only the frame around it does.
-        failed = _call_error(head)
+        # A search that finds nothing exits with 1, and that is an answer.
+        failed = _call_error(head) or (kind is Kind.READ and _exit_code(text))
     elif kind is Kind.WRITE:
         # What follows the first lines is a snippet of the edited file.
         failed = _exit_code(text) or _REFUSED.search(head)

@@ -24,7 +24,7 @@ from foretrace.dataset.part import EvalSlices, PartJob, PartResult, SampledPair,
 from foretrace.dataset.pool import worker_pool
 from foretrace.dataset.prompts import counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
-from foretrace.dataset.recipes.base import Config, Row
+from foretrace.dataset.recipes.base import Config, Row, wants
 from foretrace.dataset.report import BuildReport, make_manifest
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.statistics import rewrite_without, statistical_gates
@@ -181,12 +181,14 @@ class _Build:
             raise UsageError(
                 "build takes traces folders with one number of shards; import again with the same --shards"
             )
-        tables = [store.columns("key", "id", "group", "n_messages") for store in self.stores]
+        tables = [store.columns("key", "id", "group", "n_messages", "success") for store in self.stores]
         keys = sorted({(k, i) for t in tables for k, i in zip(*_lists(t, "key", "id"), strict=True)})
         if not keys:
             raise BuildError(f"{self.stores[0].folder}: holds no traces")
         groups = sorted({g for t in tables for g in _lists(t, "group")[0]})
-        assigned, warnings = splits.assign(groups, self.settings.split, self.settings.seed)
+        pairs = [p for t in tables for p in zip(*_lists(t, "group", "success"), strict=True)]
+        filling = {group for group, success in pairs if wants(self.settings.outcomes, success)}
+        assigned, warnings = splits.assign(groups, self.settings.split, self.settings.seed, filling)
         messages = sum(sum(_lists(t, "n_messages")[0]) for t in tables)
         used = sorted({s for store in self.stores for s in store.shards})
         count = max(1, min(len(used), -(-messages // MESSAGES_PER_PART)))

@@ -76,7 +76,8 @@ def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> Sco
     Raises:
         BuildError: no eval rows, or predictions that cannot be read.
     """
-    gold = _read_gold(Path(dataset))
+    target = _target(Path(dataset))
+    gold = _read_gold(Path(dataset), target)
     guesses, unreadable, unknown = _read_guesses(Path(predictions), gold)
     pairs = [(g, guesses.get(at)) for at, g in gold.items()]
     scores = [row for name in ("natural", "balanced") for row in _slice(name, pairs, seed)]
@@ -84,7 +85,19 @@ def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> Sco
     return ScoreReport(scores=scores, rows=len(gold), missing=missing, unreadable=unreadable, unknown=unknown)
 
 
-def _read_gold(dataset: Path) -> dict[tuple[str, int], _Gold]:
+def _target(dataset: Path) -> str:
+    """What the dataset's completions are, by its manifest."""
+    try:
+        manifest = msgspec.json.decode((dataset / "manifest.json").read_bytes())
+        target = str(manifest["settings"]["target"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+        raise BuildError(f"{dataset}: is no dataset of ours: {error}") from None
+    if target == "message":
+        raise BuildError(f"{dataset}: was built with --target message; build with --target call to score actions")
+    return target
+
+
+def _read_gold(dataset: Path, target: str) -> dict[tuple[str, int], _Gold]:
     config = EVAL.configs[0]
     gold: dict[tuple[str, int], _Gold] = {}
     for path in sorted((dataset / "eval").glob("*.parquet")):
@@ -94,7 +107,7 @@ def _read_gold(dataset: Path) -> dict[tuple[str, int], _Gold]:
                 slices = tuple(n for n, yes in (("natural", natural), ("balanced", balanced)) if yes)
                 told = _first_object(completion[0].content)
                 more = _calls(told)[1:] if isinstance(told, dict) else ()
-                calls = ((tool, arguments), *more) if tool else ()
+                calls = ((tool, arguments), *more) if tool and target == "call" else ()
                 gold[key, step] = _Gold(task, action, calls, slices)
     if not gold:
         raise BuildError(f"{dataset}: has no eval rows; build it with an eval config and test groups")
@@ -155,9 +168,15 @@ def _calls(value: dict[str, Any]) -> tuple[Call, ...]:
 
 
 def _first_object(text: Any) -> Any:
-    """The JSON object at the beginning of a completion; what a model says after it is not held against it."""
+    """The JSON object of a completion: behind the thinking, in a fence or not; what a model says after it is not held
+    against it."""
+    if not isinstance(text, str):
+        return None
+    text = text.rpartition("</think>")[2].strip()
+    if text.startswith("```"):
+        text = text.partition("\n")[2].strip()
     try:
-        return json.JSONDecoder().raw_decode(text.strip())[0] if isinstance(text, str) else None
+        return json.JSONDecoder().raw_decode(text)[0]
     except (ValueError, RecursionError):
         return None
 

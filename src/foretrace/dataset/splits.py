@@ -8,8 +8,10 @@ from foretrace.core.digest import unit
 from foretrace.dataset.settings import SPLITS
 
 
-def assign(groups: Collection[str], shares: tuple[float, float, float], seed: int) -> tuple[dict[str, str], list[str]]:
-    """The split of each group, and warnings.
+def assign(
+    groups: Collection[str], shares: tuple[float, float, float], seed: int, filling: Collection[str] | None = None
+) -> tuple[dict[str, str], list[str]]:
+    """The split of each group, and warnings. `filling`: the groups that will give rows (default: all).
 
     A group's place in [0, 1) is its hash; the shares cut that range. Where a split with a share would stay empty,
     the group nearest to its range moves in, taken from a split that keeps others.
@@ -23,12 +25,13 @@ def assign(groups: Collection[str], shares: tuple[float, float, float], seed: in
     result = {group: _split(place, bounds) for group, place in places.items()}
     warnings: list[str] = []
     for name, share in zip(SPLITS, shares, strict=True):
-        if share == 0 or name in result.values():
+        filled = {g: s for g, s in result.items() if filling is None or g in filling}
+        if share == 0 or name in filled.values():
             continue
-        sizes = {s: sum(v == s for v in result.values()) for s in SPLITS}
-        movable = [g for g, s in result.items() if sizes[s] > 1]
+        sizes = {s: sum(v == s for v in filled.values()) for s in SPLITS}
+        movable = [g for g, s in filled.items() if sizes[s] > 1]
         if not movable:
-            warnings.append(f"split {name} is empty: {len(groups)} group(s) cannot fill every split")
+            warnings.append(f"split {name} is empty: {len(filled)} group(s) cannot fill every split")
             continue
         nearest = min(movable, key=lambda g: (_distance(places[g], bounds[name]), g))
         warnings.append(

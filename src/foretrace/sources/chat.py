@@ -21,6 +21,7 @@ from foretrace.sources._openai import (
     rest_of,
     tool_specs,
 )
+from foretrace.sources._repositories import repository
 from foretrace.sources.base import Drop, Hub, RowError, RowRef, content_name
 
 FIELDS = {
@@ -77,7 +78,7 @@ _MARKER = re.compile(
     r"^(?:OBSERVATION:\n|Observation:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
     r"|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
-"""Marks of tool output that arrives with the role of a user."""
+"""Marks of tool output: they tell it where it arrives with the role of a user."""
 
 
 class Chat:
@@ -109,7 +110,7 @@ class Chat:
         tools = tool_specs(row.get(self._column("tools", row) or ""))
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
-            task=Task(id=instance, group=self._text("group", row) or instance, kind="chat"),
+            task=Task(id=instance, group=self._text("group", row) or repository(instance), kind="chat"),
             tools=tools,
             messages=messages,
             outcome=Outcome(success=self._success(row), reward=self._number("reward", row)),
@@ -195,7 +196,7 @@ def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None,
             train=_train(item),
             **common,
         )
-    marker = _MARKER.match(text) if role == "user" and begun else None
+    marker = _MARKER.match(text) if begun and role in ("user", "tool") else None
     if role == "tool" or marker:
         common["raw_role"] = raw_role or ("user" if role == "user" else None)
         error = item.get("is_error")

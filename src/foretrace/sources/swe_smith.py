@@ -12,6 +12,7 @@ from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
 from foretrace.encodings.text import without_calls
 from foretrace.sources._openai import answered_ids, content_of, decode_list, native_calls, rest_of
+from foretrace.sources._repositories import repository
 from foretrace.sources.base import Drop, Hub, RowError, RowRef, content_name
 
 Split = Literal["tool", "xml", "ticks"]
@@ -20,10 +21,8 @@ REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it w
 """What the xml split has in place of the turn at which a run met its limit: the agent never wrote it."""
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
 _MARKER = "OBSERVATION:\n"
-_REPO = re.compile(r"^(?P<owner>[^/]+?)__(?P<name>[^/]+?)(?:\.[0-9a-f]{6,40}(?:\..*)?|-\d+)?$")
 _VOTES = 5
 """Turns that decide the encoding."""
-_LONGEST_INSTANCE = 512
 _TYPES = {"resolved": bool, "model": str, "traj_id": str}
 _KNOWN = frozenset({"role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "is_demo"})
 _FUNCTION = re.compile(r"\d+: (\S+) ----\n")
@@ -73,14 +72,6 @@ class SweSmith:
             ),
             extra=rest_of(row, frozenset({"messages", "instance_id", *typed})),
         )
-
-
-def repository(instance: str) -> str:
-    """`owner/name` of a SWE instance id such as `owner__name.0123abcd.kind__suffix` or `owner__name-123`."""
-    if len(instance) > _LONGEST_INSTANCE:
-        return instance
-    match = _REPO.match(instance) or re.match(r"^(?P<owner>[^/]+?)__(?P<name>[^./]+)", instance)
-    return f"{match['owner']}/{match['name']}" if match else instance
 
 
 def _split_of(raw: list[dict[str, Any]]) -> Split:

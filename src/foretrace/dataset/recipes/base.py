@@ -18,7 +18,7 @@ from foretrace.actions.match import Action
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts
-from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target import message_text, target_text
 
 Kind = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
@@ -90,6 +90,11 @@ Deed = tuple[tuple[str, ...], ...]
 """What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
 
 
+def wants(outcomes: Outcomes, success: bool | None) -> bool:
+    """Whether steps of an attempt of this outcome are targets."""
+    return {"success": success is True, "not_failed": success is not False, "all": True}[outcomes]
+
+
 def deed_of(message: Message) -> Deed:
     """What a message does. The type is left out: the same call can be a write here and a repair there."""
     calls = (match.key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
@@ -103,12 +108,7 @@ class Attempt:
         self.trace = trace
         self.labels = labels
         self.prompts = prompts
-        success = trace.outcome.success
-        self.wanted = {
-            "success": success is True,
-            "not_failed": success is not False,
-            "all": True,
-        }[settings.outcomes]
+        self.wanted = wants(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
         self.acts: list[Act] = []

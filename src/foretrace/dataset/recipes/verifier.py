@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import chain, combinations
 from typing import NamedTuple
 
-from foretrace.actions.taxonomy import Effect
+from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.digest import digest, unit
 from foretrace.dataset.recipes import _judge as judge
 from foretrace.dataset.recipes.base import IDENTITY, Act, Attempt, Config, Row, Siblings
@@ -204,6 +204,7 @@ def _is_redundant(first: Act, second: Act) -> bool:
     )
 
 
+_CHANGES = (ActionType.FILE_WRITE, ActionType.REPAIR)
 _CANDIDATES = {"redundancy": _redundant, "argument": _same_tool, "type_swap": _other_type}
 
 
@@ -217,7 +218,9 @@ def _couple(family: str, first: Act, second: Act, right: judge.Accepted) -> Coup
     strengths = ("weak", "weak")
     if family == "redundancy":
         if second.label.effect is Effect.TERMINAL:
-            early = first.label.state_version < second.label.state_version
+            early = any(
+                first.index <= a.index < second.index and a.label.action in _CHANGES for a in first.attempt.acts
+            )
             strengths = ("strong" if early else "weak", "weak")
         elif second.attempt.shows(first.deed, second.index):
             strengths = ("weak", "strong")
