@@ -79,7 +79,7 @@ def _dump(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def normal_arguments(tool: str, arguments_json: str, root: str = "") -> str:
     """Arguments with everything removed that does not change what the call does."""
     try:

@@ -53,7 +53,7 @@ class _Facts(msgspec.Struct):
     """Whether it imports something that is not of the standard library."""
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)
 def facts_of(code: str) -> _Facts | None:
     """Facts about the code, or null when it does not parse. Never raises."""
     text = _MAGIC.sub("pass", code[:LIMIT])

@@ -67,7 +67,7 @@ class Command(msgspec.Struct):
         return posixpath.normpath(name) if name else name
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def read_shell(command: str, depth: int = 0) -> Meaning:
     """What a shell command means. Never raises on any text."""
     from foretrace.actions.commands import read_command

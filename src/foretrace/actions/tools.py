@@ -64,7 +64,7 @@ def read_call(name: str, arguments: str) -> Meaning:
     return (_read_call if len(arguments) < 2000 else _read_call.__wrapped__)(name, arguments)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _read_call(name: str, arguments: str) -> Meaning:
     plain = _PREFIX.sub("", name.strip())
     snake = _snake(plain)
@@ -78,7 +78,7 @@ def _read_call(name: str, arguments: str) -> Meaning:
     return _by_words(plain, values)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _snake(name: str) -> str:
     return "_".join(words_of(name))
 
@@ -293,7 +293,7 @@ def _by_inner_words(words: list[str], is_api: bool, redo: dict[str, str]) -> Mea
     return meaning(Kind.OTHER, "tool.unknown", Effect.UNKNOWN, **redo)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def read_description(description: str) -> Kind | None:
     """What the description in a tool's specification says that it does, by its first verb; null when unclear."""
     for word in words_of(description[:200])[:8]:

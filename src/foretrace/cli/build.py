@@ -101,7 +101,9 @@ def build(
         statistical_gates=statistical_gates,
     )
     settings.check()
-    if all(Path(text).is_dir() or "=" in text for text in inputs) and not any(":" in r for r in recipes or ()):
+    if all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs) and not any(
+        ":" in r for r in recipes or ()
+    ):
         say.stay_small()  # nothing comes from the Hub, and no code from outside
     check_out(out, overwrite)
     folders, imported = _gather(say, inputs, out, limit)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import sys
 from importlib.abc import MetaPathFinder
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Names of settings in glibc's malloc.h."""
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -23,3 +28,15 @@ def stay_small() -> None:
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        # glibc raises its threshold for mapped blocks with each that is freed, and large blocks then stay in the heap.
+        mallopt(_M_MMAP_THRESHOLD, 256 << 10)
+        mallopt(_M_ARENA_MAX, 1)
+
+
+def give_back_memory() -> None:
+    """Return freed memory to the system, where the C library keeps it for later (glibc): a worker that builds many
+    parts would else grow with each."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

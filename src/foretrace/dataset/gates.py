@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from foretrace.core.process import give_back_memory
 from foretrace.core.trace import Message, Outcome, ToolCall, Trace
 from foretrace.dataset.part import PartJob, PartResult, read_merged
 from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction, prompt_digest
@@ -79,6 +80,7 @@ class PartCheck(msgspec.Struct, kw_only=True):
 
 def check_part(job: PartJob, built: PartResult) -> PartCheck:
     """Read the part's files back and hold them against its traces."""
+    give_back_memory()
     check = PartCheck(
         groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, prompts={s: set() for s in SPLITS}
     )

@@ -13,6 +13,7 @@ import msgspec
 from foretrace.actions.classify import label_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
+from foretrace.core.process import give_back_memory
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.prompts import Prompts, counter_for
@@ -79,6 +80,7 @@ class PartResult(msgspec.Struct, kw_only=True):
 
 def build_part(job: PartJob) -> PartResult:
     """Write the part's files under `job.folder` and count what happened."""
+    give_back_memory()
     part = _Part(job)
     for task, traces in groupby(read_merged(job, part.result), key=lambda t: t.task.id):
         part.add(task, list(traces))
@@ -170,13 +172,15 @@ class _Part:
         self._writer(row.config, split).add(row)
 
     def _sample(self, row: Row) -> None:
+        if not self.job.settings.statistical_gates:
+            return
         values = row.values
         texts = (values["chosen"][0][1], values["rejected"][0][1])
         place = digest("gate", str(self.job.settings.seed), values["pair"])
         pair = SampledPair(place, f"{values['pair']}:{row.key}:{row.step}", values["group"], *texts)
         sampled = self._sampled.setdefault(values["family"], [])
         sampled.append((place, pair))
-        if len(sampled) > 4 * SAMPLE:
+        if len(sampled) > 2 * SAMPLE:
             sampled.sort(key=lambda item: item[0])
             del sampled[SAMPLE:]
 

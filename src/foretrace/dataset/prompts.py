@@ -50,7 +50,7 @@ class ChatText(NamedTuple):
     content: str
 
 
-_DIGESTED = 8192
+_DIGESTED = 4096
 """Texts whose digests are remembered: more than a window of rows holds."""
 _digests: dict[str, bytes] = {}
 

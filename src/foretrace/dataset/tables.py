@@ -20,7 +20,7 @@ from foretrace.dataset.recipes.base import Config, Kind, Row
 
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
-WINDOW_BYTES = 4 << 20
+WINDOW_BYTES = 1536 << 10
 """Characters of distinct text after which a window is shuffled and written as one row group."""
 WINDOW_ROWS = 4096
 _CALL = {"id": "string", "type": "string", "function": {"name": "string", "arguments": "string"}}

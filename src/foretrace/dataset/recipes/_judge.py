@@ -113,7 +113,7 @@ def _is_value(word: str) -> bool:
     return not word.startswith("-") and any(c in word for c in "/._0123456789")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _values(arguments: str) -> dict[str, str]:
     value = msgspec.json.decode(arguments)
     if not isinstance(value, dict):
