@@ -87,7 +87,7 @@ def wait_for(process: subprocess.Popen[str], what: str) -> None:
 
 def test_a_dataset_that_is_there_is_refused_and_replaced_only_when_told(small: Path, previous: Path) -> None:
     before = tree(previous)
-    with pytest.raises(BuildError, match="exists; choose another folder or say --overwrite"):
+    with pytest.raises(BuildError, match="exists; choose another folder, or overwrite it"):
         build(small, out=previous)
     assert tree(previous) == before
     build(small, out=previous, overwrite=True, seed=3, statistical_gates=False)

@@ -74,7 +74,7 @@ def _check_out(out: Path, overwrite: bool) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
-        raise BuildError(f"{out}: exists; choose another folder or say --overwrite")
+        raise BuildError(f"{out}: exists; choose another folder, or overwrite it (--overwrite, overwrite=True)")
     if not out.is_dir() or not _is_dataset(out):
         raise BuildError(f"{out}: is no dataset of ours, it will not be overwritten")
 

@@ -19,7 +19,7 @@ class HubRows:
         self._hub = hub
         self._split = split or hub.split
         self._local = Path(hub.repo).is_dir()
-        self._revision = None if self._local else (revision or _pin(hub.repo))
+        self._revision = None if self._local else _pin(hub.repo, revision)
         where = hub.repo if self._local else f"{hub.repo}@{(self._revision or '')[:12]}"
         self.label = f"{where} split {self._split}"
         self.fingerprint = f"hub:{hub.repo}@{self._revision}/{hub.config or ''}/{self._split}"
@@ -55,15 +55,17 @@ class HubRows:
             raise SourceError(f"{self.label}: cannot open: {_line(error)}") from error
 
 
-def _pin(repo: str) -> str:
-    """The commit that the repository's main branch has now, so that every row names what it came from."""
+def _pin(repo: str, revision: str | None) -> str:
+    """The commit that the branch or tag has now (default: the main branch), so that every row names what it is from."""
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("0", ""):
-        raise UsageError(f"{repo}: HF_HUB_OFFLINE is set; name local files instead, or pin --revision")
+        raise UsageError(f"{repo}: HF_HUB_OFFLINE is set; name local files instead")
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        info = HfApi().dataset_info(repo, timeout=20)
+        info = HfApi().dataset_info(repo, revision=revision, timeout=20)
+    except RevisionNotFoundError:
+        raise SourceError(f"{repo}: has no revision {revision!r}") from None
     except RepositoryNotFoundError:
         raise SourceError(f"{repo}: no such dataset on the Hub, or it needs a token (HF_TOKEN)") from None
     except HfHubHTTPError as error:
@@ -73,7 +75,7 @@ def _pin(repo: str) -> str:
             f"{repo}: cannot reach the Hugging Face Hub ({_line(error)}); "
             "check the network, or name local files: foretrace import SOURCE FILE..."
         ) from error
-    return info.sha or "main"
+    return info.sha or revision or "main"
 
 
 def _folder_digest(folder: Path) -> str:
