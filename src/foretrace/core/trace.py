@@ -210,7 +210,7 @@ class Provenance(_Record, frozen=True, kw_only=True):
 
 
 class Parent(_Record, frozen=True, kw_only=True):
-    """The trace and call that started this one (a subagent)."""
+    """The trace and call that started this one (an agent that called another)."""
 
     key: str
     call_id: str | None = None
