@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,9 @@ def sample_dataset(sample_traces: Path) -> Path:
     folder = sample_traces.parent / "dataset"
     build(sample_traces, out=folder)
     return folder
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores Ctrl-C, and so would all that it starts: tests that interrupt could not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
