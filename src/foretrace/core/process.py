@@ -31,7 +31,7 @@ def stay_small() -> None:
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         # glibc raises its threshold for mapped blocks with each that is freed, and large blocks then stay in the heap.
-        mallopt(_M_MMAP_THRESHOLD, 256 << 10)
+        mallopt(_M_MMAP_THRESHOLD, 1 << 20)
         mallopt(_M_ARENA_MAX, 1)
 
 
