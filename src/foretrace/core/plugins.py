@@ -20,6 +20,8 @@ FOLDERS = {
     "source": "foretrace.sources",
     "recipe": "foretrace.dataset.recipes",
     "encoding": "foretrace.encodings",
+    "sandbox": "foretrace.sandbox",
+    "problems": "foretrace.problems",
 }
 _NOT_PLUGINS = {"base", "text"}
 

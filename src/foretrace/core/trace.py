@@ -161,7 +161,14 @@ class Isolation(_Record, frozen=True, kw_only=True):
     """How well the code of this attempt was isolated."""
 
     level: int
+    """3: jail and namespaces; 2: Landlock and system call filter; 1: system call filter; 0: limits only; 4: elsewhere
+    (a container or another machine)."""
     missing: tuple[str, ...] = ()
+    """Guards that are not in force."""
+    sandbox: str = ""
+    """Name of the sandbox that served."""
+    refused: dict[str, str] = {}
+    """Sandboxes that were asked for first, and why they did not serve."""
 
 
 class Outcome(_Record, frozen=True, kw_only=True):

@@ -1,0 +1,162 @@
+"""What sandbox, problems and episodes share: a problem, its tests, and what running code and judging it gave."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from foretrace.core.trace import Isolation, TestCounts
+
+Integrity = Literal["split", "judge", "stdin", "shared"]
+"""The form in which tests were judged, from the strongest to the weakest (`shared`).
+
+`split`: the candidate's process gets only the arguments of the calls, and the parent compares the values that came
+back. `judge`: the test code runs in a second process, and its calls of the candidate are relayed. `stdin`: a program
+is given an input, and the parent compares what it printed. `shared`: the test code runs in the candidate's process,
+which a model could fool.
+"""
+
+Ending = Literal["ok", "error", "exit", "timeout", "memory", "output", "killed", "lost"]
+"""How a run ended.
+
+`ok`: it came to its end. `error`: an exception, or a source that does not compile. `exit`: the code left the process
+(`sys.exit`, `os._exit`). `timeout`: the wall clock or the CPU limit. `memory`: out of memory. `output`: it printed more
+than a run may. `killed`: a signal (a crash of the interpreter, a forbidden system call). `lost`: the worker died or
+answered out of turn; says nothing of the code's worth.
+"""
+
+
+class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """Base of these records: immutable, defaults left out of the JSON."""
+
+
+class Test(_Record, frozen=True, kw_only=True):
+    """One test: code with asserts, or one case of a program's input and output."""
+
+    __test__ = False  # not a pytest class
+
+    code: str = ""
+    """One `assert` statement or several, or code that defines `check(candidate)`. The candidate is called by the
+    problem's entry point or as `candidate`."""
+    stdin: str | None = None
+    """Input of a program whose output is compared; null for a test made of code."""
+    stdout: str | None = None
+    """What the program must print."""
+    tolerance: float | None = None
+    """Largest absolute or relative difference at which two printed numbers are equal; null asks for equal text."""
+
+
+class Problem(_Record, frozen=True, kw_only=True):
+    """A task with tests: what is asked, and how an answer is judged."""
+
+    id: str
+    """Unique in its set, e.g. `HumanEval/0`."""
+    statement: str
+    """What a model is shown: the task in words, or a signature with a docstring."""
+    entry_point: str | None = None
+    """Name of the function (or class) asked for; null for a program that reads stdin."""
+    prompt: str = ""
+    """Code that an answer may continue or build on (imports, helpers, the signature); empty when there is none."""
+    setup: str = ""
+    """Code that the tests need beside the answer: imports and helpers, never an expected value."""
+    public_tests: tuple[Test, ...] = ()
+    """What the statement shows; these may be shown to a model."""
+    hidden_tests: tuple[Test, ...] = ()
+    """The rest; their expected values reach neither a model nor the process of its code."""
+    reference: str | None = None
+    """A whole answer that passes all tests."""
+    form: Integrity | None = None
+    """Asks for a weaker form of judging than the tests would get; null takes the strongest that serves."""
+    source: str = ""
+    """Name of the problem set."""
+    group: str | None = None
+    """What no split may straddle; null is the id."""
+    licence: str | None = None
+    extra: dict[str, Any] = {}
+
+
+class RunError(_Record, frozen=True, kw_only=True):
+    """Why code failed, as its author would want to read it."""
+
+    kind: str
+    """Name of the exception, or of the ending when there was none (`Timeout`, `MemoryLimit`, ...)."""
+    message: str = ""
+    """At most 500 characters."""
+    line: int | None = None
+    """1-based line of the code that raised, when known."""
+    traceback: str = ""
+    """Frames of the code itself, innermost last; at most 2,000 characters."""
+
+
+class RunResult(_Record, frozen=True, kw_only=True):
+    """What one run of code gave. All of it was said by untrusted code, except ending, seconds and isolation."""
+
+    ending: Ending
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    """True when stdout or stderr was longer than what was kept."""
+    exit_code: int | None = None
+    """What the code left with, for the ending `exit`."""
+    error: RunError | None = None
+    seconds: float = 0.0
+    """Wall-clock seconds, measured outside of the code's process."""
+    cpu_s: float | None = None
+    """CPU seconds of the code's process, when the system says."""
+    isolation: Isolation
+    step: int | None = None
+    """In a session: the number of the state that this block made; null when the state is as before."""
+    mode: Literal["fork", "replay"] | None = None
+    """In a session: how earlier blocks are in place. `fork`: a checkpoint was forked. `replay`: they were run again
+    where that was needed."""
+
+    @property
+    def ok(self) -> bool:
+        """True when the code came to its end (an `exit` with code 0 included)."""
+        return self.ending == "ok" or (self.ending == "exit" and self.exit_code == 0)
+
+
+class TestResult(_Record, frozen=True, kw_only=True):
+    """What one test gave."""
+
+    __test__ = False
+
+    name: str
+    """Which test: its number, and the line of the assert in check code (`2`, `0:14`)."""
+    passed: bool
+    actual: str | None = None
+    """`repr` of what the candidate gave, at most 500 characters; null when it gave nothing."""
+    expected: str | None = None
+    """`repr` of what the test asks for, at most 500 characters; null when the test is no comparison. Not for a
+    model's eyes where the test is hidden."""
+    error: str | None = None
+    """Why there is no value: an exception, a limit, or `not run`."""
+    seconds: float | None = None
+    """Wall-clock seconds until this answer, measured outside of the candidate's process; null when not run."""
+
+
+class Verdict(_Record, frozen=True, kw_only=True):
+    """What judging code against tests gave. The total does not depend on the candidate."""
+
+    tests: tuple[TestResult, ...]
+    integrity: Integrity
+    """The form used for all of these tests."""
+    ending: Ending = "ok"
+    """How the candidate's process ended; for several processes, the first ending that was not `ok`."""
+    error: RunError | None = None
+    """Why the code could not be loaded or its process failed."""
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    isolation: Isolation
+
+    @property
+    def passed(self) -> bool:
+        """True when there is a test and all pass."""
+        return bool(self.tests) and all(test.passed for test in self.tests)
+
+    @property
+    def counts(self) -> TestCounts:
+        """How many tests passed, of how many."""
+        return TestCounts(passed=sum(test.passed for test in self.tests), total=len(self.tests))

@@ -1,0 +1,79 @@
+"""Frames: a 4-byte big-endian length, then that many bytes of JSON. No pickle anywhere.
+
+Both sides of a sandbox speak them: the parent with the fork server, and the parent with the untrusted process behind
+it. What an untrusted process says is only ever parsed as JSON of a limited length.
+
+Frames of a child on its channel (file descriptor 3), all JSON lists whose first item names them:
+
+    run       child: ["ended", error|null]
+    candidate child: ["loaded"] or ["failed", error], then one answer to each call, in order:
+              ["value", encoded, changed] (`changed`: null, or [[position, encoded], ...] for arguments that the call
+              changed in place) or ["raised", error]
+              parent: ["call", name, [encoded, ...], {key: encoded, ...}] ... then ["bye"]
+    judge     child: ["call", name, args, kwargs] (the parent answers with the candidate's "value" or "raised"),
+              ["test", name, passed, actual, expected, error] in the order of the tests, at the end ["done", error|null]
+    session   child: ["ready", pid], then for each block ["ended", error|null]
+
+`error` is {"kind", "message", "line", "traceback"}; `encoded` is what `values.encode` gives.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+HEADER = struct.Struct(">I")
+MAX_FRAME = 64 * 1024 * 1024
+"""Largest frame between parent and fork server; a child's frames are held to the reply limit."""
+
+
+class BrokenFrame(Exception):  # noqa: N818 - what was found, and no error of ours
+    """Bytes that are no frame, or a frame longer than it may be."""
+
+
+def pack(message: Any) -> bytes:
+    """One frame."""
+    # ensure_ascii keeps lone surrogates, which model-written code may hold, out of the encoder's way.
+    body = json.dumps(message, separators=(",", ":")).encode("ascii")
+    return HEADER.pack(len(body)) + body
+
+
+class Frames:
+    """Cuts a stream of bytes into frames; `feed` any chunk, `take` what is whole."""
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> None:
+        self._buffer += chunk
+
+    def take(self) -> Any:
+        """The next frame's JSON, or None when none is whole yet (no frame is JSON null).
+
+        Raises:
+            BrokenFrame: too long, or not JSON.
+        """
+        if len(self._buffer) < HEADER.size:
+            return None
+        (length,) = HEADER.unpack_from(self._buffer)
+        if length > self._limit:
+            raise BrokenFrame(f"a frame of {length:,} bytes")
+        end = HEADER.size + length
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[HEADER.size : end])
+        del self._buffer[:end]
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            raise BrokenFrame("a frame that is no JSON") from None
+        if message is None:
+            raise BrokenFrame("an empty frame")
+        return message
+
+    @property
+    def rest(self) -> int:
+        """How many bytes are left that are no whole frame."""
+        return len(self._buffer)

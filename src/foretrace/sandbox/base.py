@@ -1,0 +1,155 @@
+"""The contract of a sandbox: run untrusted Python, judge it, keep a session of it, and say how well it is isolated.
+
+To add a sandbox, drop a file in this folder with a `PLUGIN` class that takes `Settings` and has the methods of
+`Sandbox`. See docs/sandbox.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+import msgspec
+
+from foretrace.core.problem import Integrity, RunResult, Test, Verdict
+from foretrace.core.trace import Isolation
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one run may use."""
+
+    wall_s: float = 5.0
+    """Wall-clock seconds of a run, a block of a session, or one judged process."""
+    cpu_s: float = 2.0
+    """CPU seconds of one process (soft limit; one more second is the hard one)."""
+    memory_mb: int = 512
+    """Address space of one process, MiB. Preloaded numpy needs 1024, which the preload set asks for by itself."""
+    file_mb: int = 8
+    """Largest file that can be written, MiB."""
+    scratch_mb: int = 16
+    """Size of the scratch folder, MiB (level 3 only; below, there is no scratch folder)."""
+    processes: int = 64
+    """Threads and processes at one time."""
+    open_files: int = 64
+    stdout_kb: int = 64
+    """How much of stdout, and of stderr, is kept, KiB."""
+    output_mb: int = 16
+    """How much stdout and stderr a run may print before it is killed, MiB."""
+    reply_kb: int = 512
+    """Largest value that a call may give back, encoded, KiB."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a sandbox is to be set up."""
+
+    workers: int = 0
+    """How many runs at one time; 0 is one a core."""
+    min_level: int = 2
+    """Isolation below this is an error."""
+    allow_weak_isolation: bool = False
+    """Allow levels 0 and 1, with a warning."""
+    level: int | None = None
+    """Use this level although a higher one may be there; null takes the highest."""
+    preload: str = "none"
+    """Modules that are imported once, before the runs: `none`, `numpy`, `science`, or names joined by `+`."""
+    interpreter: str | None = None
+    """Path of the Python that runs the code; null is the running one."""
+    limits: Limits = Limits()
+    max_sessions: int = 64
+    """Sessions at one time."""
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True):
+    """One guard of a sandbox, as its self-test found it."""
+
+    name: str
+    """E.g. `network`, `filesystem_read`."""
+    on: bool
+    level: int
+    """The isolation level that needs it."""
+    reason: str = ""
+    """What was observed: what was denied, or which call failed and how."""
+    remedy: str = ""
+    """What the user can do where it is off."""
+
+
+class Session(Protocol):
+    """Blocks of code that accumulate: each is run with everything before it in place."""
+
+    mode: str
+    """`fork` (checkpoints by fork) or `replay` (earlier blocks are run again after an error or for a branch)."""
+    head: int
+    """Number of the state that the next block starts from; 0 is the empty one."""
+
+    async def run(self, block: str, *, at: int | None = None) -> RunResult:
+        """Run `block` on the state `at` (default: the head).
+
+        When it comes to its end the result's `step` is the number of the new state, which becomes the head. After an
+        error the state is as before, and the head stays.
+
+        Raises:
+            SandboxError: the session is closed, or has no state of that number.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End all processes of the session. May be called twice."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+class Sandbox(Protocol):
+    """Runs untrusted Python."""
+
+    name: str
+
+    async def start(self) -> Isolation:
+        """Start, test the guards, and say how well runs are isolated. May be called twice.
+
+        Raises:
+            SandboxError: it cannot serve, or not at the level asked for; says which call failed and what to do.
+        """
+        ...
+
+    async def guards(self) -> list[Guard]:
+        """Each guard, on or off."""
+        ...
+
+    async def run(self, code: str, *, stdin: str = "", limits: Limits | None = None) -> RunResult:
+        """Run `code` as `__main__` in a fresh process. Never raises for what the code does.
+
+        Raises:
+            SandboxError: no worker can be started.
+        """
+        ...
+
+    async def judge(
+        self,
+        code: str,
+        tests: Sequence[Test],
+        *,
+        entry_point: str | None = None,
+        setup: str = "",
+        form: Integrity | None = None,
+        limits: Limits | None = None,
+    ) -> Verdict:
+        """Judge `code` against `tests`, in one form for all of them: the strongest that serves, or `form`.
+
+        Raises:
+            ProblemError: the tests cannot be parsed, or mix programs and functions.
+            SandboxError: no worker can be started.
+        """
+        ...
+
+    async def session(self, *, limits: Limits | None = None) -> Session:
+        """Open a session of accumulating blocks."""
+        ...
+
+    async def close(self) -> None:
+        """End all processes. May be called twice."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
