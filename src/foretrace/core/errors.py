@@ -24,7 +24,21 @@ class StoreError(ForetraceError):
 
 
 class ModelError(ForetraceError):
-    """A model server failed."""
+    """A model server failed.
+
+    Args:
+        kind: a slug that is counted, e.g. `refused`, `quota`, `not_found`, `bad_key`, `stream`, `overflow`.
+        retryable: whether trying the whole episode again later may help.
+        retry_after_s: how long the server asked to wait, seconds.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str = "server", retryable: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
 
 class SandboxError(ForetraceError):

@@ -22,6 +22,8 @@ FOLDERS = {
     "encoding": "foretrace.encodings",
     "sandbox": "foretrace.sandbox",
     "problems": "foretrace.problems",
+    "model": "foretrace.models",
+    "protocol": "foretrace.protocols",
 }
 _NOT_PLUGINS = {"base", "text"}
 

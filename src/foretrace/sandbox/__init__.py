@@ -1,1 +1,1 @@
-"""Run untrusted Python for real: fresh processes, isolation that is tested and stamped, verdicts that cannot be forged."""
+"""Run untrusted Python for real: fresh processes, tested and stamped isolation, verdicts that cannot be forged."""

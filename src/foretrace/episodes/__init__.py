@@ -1,0 +1,1 @@
+"""Episodes: attempts at problems, and the proof that the problems are sound."""

@@ -1,0 +1,165 @@
+"""Reading calls and values out of prose: `ast` decides what they are, and nothing is ever run."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, overload
+
+MAX_PIECE = 8_000
+"""Characters that one call, value or assert may have."""
+MAX_PLACES = 400
+"""Places of one kind in a text that are looked at."""
+HELPERS = frozenset(
+    {"abs", "all", "any", "bool", "dict", "float", "frozenset", "int", "isinstance", "len", "list", "max", "min"}
+    | {"next", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type"}
+)
+"""Built-in functions that a test may call beside the one that it tests."""
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_WORDS = {"true": "True", "false": "False"}
+"""Values as other languages write them. Not `null` and `none`, which are said of much else."""
+_NUMBER = re.compile(r"[-+]?[\w.]+(?:(?<=\de)[-+]\d+)?")
+_STRING = re.compile(r"[rbuRBU]?(?:\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
+_NOT_SURE = re.compile(r"`|\\\\")
+"""A backtick is Markdown's; two backslashes are two in a text, and one where the text is a docstring."""
+_SHAPES = (
+    *(ast.Call, ast.keyword, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Compare, ast.cmpop),
+    *(ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.Subscript, ast.Slice, ast.expr_context),
+)
+"""What a test may be made of, beside names."""
+
+
+class Piece(NamedTuple):
+    """A piece of a text that is Python."""
+
+    node: ast.expr
+    end: int
+    """Where it ends in the text it was found in."""
+
+
+def places(pattern: str, text: str) -> Iterator[re.Match[str]]:
+    """The first MAX_PLACES places of a text that match."""
+    return itertools.islice(re.finditer(pattern, text), MAX_PLACES)
+
+
+@overload
+def quiet_parse(code: str, mode: Literal["eval"]) -> ast.Expression | None: ...
+@overload
+def quiet_parse(code: str, mode: Literal["exec"]) -> ast.Module | None: ...
+def quiet_parse(code: str, mode: str) -> Any:
+    """`ast.parse` that gives None for what is no Python (or too long), and warns of nothing."""
+    if len(code) > MAX_PIECE:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code, mode=mode)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Whether the expression is a value written out."""
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def value_of(text: str) -> ast.expr | None:
+    """The value that the whole text is, as an expression; None when it is none for sure."""
+    tree = None if _NOT_SURE.search(text) else quiet_parse(text.strip(), "eval")
+    return tree.body if tree is not None and is_literal(tree.body) else None
+
+
+def call_at(text: str, begin: int, name: str) -> Piece | None:
+    """The call of `name` that begins at `begin`, with arguments that are all values; it may go over several lines."""
+    end = _balanced(text, begin + len(name))
+    tree = quiet_parse(text[begin:end], "eval") if end else None
+    if tree is None or not isinstance(tree.body, ast.Call) or _NOT_SURE.search(text, begin, end):
+        return None
+    call = tree.body
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    named = all(keyword.arg for keyword in call.keywords)
+    return Piece(call, end) if named and all(is_literal(node) for node in given) else None
+
+
+def value_at(line: str, begin: int = 0) -> Piece | None:
+    """The value that begins at `begin` (after blanks), as far as it goes.
+
+    `("x")` is none: some who write it mean a tuple.
+    """
+    while begin < len(line) and line[begin] in " \t`":
+        begin += 1
+    if line[begin : begin + 1] in _CLOSING:
+        end = _balanced(line, begin)
+    else:
+        match = _STRING.match(line, begin) or _NUMBER.match(line, begin)
+        end = match.end() if match else 0
+        while end > begin and line[end - 1] == ".":
+            end -= 1
+    piece = line[begin:end]
+    node = value_of(_WORDS.get(piece, piece)) if piece else None
+    if node is None or (piece[0] == "(" and not isinstance(node, ast.Tuple)):
+        return None
+    return Piece(node, end)
+
+
+def _balanced(text: str, begin: int) -> int:
+    """Where the bracket that opens at `begin` is closed; 0 when it is not, within MAX_PIECE."""
+    closing: list[str] = []
+    at, limit = begin, min(len(text), begin + MAX_PIECE)
+    while at < limit:
+        char = text[at]
+        if char in "\"'":
+            string = _STRING.match(text, at, limit)
+            if string is None:
+                return 0
+            at = string.end()
+            continue
+        at += 1
+        if char in _CLOSING:
+            closing.append(_CLOSING[char])
+        elif char in ")]}":
+            if not closing or closing.pop() != char:
+                return 0
+            if not closing:
+                return at
+    return 0
+
+
+def is_test(node: ast.expr, name: str) -> bool:
+    """Whether an expression is a test that can be read for sure: it calls `name`, and all else are values and
+    built-in functions."""
+    called = False
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            called = called or part.id == name
+            if part.id != name and part.id not in HELPERS:
+                return False
+        elif not isinstance(part, _SHAPES):
+            return False
+    return called
+
+
+def equal(left: ast.expr, right: ast.expr) -> str:
+    """`assert left == right`, always written the same; empty when it cannot be written."""
+    return holds(ast.Compare(left, [ast.Eq()], [right]))
+
+
+def holds(node: ast.expr) -> str:
+    """`assert node` on one line, always written the same; empty when it cannot be written."""
+    code = written(node)
+    return f"assert {code}" if code else ""
+
+
+def written(node: ast.AST) -> str:
+    """The code of a node; empty when it cannot be written."""
+    try:
+        return ast.unparse(node)
+    except (ValueError, RecursionError, MemoryError):
+        return ""

@@ -1,0 +1,187 @@
+"""The contract of a problem set: where it lives, and how its rows become Problems.
+
+To add a problem set, drop a file in this folder with a `PLUGIN` class that has `name`, `licence`, `hub` and `load`.
+`problems_of(rows(path, self.hub), make)` does the reading; what is left to write is `make`, from one row to one
+Problem. See docs/problems.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from foretrace.core.errors import ProblemError
+from foretrace.core.problem import Problem, Test
+
+
+class Hub(NamedTuple):
+    """Where a set lives on the Hugging Face Hub."""
+
+    repo: str
+    split: str
+    config: str | None = None
+
+
+class Row(NamedTuple):
+    """One row of a file or of the Hub, and its place in words."""
+
+    at: str
+    """File (or repository) and 0-based row, e.g. `set.jsonl row 3`."""
+    name: str
+    """A name for a problem that has no id of its own: the file's name without its endings, and the row: `set/3`."""
+    value: dict[str, Any]
+
+
+class ProblemSet(Protocol):
+    """A set of problems, or a format that sets come in. One may have `count`, the number of problems it is known by."""
+
+    name: str
+    licence: str | None
+    hub: Hub | None
+    """Where it is read from when no path is given; null when there must be one (or when it needs none)."""
+
+    def load(self, path: Path | None = None) -> Iterator[Problem]:
+        """Problems in the order of the set, from a local file or folder, or from the Hub.
+
+        Raises:
+            ProblemError: it cannot be opened, or a row cannot be used; names the file and the row.
+            UsageError: the set needs a path, or takes none.
+        """
+        ...
+
+
+class UnusableError(ValueError):
+    """Raised while a row is made into a Problem: says what is wrong with it."""
+
+
+def problems_of(rows: Iterable[Row], make: Callable[[Row], Problem]) -> Iterator[Problem]:
+    """The Problem of each row, checked.
+
+    Raises:
+        ProblemError: a row that cannot be used; names where it stands.
+    """
+    seen: dict[str, str] = {}
+    for row in rows:
+        try:
+            problem = checked(make(row))
+            if problem.id in seen:
+                raise UnusableError(f"the id {problem.id!r} stands at {seen[problem.id]} too; ids must differ")
+        except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
+            raise ProblemError(f"{row.at}: {_reason(error)}") from None
+        seen[problem.id] = row.at
+        yield problem
+
+
+def checked(problem: Problem) -> Problem:
+    """The Problem, held against its own field types and what can be judged.
+
+    Raises:
+        UnusableError: it has no test, tests that do not parse, or tests of both kinds.
+        msgspec.ValidationError: a field of the wrong type.
+    """
+    problem = msgspec.convert(msgspec.to_builtins(problem), Problem)  # a struct does not check what it is given
+    if not problem.id.strip() or not problem.statement.strip():
+        raise UnusableError("a problem needs an id and a statement")
+    if problem.entry_point is not None and not problem.entry_point.isidentifier():
+        raise UnusableError(f"the entry point {problem.entry_point!r} is no Python name")
+    tests = (*problem.public_tests, *problem.hidden_tests)
+    if not tests:
+        raise UnusableError("no test at all: an answer to it could not be judged")
+    programs = {test.stdin is not None or test.stdout is not None for test in tests}
+    if len(programs) > 1:
+        raise UnusableError("tests made of code and cases of a program do not go together")
+    if programs == {True}:
+        _check_cases(problem, tests)
+        return problem
+    if problem.entry_point is None:
+        raise UnusableError("tests made of code need an entry_point, the name of the function or class to call")
+    for test in tests:
+        if not test.code.strip():
+            raise UnusableError("an empty test")
+        _check_code(test.code, "a test")
+    _check_code(problem.setup, "the setup")
+    return problem
+
+
+def text_of(row: Row, key: str) -> str:
+    """The text under a key.
+
+    Raises:
+        UnusableError: there is none.
+    """
+    value = row.value.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise UnusableError(f"`{key}` must be a text that is not empty")
+    return value
+
+
+def texts_of(row: Row, key: str) -> list[str]:
+    """The texts of a list under a key, or the one text; none where the key is missing or all are blank.
+
+    Raises:
+        UnusableError: it holds anything else.
+    """
+    value = row.value.get(key)
+    texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise UnusableError(f"`{key}` must be a list of texts")
+    return [text for text in texts if text.strip()]
+
+
+def split_asserts(code: str) -> tuple[Test, ...]:
+    """One Test for each assert where the code is nothing but asserts; else one Test of the whole."""
+    body = parse(code).body
+    if not body or not all(isinstance(node, ast.Assert) for node in body):
+        return (Test(code=code),)
+    return tuple(Test(code=ast.get_source_segment(code, node) or ast.unparse(node)) for node in body)
+
+
+def parse(code: str) -> ast.Module:
+    """`ast.parse` without warnings.
+
+    Raises:
+        UnusableError: it is no Python; names the line.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in model-written or ageing code
+            return ast.parse(code)
+    except SyntaxError as error:
+        raise UnusableError(f"no Python: {error.msg} (line {error.lineno})") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UnusableError(f"no Python: {error or type(error).__name__}") from None
+
+
+def defined(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Functions and classes at the top of the code, by name; empty when it does not parse."""
+    try:
+        body = parse(code).body
+    except UnusableError:
+        return {}
+    return {n.name: n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+
+
+def _check_cases(problem: Problem, tests: Iterable[Test]) -> None:
+    if problem.entry_point is not None:
+        raise UnusableError("cases with stdin and stdout test a whole program: leave entry_point out")
+    for test in tests:
+        if test.code or test.stdout is None:
+            raise UnusableError("a case needs a stdout (and a stdin, unless it is empty), and no code")
+
+
+def _check_code(code: str, what: str) -> None:
+    try:
+        parse(code)
+    except UnusableError as error:
+        raise UnusableError(f"{what} is {error}") from None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KeyError):
+        return f"no key {error.args[0]!r}"
+    return " ".join(str(error).split())[:300] or type(error).__name__

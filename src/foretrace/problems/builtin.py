@@ -1,0 +1,65 @@
+"""Problems that come with foretrace: 18 small tasks with tests for what is easily got wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from foretrace.core.errors import UsageError
+from foretrace.core.problem import Problem, Test
+from foretrace.problems._builtin_more import NUMBERS_AND_RANGES, PROGRAMS
+from foretrace.problems._builtin_set import LISTS_AND_TEXTS, Item
+from foretrace.problems._public import public_tests
+from foretrace.problems.base import checked, defined
+
+_FUNCTIONS = (*LISTS_AND_TEXTS, *NUMBERS_AND_RANGES)
+
+
+class Builtin:
+    """The built-in set."""
+
+    name = "builtin"
+    licence = "Apache-2.0"
+    hub = None
+    count = len(_FUNCTIONS) + len(PROGRAMS)
+
+    def load(self, path: Path | None = None) -> Iterator[Problem]:
+        """See `ProblemSet.load`; there is nothing to read, so a path is an error."""
+        if path is not None:
+            raise UsageError("the builtin problems come with foretrace: leave --path out")
+        return (checked(problem) for problem in (*map(_function, _FUNCTIONS), *map(_program, PROGRAMS)))
+
+
+def _function(item: Item) -> Problem:
+    (entry_point,) = defined(item.prompt)
+    return Problem(
+        id=f"builtin/{item.id}",
+        statement=item.prompt,
+        entry_point=entry_point,
+        prompt=item.prompt,
+        public_tests=public_tests(item.prompt, entry_point),
+        hidden_tests=tuple(Test(code=code) for code in item.hidden),
+        reference=item.prompt + item.solution,
+        source=Builtin.name,
+        licence=Builtin.licence,
+    )
+
+
+def _program(item: Item) -> Problem:
+    return Problem(
+        id=f"builtin/{item.id}",
+        statement=item.prompt,
+        public_tests=_cases(item.public),
+        hidden_tests=_cases(item.hidden),
+        reference=item.solution,
+        source=Builtin.name,
+        licence=Builtin.licence,
+    )
+
+
+def _cases(texts: tuple[str, ...]) -> tuple[Test, ...]:
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return tuple(Test(stdin=stdin, stdout=stdout) for stdin, stdout in pairs)
+
+
+PLUGIN = Builtin

@@ -1,0 +1,64 @@
+"""HumanEval: 164 functions to be completed from a signature and a docstring.
+
+Rows have `task_id`, `prompt`, `entry_point`, `canonical_solution` and `test`, which defines `check(candidate)`. Sets in
+the same form are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from foretrace.core.problem import Problem, Test
+from foretrace.problems._files import rows
+from foretrace.problems._public import public_tests
+from foretrace.problems.base import Hub, Row, UnusableError, problems_of, text_of
+
+WRONG_EXAMPLES: dict[str, frozenset[str]] = {
+    "HumanEval/47": frozenset({"assert median([-10, 4, 6, 1000, 10, 20]) == 15.0"}),
+    "HumanEval/116": frozenset(
+        {
+            "assert sort_array([1, 5, 2, 3, 4]) == [1, 2, 3, 4, 5]",
+            "assert sort_array([-2, -3, -4, -5, -6]) == [-6, -5, -4, -3, -2]",
+        }
+    ),
+}
+"""Examples of the published prompts that its own solutions and its own tests contradict; they are no public tests."""
+
+
+class HumanEval:
+    """The set `openai/openai_humaneval`, from a file or the Hub."""
+
+    name = "humaneval"
+    licence = "MIT"
+    hub = Hub("openai/openai_humaneval", "test", "openai_humaneval")
+    count = 164
+
+    def load(self, path: Path | None = None) -> Iterator[Problem]:
+        """See `ProblemSet.load`."""
+        return problems_of(rows(path, self.hub), self._problem)
+
+    def _problem(self, row: Row) -> Problem:
+        own, prompt = text_of(row, "task_id"), text_of(row, "prompt")
+        entry_point, test = text_of(row, "entry_point"), text_of(row, "test")
+        if "def check(" not in test:
+            raise UnusableError("`test` defines no check(candidate); read other forms with the set jsonl")
+        solution = row.value.get("canonical_solution")
+        if solution is not None and not isinstance(solution, str):
+            raise UnusableError("`canonical_solution` must be text")
+        wrong = WRONG_EXAMPLES.get(own, frozenset())
+        return Problem(
+            id=own,
+            statement=prompt,
+            entry_point=entry_point,
+            prompt=prompt,
+            setup=prompt,  # its helpers are what some of the tests call
+            public_tests=tuple(t for t in public_tests(prompt, entry_point) if t.code not in wrong),
+            hidden_tests=(Test(code=test),),
+            reference=prompt + solution if solution else None,
+            source=self.name,
+            licence=self.licence,
+        )
+
+
+PLUGIN = HumanEval

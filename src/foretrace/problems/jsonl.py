@@ -1,0 +1,121 @@
+"""Problems of your own: any .jsonl, .json or .parquet file, one problem a row.
+
+docs/problems.md lists the keys, with an example of each form. Keys that are not known go to `extra`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from foretrace.core.problem import Problem, Test
+from foretrace.problems._files import rows
+from foretrace.problems._public import public_tests
+from foretrace.problems.base import Row, UnusableError, defined, parse, problems_of, split_asserts
+
+_STATEMENT = ("statement", "question", "text", "prompt")
+_REFERENCE = ("reference", "solution", "canonical_solution")
+_CHECK = ("check", "test")
+_ID = ("id", "task_id")
+_CASE_IN, _CASE_OUT = ("stdin", "input"), ("stdout", "output")
+_CASE_KEYS = {*_CASE_IN, *_CASE_OUT, "tolerance"}
+
+
+class Jsonl:
+    """One problem a row of a local file."""
+
+    name = "jsonl"
+    licence = None
+    hub = None
+
+    def load(self, path: Path | None = None) -> Iterator[Problem]:
+        """See `ProblemSet.load`."""
+        return problems_of(rows(path, self.hub), self._problem)
+
+    def _problem(self, row: Row) -> Problem:
+        left = {key: value for key, value in row.value.items() if value is not None}
+        own = _take(left, _ID)
+        statement, entry_point = _text(left, _STATEMENT), _text(left, ("entry_point",))
+        if statement is None:
+            raise UnusableError(f"no statement: give one of the keys {', '.join(_STATEMENT)}")
+        # Where there is a statement, `prompt` is code; where there is none, it is the statement and may be code.
+        prompt = _text(left, ("prompt",)) or (statement if entry_point in defined(statement) else "")
+        reference = _text(left, _REFERENCE)
+        if reference and prompt and entry_point and entry_point not in defined(reference):
+            reference = prompt + reference
+        tolerance = _take(left, ("tolerance",))
+        given = _tests(left, "tests", tolerance) + _tests(left, "cases", tolerance)
+        check = _text(left, _CHECK)
+        given += [Test(code=check)] if check else []
+        public = _tests(left, "public_tests", tolerance)
+        if not public and given and given[0].stdout is None:
+            public = list(public_tests(f"{statement}\n\n{prompt}", entry_point, code=prompt or reference or ""))
+        shown = {_normal(test) for test in public}
+        setup = _text(left, ("setup",))
+        if setup is None:  # helpers beside the function may be what the tests call
+            setup = prompt if set(defined(prompt)) - {entry_point} else ""
+        form: Any = _text(left, ("form",))
+        return Problem(
+            id=row.name if own is None else str(own),
+            statement=statement,
+            entry_point=entry_point,
+            prompt=prompt,
+            setup=setup,
+            public_tests=tuple(public),
+            hidden_tests=tuple(test for test in given if _normal(test) not in shown),
+            reference=reference,
+            form=form,
+            source=self.name,
+            group=_text(left, ("group",)),
+            licence=_text(left, ("licence", "license")),
+            extra=left,
+        )
+
+
+def _take(left: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    """The value of the first key that is there, taken out; null when none is."""
+    return next((left.pop(key) for key in keys if key in left), None)
+
+
+def _text(left: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    key = next((key for key in keys if key in left), None)
+    if key is None:
+        return None
+    if not isinstance(left[key], str):
+        raise UnusableError(f"`{key}` must be text, not {type(left[key]).__name__}")
+    return left.pop(key)
+
+
+def _tests(left: dict[str, Any], key: str, tolerance: Any) -> list[Test]:
+    """Tests under one key: a text of asserts, or a list of such texts and of cases."""
+    value = left.pop(key, None) or []
+    if isinstance(value, str):
+        return list(split_asserts(value))
+    if not isinstance(value, list):
+        raise UnusableError(f"`{key}` must be a list of asserts or of cases, or one text")
+    return [_test(key, number, item, tolerance) for number, item in enumerate(value)]
+
+
+def _test(key: str, number: int, item: Any, tolerance: Any) -> Test:
+    if isinstance(item, str):
+        return Test(code=item)
+    if not isinstance(item, dict) or set(item) - _CASE_KEYS:
+        raise UnusableError(f"{key}[{number}] must be an assert, or a case with stdin, stdout and perhaps tolerance")
+    case = {name: value for name, value in item.items() if value is not None}
+    stdin, stdout = _text(case, _CASE_IN), _text(case, _CASE_OUT)
+    own = _take(case, ("tolerance",))
+    if stdout is None:
+        raise UnusableError(f"{key}[{number}] has no stdout")
+    return Test(stdin=stdin or "", stdout=stdout, tolerance=tolerance if own is None else own)
+
+
+def _normal(test: Test) -> tuple[object, ...]:
+    """What two tests have in common that ask the same."""
+    if test.stdout is not None:
+        return (test.stdin, test.stdout)
+    return (ast.unparse(parse(test.code)),)
+
+
+PLUGIN = Jsonl

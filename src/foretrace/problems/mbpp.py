@@ -1,0 +1,80 @@
+"""MBPP: small functions asked for in a sentence, with three asserts each.
+
+Rows are those of the full set (`text`, `code`, `test_list`, `test_setup_code`, `challenge_test_list`) or of the
+sanitized one (`prompt`, `code`, `test_imports`, `test_list`). The first assert is public, and part of the statement:
+it shows the types of the arguments. The others are hidden; where there is one only, it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from foretrace.core.problem import Problem, Test
+from foretrace.problems._files import rows
+from foretrace.problems.base import Hub, Row, UnusableError, defined, parse, problems_of, text_of, texts_of
+
+
+class Mbpp:
+    """The set `google-research-datasets/mbpp`, from a file (full or sanitized) or the Hub (full, split test)."""
+
+    name = "mbpp"
+    licence = "CC-BY-4.0"
+    hub = Hub("google-research-datasets/mbpp", "test", "full")
+    count = 500
+
+    def load(self, path: Path | None = None) -> Iterator[Problem]:
+        """See `ProblemSet.load`."""
+        return problems_of(rows(path, self.hub), self._problem)
+
+    def _problem(self, row: Row) -> Problem:
+        asked = text_of(row, "text" if "text" in row.value else "prompt")
+        code = text_of(row, "code")
+        shown, *others = [*texts_of(row, "test_list"), *texts_of(row, "challenge_test_list")] or [""]
+        if not shown:
+            raise UnusableError("no test at all: `test_list` is empty")
+        setup = "\n".join([*texts_of(row, "test_imports"), *texts_of(row, "test_setup_code")]).strip()
+        entry_point = _entry_point([shown, *others], code)
+        beside = _beside([shown, *others], code, setup, entry_point)
+        needs = f"\n\nThe tests also use your {', '.join(f'`{name}`' for name in beside)}." if beside else ""
+        example = f" For example:\n\n{shown.strip()}" if others else ""
+        return Problem(
+            id=f"mbpp/{row.value['task_id']}",
+            statement=f"{asked.strip()}\n\nName the function `{entry_point}`.{example}{needs}\n",
+            entry_point=entry_point,
+            setup=setup,
+            public_tests=(Test(code=shown),) if others else (),
+            hidden_tests=tuple(Test(code=test) for test in others or [shown]),
+            reference=code,
+            form="shared" if beside else None,
+            source=self.name,
+            licence=self.licence,
+        )
+
+
+def _entry_point(tests: Sequence[str], code: str) -> str:
+    """The function that the tests are of: the one defined in the code that most of them call."""
+    known = defined(code)
+    calls = [
+        node.func.id
+        for test in tests
+        for node in ast.walk(parse(test))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    functions = [name for name in calls if name in known and not isinstance(known[name], ast.ClassDef)]
+    if not known:
+        functions = [name for name in calls if not hasattr(builtins, name)]
+    if not functions:
+        raise UnusableError("no test calls a function that `code` defines")
+    return max(functions, key=lambda name: (functions.count(name), -functions.index(name)))
+
+
+def _beside(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
+    """What the tests use of the code beside the entry point, such as a class of their arguments."""
+    used = {node.id for test in tests for node in ast.walk(parse(test)) if isinstance(node, ast.Name)}
+    return sorted((used & set(defined(code))) - {entry_point} - set(defined(setup)))
+
+
+PLUGIN = Mbpp

@@ -1,0 +1,1 @@
+"""How a model and an executor talk: pure text, each file in this folder one protocol."""

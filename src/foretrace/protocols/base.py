@@ -1,0 +1,140 @@
+"""The contract of a protocol: what a model is told, what its reply does, and what it is answered. Pure text.
+
+To add a protocol, drop a file in this folder with a `PLUGIN` class that has the fields and methods of `Protocol`.
+A protocol neither calls a model nor runs code: an episode does both, and asks the protocol what the texts mean.
+See docs/protocols.md.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from foretrace.core.completion import ChatMessage
+from foretrace.core.problem import RunResult, Verdict
+from foretrace.core.trace import ToolSpec
+
+ActKind = Literal["think", "plan", "code", "verify", "wait", "reflect", "final", "refused"]
+"""What a part of a reply does.
+
+`think`, `plan`, `wait` (a mistake caught by the model itself), `reflect`: words. `code`: Python to run or to keep.
+`verify`: a check, with or without code of its own. `final`: the answer. `refused`: a call or block that cannot be read
+surely; it is answered with an error and never run.
+"""
+
+Way = Literal["run", "test", "block", "keep"]
+"""What an episode does with the code of an act.
+
+`run`: a program of its own, its output is the answer. `test`: the whole answer so far, run against the public tests.
+`block`: the next block of the session, with all blocks before it in place. `keep`: added without being run.
+"""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model may see of a problem."""
+
+    statement: str
+    entry_point: str | None = None
+    prompt: str = ""
+    """Code that the answer continues, where the problem has such."""
+    public_tests: tuple[str, ...] = ()
+    """Asserts that the statement shows, as source text; or cases of input and output, in words."""
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a reply, in the order of the text."""
+
+    kind: ActKind
+    span: tuple[int, int]
+    """Start and end character offsets into the kept text of the reply, markers included."""
+    text: str = ""
+    """The inner text."""
+    code: str = ""
+    """The Python of `code`, `verify` and `final`; empty where there is none."""
+    way: Way | None = None
+    """What is to be done with the code; null for words."""
+    repairs: tuple[str, ...] = ()
+    """Kinds of repair that reading it took."""
+    error: str | None = None
+    """For `refused`: why."""
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a protocol made of one completion."""
+
+    text: str
+    """What is kept of it: all of it, or what stands before the first invented result."""
+    acts: tuple[Act, ...] = ()
+    invented: int = 0
+    """Results that the model made up itself; cut, and never run or kept."""
+    done: bool = False
+    """The model says that it is finished."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one act."""
+
+    act: Act
+    run: RunResult | None = None
+    """What running it gave."""
+    public: Verdict | None = None
+    """How the answer so far does on the public tests, where they were run."""
+    hidden: tuple[int, int] | None = None
+    """How many hidden tests pass, of how many; only with feedback of counts."""
+    error: str | None = None
+    """Why it was not run."""
+
+    @property
+    def failed(self) -> bool:
+        """True where something went wrong that the model is told of."""
+        return (
+            self.error is not None
+            or (self.run is not None and not self.run.ok)
+            or (self.public is not None and not self.public.passed)
+        )
+
+
+class Protocol(typing.Protocol):
+    """A text contract between model and executor."""
+
+    name: str
+    stop: tuple[str, ...]
+    """Sequences at which the model is stopped, so that it cannot invent what comes next."""
+    needs: tuple[str, ...]
+    """Capabilities (`core.completion.Capabilities`) without which it is refused."""
+    continues: bool
+    """True where the answer is injected into the assistant's own turn, which then goes on."""
+    max_turns: int
+    """Completions after which an episode ends, unless the user says otherwise."""
+    tools: tuple[ToolSpec, ...]
+    """What the model was offered, for the trace."""
+
+    def opening(self, view: View) -> tuple[ChatMessage, ...]:
+        """The messages that start an episode."""
+        ...
+
+    def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
+        """What a completion does.
+
+        Args:
+            text: the completion; where a stop sequence ended it, without that sequence.
+            cut: the token limit ended it, so that its last block may be incomplete.
+            before: acts of earlier replies.
+        """
+        ...
+
+    def answer(self, results: Sequence[Result], *, hints: bool) -> str:
+        """What the environment says to the results of one reply (never empty).
+
+        Args:
+            results: in the order of the acts that had something to be done.
+            hints: add a hint after an error or a partial pass.
+        """
+        ...
+
+    def remind(self, reply: Reply) -> str:
+        """What the environment says to a reply in which nothing was to be done."""
+        ...

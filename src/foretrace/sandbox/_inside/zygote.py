@@ -1,0 +1,201 @@
+"""The fork server: a warm process that never runs untrusted code itself, and forks a fresh child for each run."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from foretrace.sandbox._inside import jail, landlock, runs, session, syscalls
+from foretrace.sandbox._inside.child import Guards, become
+from foretrace.sandbox._inside.control import Control, move_up
+from foretrace.sandbox._inside.seccomp import Filter, program
+from foretrace.sandbox._inside.syscalls import CallError
+
+_WARM = """
+collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator
+"""
+"""What programs import most; each costs them nothing then."""
+
+
+def prepare(configuration: dict[str, Any]) -> Guards:
+    """Import what is to be warm, enter the jail, and get the guards of children ready.
+
+    Raises:
+        CallError: a call that the level needs was refused.
+    """
+    guards = Guards(int(configuration["level"]))
+    guards.scratch = jail.SCRATCH if guards.level == 3 else configuration["scratch"] or "/"
+    preloaded = preload(configuration["preload"], configuration["path"])
+    roots, holes, packages = jail.places(preloaded)
+    writable = ["/dev/null"]
+    if guards.level == 3:
+        jail.build(roots, holes, packages)
+        jail.fresh_scratch(1)  # proves now that it can be done
+        jail.drop_scratch()
+        readable, listed, writable = ["/"], [], ["/dev/null", jail.BOX]
+    else:
+        readable, listed = jail.carved(roots, holes)
+        readable += packages
+    if guards.level:
+        guards.filter = Filter(program(metadata=guards.level == 3, forks=False))
+    if guards.level == 3:
+        guards.session_filter = Filter(program(metadata=True, forks=True))
+        guards.user = jail.INNER_UID if jail.two_users() else None
+    elif guards.level and os.getuid() == 0 and can_drop_user():
+        guards.user = jail.NOBODY
+    guards.prepare(move_up(landlock.ruleset(readable, listed, writable)) if guards.level >= 2 else None)
+    return guards
+
+
+def can_drop_user() -> bool:
+    """Whether another user could still read the interpreter's library (not where it lies in a private home)."""
+    probe = os.fork()
+    if probe == 0:
+        try:
+            become(jail.NOBODY)
+            with open(os.__file__, "rb") as file:
+                file.read(1)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitpid(probe, 0)[1] == 0
+
+
+def preload(modules: list[str], path: list[str]) -> list[str]:
+    """Import modules from the given folders, and return the paths of the packages that came with them."""
+    if not modules:
+        return []
+    before = set(sys.modules)
+    sys.path += path
+    for name in modules:
+        __import__(name)
+    folders = [folder for folder in path if os.path.isdir(folder)]
+    sys.path[:] = [p for p in sys.path if p not in path] + folders
+    tops = {name.split(".")[0] for name in set(sys.modules) - before}
+    found: set[str] = set()
+    for folder in folders:
+        for entry in os.listdir(folder):
+            stem = entry.split(".")[0]
+            if stem in tops or (entry.endswith(".libs") and stem in tops):
+                found.add(os.path.join(folder, entry))
+    return sorted(found)
+
+
+def warm() -> None:
+    """Do once what every child does, so that its pages and caches are there to be shared."""
+    import builtins
+    import site  # not its start-up: only what it defines for scripts
+    import traceback
+
+    for name, maker in (("exit", "setquit"), ("help", "sethelper")):
+        if not hasattr(builtins, name):
+            getattr(site, maker)()
+    names: dict[str, Any] = {}
+    exec(compile("def f(x):\n    return [x, {'a': 1.5}]\nassert f(1)\n", "warm.py", "exec"), names)
+    json.loads(json.dumps(names["f"]("é")))
+    try:
+        exec("1/0")
+    except ZeroDivisionError as error:
+        traceback.format_exception(type(error), error, error.__traceback__)
+    # What these two do after each fork costs a fifth of a run. A fork server has one thread, and wants the same random
+    # numbers in every child; a session, which forks code that may have threads, sees to them itself.
+    register, os.register_at_fork = os.register_at_fork, lambda **_: None
+    try:
+        for module in ("random", "threading", *_WARM.split()):
+            __import__(module)
+    finally:
+        os.register_at_fork = register
+    sys.modules["random"].seed(0)
+
+
+def main() -> None:
+    """Serve until the parent goes away."""
+    os.set_inheritable(0, False)
+    control = Control(move_up(os.dup(0)))
+    for target in (0, 1, 3):
+        null = os.open("/dev/null", os.O_RDWR)
+        os.dup2(null, target)
+    kind, body = control.receive()
+    configuration = json.loads(body)
+    try:
+        if configuration["level"] == 3:
+            enter_namespaces()
+        if sys.platform == "linux":
+            syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            syscalls.call("prctl", syscalls.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        warm()
+        spaces = namespaces()
+        guards = prepare(configuration)
+        if sys.platform == "linux":
+            syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+    except BaseException as error:
+        call = error.call if isinstance(error, CallError) else ""
+        control.say(b"F", {"call": call, "message": f"{type(error).__name__}: {error}"})
+        os._exit(1)
+    forget(configuration["path"])
+    control.say(
+        b"A",
+        {"python": sys.version.split()[0], "user": guards.user, "spaces": spaces},
+    )
+    while True:
+        kind, body = control.receive()
+        if kind != b"R":
+            continue  # for a run that has ended already
+        request = json.loads(body)
+        if guards.level == 3:
+            jail.fresh_scratch(int(request["limits"]["scratch_mb"]))
+        if request["mode"] == "session":
+            session.serve(control, guards, request)
+        else:
+            runs.serve(control, guards, request)
+        if guards.level == 3:
+            jail.drop_scratch()
+        elif guards.level < 2:
+            empty(guards.scratch)
+
+
+def namespaces() -> dict[str, int]:
+    """Inode numbers of this process' namespaces, for the parent to compare with its own."""
+    try:
+        return {kind: os.stat(f"/proc/self/ns/{kind}").st_ino for kind in os.listdir("/proc/self/ns")}
+    except OSError:
+        return {}
+
+
+def enter_namespaces() -> None:
+    """Become the first process of a new pid namespace; the process outside of it waits, and ends when it ends."""
+    syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    jail.unshare()
+    inner = os.fork()
+    if inner:
+        os.closerange(10, 64)
+        _, status = os.waitpid(inner, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def empty(folder: str) -> None:
+    """Remove what a run left in a scratch folder of the host."""
+    import shutil
+
+    for name in os.listdir(folder) if folder != "/" else ():
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+
+def forget(path: list[str]) -> None:
+    """Take this program's own modules, and the way to them, out of what children can import."""
+    for name in [n for n in sys.modules if n == "foretrace" or n.startswith("foretrace.")]:
+        del sys.modules[name]
+    sys.path[:] = [p for p in sys.path if not os.path.isdir(os.path.join(p, "foretrace"))] + [
+        p for p in path if os.path.isdir(p) and p not in sys.path
+    ]
+    sys.argv = [""]
+    gc.collect()
+    gc.freeze()

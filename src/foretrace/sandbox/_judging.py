@@ -1,0 +1,139 @@
+"""Judges code against tests, in the form that was planned for them.
+
+A test that was answered rightly stays passed although the candidate's process fails afterwards (it exits, is killed, or
+runs out of time): its value was the right one, and the process never held it. The verdict says how the process ended.
+A process that breaks the protocol is believed in nothing: all tests that it answered fail.
+"""
+
+from __future__ import annotations
+
+from foretrace.core.problem import RunError, TestResult, Verdict
+from foretrace.core.trace import Isolation
+from foretrace.sandbox._asking import Process, ask, ending_of, load_ending, out_of_turn, text_of
+from foretrace.sandbox._compare import same_output
+from foretrace.sandbox._conversation import Open
+from foretrace.sandbox._forms import Plan
+from foretrace.sandbox._hearing import Heard, judge_request
+from foretrace.sandbox._inside.values import show
+from foretrace.sandbox._relaying import relay
+from foretrace.sandbox._run import MOST_SOURCE, read_error, run, too_large
+from foretrace.sandbox.base import Limits
+
+
+async def judge(open_: Open, plan: Plan, code: str, limits: Limits, isolation: Isolation) -> Verdict:
+    """Judge `code` by `plan`. Never raises for what the code does.
+
+    Raises:
+        SandboxError: no process can be started.
+    """
+    if len(code) > MOST_SOURCE:
+        error = too_large(code, isolation).error
+        assert error is not None
+        process = Process(ending="error", error=error)
+        results = Heard(plan).all_failed(text_of(error))
+    else:
+        judges = {"split": _split, "judge": relay, "stdin": _programs, "shared": _shared}
+        results, process = await judges[plan.form](open_, plan, code, limits)
+    return Verdict(
+        tests=tuple(results),
+        integrity=plan.form,
+        ending=process.ending,
+        error=process.error,
+        stdout=process.stdout,
+        stderr=process.stderr,
+        seconds=process.seconds,
+        isolation=isolation,
+    )
+
+
+class _NoValueError(Exception):
+    pass
+
+
+async def _split(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
+    needs = [plan.entry_point] if plan.entry_point else []
+    answers, process = await ask(open_, code, plan.calls, needs, limits)
+
+    def take(number: int) -> object:
+        error = answers[number].error
+        if error is not None:
+            raise _NoValueError(error)
+        return answers[number].take()
+
+    results: list[TestResult] = []
+    for name, check in zip(plan.names, plan.checks, strict=True):
+        spent = [answers[number].seconds for number in check.calls]
+        seconds = sum(s for s in spent if s is not None) if any(s is not None for s in spent) else None
+        try:
+            outcome = check.judge(take)
+        except _NoValueError as error:
+            results.append(TestResult(name=name, passed=False, error=str(error), seconds=seconds))
+            continue
+        results.append(
+            TestResult(
+                name=name,
+                passed=outcome.passed,
+                actual=outcome.actual,
+                expected=outcome.expected,
+                error=outcome.error,
+                seconds=seconds,
+            )
+        )
+    return results, process
+
+
+async def _shared(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
+    heard, process = Heard(plan), Process()
+    failed: RunError | None = None
+    wrong = False
+    async with open_({**judge_request(plan), "mode": "shared", "code": code}, limits) as child:
+        loaded = await child.receive()
+        if isinstance(loaded, list) and len(loaded) == 2 and loaded[0] == "failed":
+            failed = read_error(loaded[1])
+        wrong = loaded is not None and failed is None and loaded != ["loaded"]
+        while (frame := await child.receive()) is not None:
+            wrong = wrong or heard.done or failed is not None
+            heard.take(frame, child.elapsed)
+        ended = await child.finish()
+    if wrong or child.broken:
+        process.add(ended, "lost", out_of_turn())
+        return heard.all_failed(text_of(out_of_turn())), process
+    if failed is not None:
+        process.add(ended, load_ending(failed), failed)
+        return heard.all_failed(text_of(failed)), process
+    ending, error = ending_of(ended, heard.done, limits)
+    process.add(ended, ending, error)
+    return heard.results(text_of(error) if error else "not run"), process
+
+
+async def _programs(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
+    results: list[TestResult] = []
+    process = Process()
+    for name, test in zip(plan.names, plan.tests, strict=True):
+        expected = test.stdout or ""
+        ran = await run(open_, code, test.stdin or "", limits, _NOWHERE)
+        same = same_output(ran.stdout, expected, test.tolerance) and not ran.truncated
+        error = None
+        if not ran.ok:
+            error = text_of(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
+        elif ran.truncated:
+            error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
+        results.append(
+            TestResult(
+                name=name,
+                passed=same and ran.ok,
+                actual=show(ran.stdout),
+                expected=show(expected),
+                error=error,
+                seconds=ran.seconds,
+            )
+        )
+        process.seconds += ran.seconds
+        if process.ending == "ok" and not ran.ok:
+            process.ending, process.error = ran.ending, ran.error
+            process.stdout, process.stderr = ran.stdout, ran.stderr
+    return results, process
+
+
+_NOWHERE = Isolation(level=0)
+"""Of a run's result only the rest is used; the verdict says how it was isolated."""

@@ -1,0 +1,217 @@
+"""Sessions of accumulating blocks: by forked checkpoints where there is a pid namespace, else by running again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Any, Self
+
+import msgspec
+
+from foretrace.core.errors import SandboxError
+from foretrace.core.problem import RunResult
+from foretrace.core.trace import Isolation
+from foretrace.sandbox import _run
+from foretrace.sandbox._pool import Pool
+from foretrace.sandbox._worker import Kept, Talk, Worker, ended
+from foretrace.sandbox.base import Limits
+
+_MOST_STATES = 256
+_NO_END_S = 7 * 24 * 3600.0
+
+
+class _Blocks:
+    """What both kinds of session share: numbered states, one block at a time, and the end."""
+
+    mode = ""
+
+    def __init__(self, pool: Pool, limits: Limits, isolation: Isolation) -> None:
+        self.head = 0
+        self._pool, self._limits, self._isolation = pool, limits, isolation
+        self._turn = asyncio.Lock()
+        self._stack = contextlib.AsyncExitStack()
+        self._closed: str | None = None
+        self._states: set[int] = {0}
+
+    async def run(self, block: str, *, at: int | None = None) -> RunResult:
+        """Run a block on the state `at` (see `base.Session`)."""
+        async with self._turn:
+            if self._closed is not None:
+                raise SandboxError(self._closed)
+            start = self.head if at is None else at
+            if start not in self._states:
+                known = f"0 to {max(self._states)}" if len(self._states) > 1 else "0"
+                raise SandboxError(f"the session has no state {start}: choose one of {known}")
+            if len(self._states) >= _MOST_STATES:
+                raise SandboxError(f"the session has {_MOST_STATES} states, which is the most: open a new one")
+            if len(block) > _run.MOST_SOURCE:
+                return _run.too_large(block, self._isolation)
+            result = await self._run(block, start)
+            if result.step is not None:
+                self._states.add(result.step)
+                self.head = result.step
+            return result
+
+    async def open(self) -> Self:
+        """Get ready for the first block."""
+        return self
+
+    async def _run(self, block: str, at: int) -> RunResult:
+        raise NotImplementedError
+
+    async def _end(self) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End all processes of the session."""
+        if self._closed is None:
+            self._closed = "the session is closed: open a new one"
+            try:
+                await self._end()
+            finally:
+                await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+class ForkSession(_Blocks):
+    """Each block runs in a fork of the process that ran the blocks before it."""
+
+    mode = "fork"
+
+    async def open(self) -> Self:
+        """Take a fork server for the session."""
+        self._worker: Worker = await self._stack.enter_async_context(self._pool.lend("session"))
+        self._worker.runs += 1
+        request = {"mode": "session", "limits": msgspec.to_builtins(self._limits)}
+        self._worker.post(b"R", json.dumps(request).encode())
+        return self
+
+    async def _run(self, block: str, at: int) -> RunResult:
+        out, err = Kept(self._limits.stdout_kb), Kept(self._limits.stdout_kb)
+        asked = {"at": at, "code": block, "wall_s": self._limits.wall_s}
+        self._worker.post(b"S", json.dumps(asked).encode())
+        try:
+            async with asyncio.timeout(self._limits.wall_s + 3):
+                while (message := await self._worker.message())[0] != b"X":
+                    {b"O": out, b"E": err}[message[0]].add(message[1])
+        except (EOFError, TimeoutError):
+            return self._lost({"killed": "lost", "status": 0, "seconds": 0.0}, out, err)
+        except BaseException:
+            self._worker.kill()  # half a block may still be running there
+            self._closed = "the session was interrupted: open a new one"
+            raise
+        said = json.loads(message[1])
+        if said["lost"]:
+            return self._lost(said, out, err)
+        frame = None if said["killed"] or (said["step"] is None and said["error"] is None) else ["ended", said["error"]]
+        result = self._result(said, frame, out, err)
+        return msgspec.structs.replace(result, step=said["step"], mode="fork")
+
+    def _result(self, said: dict[str, Any], frame: Any, out: Kept, err: Kept) -> RunResult:
+        output = {"stdout": out.text(), "stderr": err.text(), "truncated": out.cut or err.cut}
+        how = ended(said | {"status": 0 if frame else said["status"]}, self._limits, output)
+        return _run.result(how, frame, self._limits, self._isolation)
+
+    def _lost(self, said: dict[str, Any], out: Kept, err: Kept) -> RunResult:
+        self._closed = "the session was lost: its code killed its own processes; open a new one"
+        self._worker.kill()
+        killed = said["killed"] if said["killed"] == "timeout" else "lost"
+        result = self._result(said | {"killed": killed}, None, out, err)
+        return msgspec.structs.replace(result, ending=killed, mode="fork")
+
+    async def _end(self) -> None:
+        if self._worker.alive:
+            self._worker.post(b"K", b"")
+            try:
+                async with asyncio.timeout(3):
+                    while (await self._worker.message())[0] != b"X":
+                        pass
+            except (EOFError, TimeoutError):
+                self._worker.kill()
+            except BaseException:
+                self._worker.kill()
+                raise
+
+
+class ReplaySession(_Blocks):
+    """One process runs the blocks as they come; after an error or for a branch, a fresh one runs them again."""
+
+    mode = "replay"
+
+    def __init__(self, pool: Pool, limits: Limits, isolation: Isolation) -> None:
+        super().__init__(pool, limits, isolation)
+        self._made: list[tuple[int, str]] = [(0, "")]
+        """By state: the state before it, and the block that made it."""
+        self._live: tuple[Talk, contextlib.AsyncExitStack] | None = None
+        self._live_at = 0
+
+    async def _run(self, block: str, at: int) -> RunResult:
+        if self._live is None or self._live_at != at:
+            await self._drop()
+            for code in self._blocks_to(at):
+                again = await self._step(code)
+                if not again.ok:
+                    await self._drop()
+                    return msgspec.structs.replace(again, mode="replay")
+            self._live_at = at
+        result = await self._step(block)
+        if not result.ok:
+            await self._drop()
+            return msgspec.structs.replace(result, mode="replay")
+        self._made.append((at, block))
+        self._live_at = len(self._made) - 1
+        return msgspec.structs.replace(result, step=self._live_at, mode="replay")
+
+    def _blocks_to(self, state: int) -> list[str]:
+        chain: list[str] = []
+        while state:
+            state, block = self._made[state]
+            chain.append(block)
+        return chain[::-1]
+
+    async def _step(self, block: str) -> RunResult:
+        if self._live is None:
+            stack = contextlib.AsyncExitStack()
+            # The clock runs for each block and is watched here; the process may live longer than that.
+            lasting = msgspec.structs.replace(self._limits, wall_s=_NO_END_S, cpu_s=3600.0)
+            request = {"mode": "live", "interactive": True}
+            worker = await stack.enter_async_context(self._pool.lend("session"))
+            self._live = (await stack.enter_async_context(worker.open(request, lasting)), stack)
+        talk = self._live[0]
+        talk.start_output(self._limits.stdout_kb)
+        before = time.monotonic()
+        frame, late = None, False
+        await talk.send(["block", block])
+        try:
+            async with asyncio.timeout(self._limits.wall_s):
+                frame = await talk.receive()
+        except TimeoutError:
+            late = True
+            talk.stop()
+        if frame is not None:
+            how = ended(
+                {"killed": None, "status": 0, "seconds": time.monotonic() - before}, self._limits, talk.output()
+            )
+        else:
+            how = await talk.finish()
+            how = msgspec.structs.replace(
+                how, seconds=time.monotonic() - before, ending="timeout" if late else how.ending
+            )
+        return _run.result(how, frame, self._limits, self._isolation)
+
+    async def _drop(self) -> None:
+        if self._live is not None:
+            talk, stack = self._live
+            self._live = None
+            talk.stop()
+            await stack.aclose()
+
+    async def _end(self) -> None:
+        await self._drop()
