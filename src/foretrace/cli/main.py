@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foretrace.cli import build, demo, export, import_, label, push, schema, score, show, sources
+from foretrace.cli import build, demo, export, import_, label, problems, push, schema, score, show, sources
 from foretrace.cli._output import ReaderGoneError, one_line
 from foretrace.cli._verb import Session, verb
 from foretrace.core.errors import ForetraceError
@@ -34,6 +34,10 @@ for _name, _function in {
     "schema": schema.schema,
 }.items():
     app.command(_name)(verb(_function))
+_problems = typer.Typer(help=problems.HELP, rich_markup_mode=None)
+for _name, _function in problems.VERBS.items():
+    _problems.command(_name)(verb(_function))
+app.add_typer(_problems, name="problems")
 
 
 def _version(value: bool) -> None:

@@ -52,7 +52,9 @@ def check(
         Path | None, typer.Option("--path", metavar="FILE", help="Read this file or folder, not the Hub.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")] = None,
-    sandbox: Annotated[str, typer.Option("--sandbox", metavar="NAME", help="What runs the code.")] = "local",
+    sandbox: Annotated[
+        str, typer.Option("--sandbox", metavar="NAME,...", help="What runs the code: the first of these that starts.")
+    ] = "local",
     workers: Annotated[
         int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")
     ] = 0,
@@ -90,13 +92,15 @@ def _run(
 
     from foretrace.core.plugins import resolve
     from foretrace.episodes.check import check as prove
+    from foretrace.sandbox._choose import FirstThatStarts
     from foretrace.sandbox.base import Settings
 
     problems = itertools.islice(resolve("problems", name)().load(path), limit)
     at_once = workers or len(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
-    runner = resolve("sandbox", sandbox)(Settings(workers=workers))
+    settings = Settings(workers=workers)
+    runner = FirstThatStarts([(one, resolve("sandbox", one)(settings)) for one in sandbox.split(",")])
 
     async def run() -> tuple[Any, Checked]:
         async with runner:
@@ -119,6 +123,7 @@ def _show(say: Output, found: Checked, isolation: dict[str, Any]) -> None:
             ("hidden tests", found.hidden),
             ("forms of judging", ", ".join(f"{form} {count:,}" for form, count in found.forms.items()) or None),
             ("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"),
+            *((f"not {name}", why) for name, why in isolation.get("refused", {}).items()),
             ("seconds", f"{found.seconds:.1f}"),
         ]
     )

@@ -1,0 +1,131 @@
+"""`foretrace problems`: the list, and a check that says what is wrong with a set."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Run, write_rows
+
+GOOD = {"statement": "Add one.", "entry_point": "f", "tests": ["assert f(1) == 2"], "reference": "def f(n): return n+1"}
+FAILS = {**GOOD, "id": "fails", "reference": "def f(n): return n"}
+ASKS_NOTHING = {**GOOD, "id": "asks_nothing", "tests": ["assert not f(1) or f(1)"]}
+
+
+def test_the_list(run: Run) -> None:
+    result = run("problems", "list")
+    assert (result.code, result.err) == (0, "")
+    for said in ("builtin", "humaneval", "164 problems; openai/openai_humaneval (test); licence MIT", "mbpp", "jsonl"):
+        assert said in result.out
+    sets = {row["name"]: row for row in run("problems", "list", "--json").json["sets"]}
+    assert sets["builtin"]["problems"] == 18 and sets["builtin"]["from"] == "comes with foretrace"
+    assert sets["jsonl"] == {
+        "name": "jsonl",
+        "about": "Problems of your own: any .jsonl, .json or .parquet file, one problem a row.",
+        "problems": None,
+        "from": None,
+        "licence": None,
+    }
+
+
+def test_a_sound_set(run: Run) -> None:
+    result = run("problems", "check", "builtin", "--json")
+    assert result.code == 0
+    facts = result.json
+    assert (facts["problems"], facts["references_passed"], facts["empty_passed"], facts["sound"]) == (18, 18, 0, True)
+    assert facts["isolation"]["level"] >= 0 and facts["forms"]["stdin"] == 2 and facts["findings"] == []
+
+
+def test_a_sound_set_as_text(run: Run) -> None:
+    result = run("problems", "check", "builtin", "--limit", 3, "--workers", 1)
+    assert result.code == 0
+    assert "references passed" in result.out and "3 of 3" in result.out and "split 3" in result.out
+
+
+def test_what_is_wrong_is_named(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", [GOOD, FAILS, ASKS_NOTHING])
+    result = run("problems", "check", "jsonl", "--path", path)
+    assert result.code == 1
+    assert "fails" in result.out and "test 0: 1 is not 2" in result.out
+    assert result.err.splitlines()[-1] == (
+        "foretrace: jsonl: the reference fails for 1: fails; an answer that does nothing passes for 1: asks_nothing"
+    )
+    result = run("problems", "check", "jsonl", "--path", path, "--json")
+    assert result.code == 1 and result.json["sound"] is False
+    assert [f["fault"] for f in result.json["findings"]] == ["reference_failed", "empty_passed"]
+
+
+def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", [{**FAILS, "id": f"p{n}"} for n in range(8)])
+    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
+    assert result.err == "foretrace: jsonl: the reference fails for 8: p0, p1, p2, p3, p4 and 3 more\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nope"], 2, "unknown problems 'nope': choose one of builtin, humaneval, jsonl, mbpp"),
+        (["jsonl"], 2, "--path FILE"),
+        (["builtin", "--path", "x"], 2, "leave --path out"),
+        (["builtin", "--sandbox", "nope"], 2, "unknown sandbox 'nope'"),
+        (["builtin", "--limit", "0"], 2, "--limit"),
+        (["jsonl", "--path", "none.jsonl"], 1, "none.jsonl: no such file"),
+        (["jsonl", "--path", "{bad}"], 1, "bad.jsonl row 1: no test at all"),
+        (["jsonl", "--path", "{empty}"], 1, "empty.jsonl: there is no problem in it"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
+    bad: Any = [GOOD, {"statement": "x", "entry_point": "f"}]
+    paths = {"{bad}": write_rows(tmp_path / "bad.jsonl", bad), "{empty}": write_rows(tmp_path / "empty.jsonl", [])}
+    result = run("problems", "check", *(paths.get(a, a) for a in arguments), "--quiet")
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err and result.err.count("\n") == 1
+
+
+def test_the_examples_of_the_docs_are_sound(run: Run, tmp_path: Path) -> None:
+    docs = (Path(__file__).resolve().parents[2] / "docs" / "problems.md").read_text("utf-8")
+    path = write_rows(
+        tmp_path / "set.jsonl", [json.loads(t) for t in re.findall(r"```json\n(.*?)```", docs, re.DOTALL)]
+    )
+    result = run("problems", "check", "jsonl", "--path", path, "--json")
+    assert result.code == 0, result.err
+    assert (result.json["references_passed"], result.json["forms"]["stdin"]) == (4, 1)
+
+
+def test_the_first_sandbox_that_starts_serves(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "my_sandbox.py").write_text(
+        "from foretrace.core.errors import SandboxError\n\n\n"
+        "class Away:\n    name = 'away'\n\n    def __init__(self, settings):\n        pass\n\n"
+        "    async def start(self):\n        raise SandboxError('it is away')\n\n"
+        "    async def close(self):\n        pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run("problems", "check", "builtin", "--limit", 2, "--sandbox", "my_sandbox:Away,local", "--json")
+    assert result.code == 0 and result.json["isolation"]["refused"] == {"my_sandbox:Away": "it is away"}
+    text = run("problems", "check", "builtin", "--limit", 2, "--sandbox", "my_sandbox:Away,local").out
+    assert "not my_sandbox:Away" in text and "it is away" in text
+    result = run("problems", "check", "builtin", "--sandbox", "my_sandbox:Away", "--quiet")
+    assert (result.code, result.err) == (1, "foretrace: it is away\n")
+
+
+def test_a_bare_group_says_what_to_do(run: Run) -> None:
+    result = run("problems")
+    assert result.code == 2 and result.err == "foretrace: Missing command. (see `foretrace problems --help`)\n"
+
+
+def test_a_class_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_set.py").write_text(
+        "from foretrace.core.problem import Problem, Test\n\n\n"
+        "class Mine:\n    name, licence, hub = 'mine', None, None\n\n"
+        "    def load(self, path=None):\n"
+        f"        row = {json.dumps(GOOD)}\n"
+        "        yield Problem(id='a', statement=row['statement'], entry_point='f', reference=row['reference'],\n"
+        "                      hidden_tests=(Test(code=row['tests'][0]),))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run("problems", "check", "my_set:Mine", "--json")
+    assert result.code == 0 and result.json["references_passed"] == 1

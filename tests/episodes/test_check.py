@@ -1,0 +1,245 @@
+"""Proving a set: what passes and must not, what fails and must not, and what proves nothing."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from foretrace.core.errors import ProblemError, SandboxError
+from foretrace.core.plugins import resolve
+from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
+from foretrace.core.trace import Isolation
+from foretrace.episodes.check import Checked, check, empty_answer
+from foretrace.sandbox.base import Limits, Settings
+
+LEVEL = Isolation(level=0)
+
+
+def problem(own: str, reference: str | None = "def f(n):\n    return n + 1\n", **more: Any) -> Problem:
+    fields: dict[str, Any] = {
+        "id": own,
+        "statement": "Add one.",
+        "entry_point": "f",
+        "public_tests": (Test(code="assert f(1) == 2"),),
+        "hidden_tests": (Test(code="assert f(2) == 3"), Test(code="assert f(-1) == 0")),
+        "reference": reference,
+    }
+    return Problem(**{**fields, **more})
+
+
+def real(problems: Sequence[Problem], **options: Any) -> Checked:
+    async def run() -> Checked:
+        async with resolve("sandbox", "local")(Settings(workers=2)) as sandbox:
+            return await check(problems, sandbox, **options)
+
+    return asyncio.run(run())
+
+
+class Scripted:
+    """Answers each `judge` by what a function says, after a delay that it may choose."""
+
+    name = "scripted"
+
+    def __init__(self, say: Any) -> None:
+        self.say = say
+        self.calls: list[tuple[str, str]] = []
+        self.now = self.most = 0
+
+    async def judge(
+        self,
+        code: str,
+        tests: Sequence[Test],
+        *,
+        entry_point: str | None = None,
+        setup: str = "",
+        form: Integrity | None = None,
+        limits: Limits | None = None,
+    ) -> Verdict:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.calls.append((code, tests[0].code))
+        try:
+            await asyncio.sleep(0.001 * (len(self.calls) * 7 % 5))
+            answer = self.say(code, tests)
+        finally:
+            self.now -= 1
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, Verdict):
+            return answer
+        results = tuple(TestResult(name=str(n), passed=answer) for n in range(len(tests)))
+        return Verdict(tests=results, integrity="split", isolation=LEVEL)
+
+
+def scripted(say: Any, problems: Any, **options: Any) -> tuple[Checked, Scripted]:
+    sandbox: Any = Scripted(say)
+    return asyncio.run(check(problems, sandbox, **options)), sandbox
+
+
+def truth(code: str, tests: Sequence[Test]) -> bool:
+    return "return n" in code
+
+
+def test_a_sound_set() -> None:
+    found = real([problem("a"), problem("b", public_tests=())])
+    assert (found.problems, found.references_passed, found.empty_passed, found.findings) == (2, 2, 0, ())
+    assert (found.public, found.with_public, found.hidden, found.without_reference) == (1, 1, 4, 0)
+    assert found.forms == {"split": 2} and found.sound and found.seconds > 0
+
+
+def test_a_reference_that_fails_is_named_with_its_test() -> None:
+    wrong = [
+        problem("hidden", "def f(n):\n    return abs(n) + 1\n"),
+        problem("public", "def f(n):\n    return 3 if n == 2 else 0\n"),
+        problem("broken", "def f(n:\n"),
+        problem("absent", "def g(n):\n    return n + 1\n"),
+        problem("raises", "def f(n):\n    raise ValueError('no ' * 400)\n"),
+    ]
+    found = real(wrong)
+    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [
+        ("hidden", "reference_failed", "hidden"),
+        ("public", "reference_failed", "public"),
+        *((own, "reference_failed", which) for own in ("broken", "absent", "raises") for which in ("public", "hidden")),
+    ]
+    assert found.findings[0].detail == "test 1: 2 is not 0"
+    assert all(f.detail and "\n" not in f.detail and len(f.detail) <= 300 for f in found.findings)
+    assert found.references_passed == 0 and not found.sound
+
+
+def test_tests_that_ask_for_nothing_are_found() -> None:
+    nothing = (Test(code="assert f(1) is None or f(1)"),)
+    found = real([problem("asks"), problem("nothing", hidden_tests=nothing), problem("typed", hidden_tests=nothing)])
+    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [
+        ("nothing", "empty_passed", "hidden"),
+        ("typed", "empty_passed", "hidden"),
+    ]
+    assert found.empty_passed == 2 and found.references_passed == 3
+
+
+def test_without_hidden_tests_the_public_ones_must_turn_the_empty_answer_away() -> None:
+    shown = (Test(code="assert f(1) == None"),)
+    found = real([problem("ok", hidden_tests=()), problem("bad", None, public_tests=shown, hidden_tests=())])
+    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [("bad", "empty_passed", "public")]
+    assert (found.hidden, found.public) == (0, 2)
+
+
+def test_a_problem_without_a_reference_is_counted_and_no_fault() -> None:
+    found = real([problem("a", None), problem("b")])
+    assert (found.without_reference, found.references_passed, found.sound) == (1, 1, True)
+
+
+def test_programs_and_classes() -> None:
+    cases = (Test(stdin="1\n", stdout="2\n"), Test(stdin="", stdout=""))
+    program = problem("program", "import sys\nfor l in sys.stdin:\n    print(int(l) * 2)\n", entry_point=None)
+    program = msgspec.structs.replace(program, public_tests=(), hidden_tests=cases)
+    silent = msgspec.structs.replace(program, id="silent", hidden_tests=(Test(stdin="1", stdout=""),), reference="")
+    code = (
+        "class C:\n    def __init__(self, a, *, b=[]):\n        self.a = a\n    def get(self):\n        return self.a\n"
+    )
+    tests = (Test(code="c = C(3)\nassert c.get() == 3"),)
+    both = {"entry_point": "C", "public_tests": ()}
+    held = problem("class", code, hidden_tests=tests, **both)
+    loose = problem("loose", code, hidden_tests=(Test(code="c = C(3)\nassert not c.get() or c.get() == 3"),), **both)
+    found = real([program, silent, held, loose])
+    assert [(f.problem, f.fault) for f in found.findings] == [
+        ("silent", "empty_passed"),
+        ("loose", "empty_passed"),
+    ]
+    assert found.references_passed == 4 and found.forms["stdin"] == 2 and sum(found.forms.values()) == 4
+
+
+def test_tests_that_cannot_be_judged_are_a_finding_and_the_rest_is_checked() -> None:
+    mixed = (Test(code="assert f(1)"), Test(stdin="", stdout=""))
+    found = real([problem("mixed", public_tests=mixed), problem("fine")])
+    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [("mixed", "unusable", None)]
+    assert found.references_passed == 1 and found.problems == 2
+
+
+def test_a_lost_run_is_tried_again_and_proves_nothing() -> None:
+    lost = Verdict(tests=(), integrity="split", ending="lost", isolation=LEVEL)
+    seen: set[str] = set()
+
+    def once(code: str, tests: Sequence[Test]) -> Any:
+        if tests[0].code + code in seen:
+            return truth(code, tests)
+        seen.add(tests[0].code + code)
+        return lost
+
+    found, sandbox = scripted(once, [problem("a")])
+    assert found.sound and len(sandbox.calls) == 6
+    found, sandbox = scripted(lambda code, tests: lost, [problem("a")])
+    assert [(f.fault, f.tests) for f in found.findings] == [("lost", t) for t in ("public", "hidden", "hidden")]
+    assert (found.references_passed, found.empty_passed, len(sandbox.calls)) == (0, 0, 6)
+
+
+def test_the_order_is_that_of_the_set_and_the_work_is_bounded() -> None:
+    names = [f"p{number:02}" for number in range(40)]
+    done: list[int] = []
+    found, sandbox = scripted(lambda c, t: True, [problem(n) for n in names], workers=7, progress=done.append)
+    assert [f.problem for f in found.findings] == names and {f.fault for f in found.findings} == {"empty_passed"}
+    assert sandbox.most == 7 and done == list(range(1, 41))
+    again, one = scripted(lambda c, t: True, [problem(n) for n in names], workers=1)
+    assert one.most == 1
+    assert msgspec.structs.replace(again, seconds=0) == msgspec.structs.replace(found, seconds=0)
+
+
+def test_problems_are_read_as_they_are_needed_and_errors_end_it_all() -> None:
+    read: list[int] = []
+
+    def endless() -> Iterator[Problem]:
+        while True:
+            read.append(1)
+            if len(read) > 20:
+                raise ProblemError("set.jsonl row 20: no test at all")
+            yield problem(f"p{len(read)}")
+
+    with pytest.raises(ProblemError, match="row 20"):
+        scripted(truth, endless(), workers=3)
+    read.clear()
+    with pytest.raises(SandboxError, match="no worker"):
+        scripted(lambda c, t: SandboxError("no worker"), endless(), workers=3)
+    assert len(read) == 3
+
+
+@pytest.mark.parametrize(
+    ("reference", "prompt", "wanted"),
+    [
+        ("def f(a, b=print, *c, d: int = 3, **e) -> int:\n    return 1", "", "def f(a, b=None, *c, d=None, **e):"),
+        ("async def f(a, /):\n    pass", "", "async def f(a, /):"),
+        ("f = lambda n: n", "def f(n: 'List'):\n    'x'", "def f(n):"),
+        (None, "", "def f(*args, **kwargs):"),
+        ("def f(n:", "", "def f(*args, **kwargs):"),
+        ("def f(a):\n  pass\ndef f(b):\n  pass", "", "def f(b):"),
+    ],
+)
+def test_the_empty_answer_has_the_shape_of_the_reference(reference: str | None, prompt: str, wanted: str) -> None:
+    code = empty_answer(problem("a", reference, prompt=prompt))
+    assert code == f"{wanted}\n    return None\n"
+
+
+def test_the_empty_class_has_the_methods_of_the_reference() -> None:
+    reference = (
+        "class f(Base):\n    size = 3\n    def __init__(self, n=[]):\n        self.n = n\n"
+        "    @property\n    def top(self): return self.n\n    @cache\n    @staticmethod\n    def make(): return f()\n"
+    )
+    code = empty_answer(problem("a", reference))
+    space: dict[str, Any] = {}
+    exec(code, space)
+    made = space["f"]()
+    assert (made.top, made.make(), ast.parse(code).body[0].bases) == (None, None, [])  # type: ignore[attr-defined]
+    assert empty_answer(problem("a", "class f: pass")) == "class f:\n    pass\n"
+    assert empty_answer(problem("a", entry_point=None)) == ""
+
+
+def test_human_eval_is_sound(shared: Path) -> None:
+    path = shared / "data" / "problems" / "HumanEval.jsonl.gz"
+    found = real(list(resolve("problems", "humaneval")().load(path)))
+    assert found.findings == ()
+    assert (found.problems, found.references_passed, found.empty_passed) == (164, 164, 0)
+    assert (found.with_public, found.public) == (150, 429) and sum(found.forms.values()) == 164

@@ -1,0 +1,170 @@
+"""Reading problem files: all endings, and what is wrong with one is said in one line with file and row."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from fakes.hub import TOKEN, Blob, FakeHub
+from foretrace.core.errors import ProblemError, UsageError
+from foretrace.problems import _files
+from foretrace.problems._files import rows
+from foretrace.problems.base import Hub
+
+ROWS = [{"n": number, "text": f"row {number} é"} for number in range(30)]
+LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
+PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
+
+
+def values(path: Path) -> list[dict[str, Any]]:
+    return [row.value for row in rows(path, None)]
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def parquet(path: Path) -> bytes:
+    pq.write_table(pa.Table.from_pylist(ROWS), path, row_group_size=7)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("packed", PACK)
+@pytest.mark.parametrize(
+    "ending", [".jsonl", ".ndjson", ".json", "list.json", "data.json", "problems.json", ".parquet"]
+)
+def test_all_endings(ending: str, packed: str, tmp_path: Path) -> None:
+    data = {
+        "list.json": json.dumps(ROWS).encode(),
+        "data.json": json.dumps({"version": 1, "data": ROWS}).encode(),
+        "problems.json": json.dumps({"problems": ROWS}).encode(),
+    }.get(ending, LINES)
+    data = parquet(tmp_path / "made.parquet") if ending == ".parquet" else data
+    path = written(tmp_path / f"set{ending}{packed}", PACK[packed](data))
+    found = list(rows(path, None))
+    assert [row.value for row in found] == ROWS
+    assert found[3].at == f"{path} row 3"
+    assert found[3].name == f"set{ending.rpartition('.')[0]}/3"
+
+
+def test_one_object_and_no_newline_at_the_end(tmp_path: Path) -> None:
+    assert values(written(tmp_path / "one.json", b'{"n": 1}')) == [{"n": 1}]
+    assert values(written(tmp_path / "one.jsonl", b'\xef\xbb\xbf{"n": 1}')) == [{"n": 1}]
+    assert values(written(tmp_path / "none.jsonl", b"")) == []
+
+
+def test_several_packed_members(tmp_path: Path) -> None:
+    half = LINES.index(b"\n", 500) + 1
+    for ending, pack in list(PACK.items())[1:]:
+        data = pack(LINES[:half]) + pack(LINES[half:])
+        assert values(written(tmp_path / f"set.jsonl{ending}", data)) == ROWS
+
+
+def test_blank_lines_count_as_rows(tmp_path: Path) -> None:
+    path = written(tmp_path / "set.jsonl", b'{"n": 0}\n\n  \n{"n": 3}\n[1]\n')
+    with pytest.raises(ProblemError, match=r"set\.jsonl row 4: a JSON list, not an object"):
+        values(path)
+    read = rows(path, None)
+    assert [next(read).at[-5:], next(read).at[-5:]] == ["row 0", "row 3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.jsonl", b'{"n": 1}\n{"n": \n', "row 1: no JSON"),
+        ("a.jsonl", b'{"n": 1}\n{"n": "\xff"}\n', "row 1: no JSON"),
+        ("a.jsonl", b'{"a": ' + b"[" * 100_000, "row 0: no JSON"),
+        ("a.json", b"nothing", "row 0: no JSON"),
+        ("a.json", b"[1, 2]", "row 0: a JSON int"),
+        ("a.jsonl.gz", gzip.compress(LINES)[:-20], "the file was cut short"),
+        ("a.jsonl.gz", LINES, "row 0: damaged"),
+        ("a.jsonl.zst", zstandard.compress(LINES)[:-9], "the file was cut short"),
+        ("a.jsonl.zst", LINES, "row 0: damaged"),
+        ("a.parquet", b"PAR1 nothing PAR1", "row 0: parquet"),
+        ("a.csv", b"n\n1\n", "cannot tell the format; name it with one of .jsonl"),
+    ],
+)
+def test_what_is_wrong_is_one_line(name: str, data: bytes, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ProblemError) as caught:
+        values(written(tmp_path / name, data))
+    assert f"{tmp_path / name}" in str(caught.value) and said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+def test_what_is_too_long_to_hold_is_refused(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_files, "MAX_LINE", 20_000)
+    path = written(tmp_path / f"set{ending}.gz", gzip.compress(b'{"n": "' + b"x" * 30_000 + b'"}'))
+    with pytest.raises(ProblemError, match=r"row 0: a (line|document) of more than 20,000 bytes"):
+        values(path)
+
+
+def test_no_file_and_no_place(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match=r"none\.jsonl: no such file"):
+        values(tmp_path / "none.jsonl")
+    with pytest.raises(UsageError, match="--path FILE"):
+        list(rows(None, None))
+
+
+@pytest.fixture
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.mark.usefixtures("_own_cache")
+def test_a_dataset_folder_is_streamed_like_the_hub(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    (folder / "data").mkdir(parents=True)
+    parquet(folder / "data" / "test-00000-of-00001.parquet")
+    found = list(rows(folder, Hub("owner/name", "test", "full")))
+    assert [row.value for row in found] == ROWS
+    assert found[3].at == f"{folder} split test row 3" and found[3].name == "mine/3"
+    with pytest.raises(ProblemError, match="split nope: cannot be read") as caught:
+        list(rows(folder, Hub("owner/name", "nope")))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("_own_cache")
+def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import HfApi, constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert HfApi().endpoint == "http://127.0.0.1:9"
+    with pytest.raises(ProblemError, match=r"owner/name split test: .*--path FILE") as caught:
+        list(rows(None, Hub("owner/name", "test")))
+    assert "\n" not in str(caught.value)
+
+
+STREAM = """
+import sys
+from foretrace.problems._files import rows
+from foretrace.problems.base import Hub
+for row in rows(None, Hub("owner/name", "test")):
+    print(row.at, row.value["n"])
+"""
+
+
+def test_the_hub_is_streamed(tmp_path: Path) -> None:
+    with FakeHub() as hub:
+        repo = hub.create("owner/name")
+        data = parquet(tmp_path / "made.parquet")
+        commit = hub.commit(repo, "add", {"data/test-00000-of-00001.parquet": Blob(data, True)})
+        env = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
+        env |= {"HF_TOKEN": TOKEN}
+        done = subprocess.run([sys.executable, "-c", STREAM], env=env, capture_output=True, text=True, timeout=60)
+        assert done.stdout.splitlines() == [f"owner/name split test row {n} {n}" for n in range(30)], done.stderr
+        assert all(commit.oid in request.path for request in hub.log("GET", "/resolve/.*parquet"))
+        assert hub.log("GET", "/resolve/.*parquet")

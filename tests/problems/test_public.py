@@ -1,0 +1,257 @@
+"""Public tests: what a statement shows is read, what is not sure is left out, and nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.problems._public import public_tests
+from foretrace.problems.humaneval import WRONG_EXAMPLES
+
+DEF = 'def f(n):\n    """Do it.\n\n'
+READ = {
+    # doctest
+    ">>> f(1)\n2": ["f(1) == 2"],
+    ">>> f('a')\n'b'\n>>> f('')\n''": ["f('a') == 'b'", "f('') == ''"],
+    ">>> f(1) == 2": ["f(1) == 2"],
+    ">>> f(1) == 2\nTrue": ["f(1) == 2"],
+    ">>> f([1,\n...    2])\n[2,\n 1]": ["f([1, 2]) == [2, 1]"],
+    ">>> round(f(1), 2) # a remark\n-0.5": ["round(f(1), 2) == -0.5"],
+    ">>> f(0)\n\n>>> f(1)\n2": ["f(0) == None", "f(1) == 2"],
+    '    >>> f(1)\n    2"""': ["f(1) == 2"],
+    '    >>> f(1) == 2"""': ["f(1) == 2"],
+    "```\n>>> f(1)\n2\n```": ["f(1) == 2"],
+    ">>> f(1) -> 2": ["f(1) == 2"],
+    ">>> a = [1]\n>>> f(a)\n>>> a\n[2]": ["a = [1]\nf(a)\nassert a == [2]"],
+    ">>> s = f(2)\n>>> s.put(1)\n>>> s.top() == 1\n>>> s.top()\n1": [
+        "s = f(2)\ns.put(1)\nassert s.top() == 1\nassert s.top() == 1"
+    ],
+    # a line
+    "f(1) == 2": ["f(1) == 2"],
+    "f(1) => 2": ["f(1) == 2"],
+    "f(1) ==> 2": ["f(1) == 2"],
+    "f(1)==>True": ["f(1) == True"],
+    "f(1) -> 2": ["f(1) == 2"],
+    "f(1) ➞ 2 ": ["f(1) == 2"],
+    "f(1) = 2": ["f(1) == 2"],
+    "f(1) # 7": ["f(1) == 7"],
+    "f(1)   # returns 2": ["f(1) == 2"],
+    "f(1) # => 'Yes' (because it is one)": ["f(1) == 'Yes'"],
+    "f(1) returns 2": ["f(1) == 2"],
+    "f(1) should return 16.": ["f(1) == 16"],
+    "f(1) should be true": ["f(1) == True"],
+    "f(1.5, -2) == 2.50": ["f(1.5, -2) == 2.5"],
+    "* f(1) -> 2\n2. f(2) -> 3": ["f(1) == 2", "f(2) == 3"],
+    "For example: f(1) == 2": ["f(1) == 2"],
+    "`f(1)` returns `2`.": ["f(1) == 2"],
+    "f([\n  [1, 2],\n  [3]\n], ')') == (1, [2])": ["f([[1, 2], [3]], ')') == (1, [2])"],
+    "f(x=1) == {'a': None}": ["f(x=1) == {'a': None}"],
+    "f('é') == 'È'": ["f('é') == 'È'"],
+    # asserts
+    "assert f(1) == 2": ["f(1) == 2"],
+    "assert f(1) == 2, 'because'": ["f(1) == 2"],
+    "assert f(1) => 2": ["f(1) == 2"],
+    "    assert not f(1)\n    assert f(2)": ["not f(1)", "f(2)"],
+    "assert abs(f(1) - 0.5) < 1e-6": ["abs(f(1) - 0.5) < 1e-06"],
+    "assert f(\n    1,\n) == [\n    2,\n]": ["f(1) == [2]"],
+    # by name
+    DEF + "For n = 3 the output should be 5.": ["f(3) == 5"],
+    DEF + "Example 1:\n    Input: n = 3\n    Output: 5\n    Explanation: so.": ["f(3) == 5"],
+    DEF + "Input: [1, 2]\nOutput: [] # none": ["f([1, 2]) == []"],
+    "def f(a, b):\n  '''\n  Input: b = 'x', a = 1\n  Output: 2": ["f(1, 'x') == 2"],
+    # once each
+    "f(1) == 2\nassert f(1)==2\n>>> f( 1 )\n2": ["f(1) == 2"],
+}
+LEFT_OUT = [
+    "f(a) == 2",
+    "f(1 + g(2)) == 2",
+    "f(*[1]) == 2",
+    "g(1) == 2",
+    "self.f(1) == 2",
+    "xf(1) == 2",
+    "f(1) == 2 or so",
+    "f(1) == 1 + 1",
+    "f(1) -> 19 - 5 - 6 = 8",
+    "f(1) == ''a'",
+    'f(["a"]) == ""aaa"',
+    "f(1) == ('a')",
+    "f(1) == f(2)",
+    "f(1) == x",
+    "f(1) == 2 == f(3)",
+    "f(1) != 2",
+    "unless f(1) == 2",
+    "wrong: f(1) == 2",
+    "It is not the case that f(1) == 2",
+    "1 + f(1) == 2",
+    "-f(1) == 2",
+    "if f(1) == 2:",
+    "f(1) should\nreturn 2",
+    "f(1) == 2\nf(1) == 3",
+    "f(1)\n2",
+    "f(n) = f(n - 1) + 1\nf(0) = 3",
+    "f(5)  # 1\nf(9)  # 2",
+    "f(5)  # 0",
+    "f(5)  # the first",
+    r"f('a\\b') == 'x'",
+    "f('`') == '`'",
+    "f(1 == 2",
+    "f('1) == 2",
+    ">>> f(1)\nTraceback (most recent call last):\nValueError",
+    ">>> f(1)\n2\nand this is why",
+    ">>> f(1) == 2\nFalse",
+    ">>> f(1)",
+    ">>> f(1)\n>>> f(2)",
+    ">>> f([1]) [0, 1]",
+    ">>> print(f(1))\n2",
+    ">>> f(x)\n2",
+    ">>> a = open('x')\n>>> f(a)\n2",
+    ">>> import os\n>>> f(1)\n2",
+    ">>> a = [1]\n>>> f(a)\nsomething\n>>> a\n[1]",
+    ">>> a = ().__class__\n>>> f(a)\n2",
+    ">>> a = 1\n>>> a\n1",
+    "assert f(1) == g(2)",
+    "assert f(1) == 2; import os",
+    "assert x == 2",
+    "assert f.a(1) == 2",
+    DEF + "For m = 3 the output should be 5.",
+    DEF + "For n = 3 the output should be large",
+    "def f(n, m):\n  '''\n  Input: n = 3\n  Output: 5",
+    "def f(n, m=1):\n  '''\n  Input: n = 3\n  Output: 5",
+    DEF + "Input: n = 3\nSomething else\nOutput: 5",
+    "f(" + "[" * 5000 + "]" * 5000 + ") == 2",
+    "f(" + "9" * 5000 + ") == 2",
+]
+
+
+def codes(text: str) -> list[str]:
+    return [test.code for test in public_tests(text, "f")]
+
+
+@pytest.mark.parametrize("text", READ)
+def test_what_is_read(text: str) -> None:
+    wanted = [code if "\n" in code else f"assert {code}" for code in READ[text]]
+    assert codes(text) == wanted
+    assert codes(f"Some words first.\n\n{text}\n\nAnd some behind.") == wanted
+    assert codes(text.replace("\n", "\r\n")) == wanted
+
+
+@pytest.mark.parametrize("text", LEFT_OUT)
+def test_what_is_left_out(text: str) -> None:
+    assert codes(text) == []
+
+
+def test_a_sure_example_beside_one_that_is_not() -> None:
+    assert codes("f(1) == 2\nf(a) == 3\n>>> f(3)\n4\n>>> f(5)\nfive\n") == ["assert f(1) == 2", "assert f(3) == 4"]
+
+
+def test_order_is_that_of_the_text() -> None:
+    assert codes("f(3) == 1\n>>> f(2)\n1\n\nassert f(1) == 1\n") == [f"assert f({n}) == 1" for n in (3, 2, 1)]
+
+
+def test_a_program_shows_nothing() -> None:
+    assert public_tests("f(1) == 2", None) == () == public_tests("f(1) == 2", "no name")
+
+
+pieces = st.sampled_from(
+    [
+        *(
+            "f(",
+            ")",
+            "1",
+            "'",
+            '"""',
+            "[",
+            "]",
+            " == ",
+            " = ",
+            "->",
+            "#",
+            "\n",
+            ">>> ",
+            "... ",
+            "assert ",
+            "2",
+            ", ",
+            ".",
+        ),
+        *(
+            "Input: ",
+            "Output: ",
+            "For n = ",
+            "def f(n):",
+            " ",
+            "x",
+            "f(1)",
+            "\t",
+            "\x00",
+            "\ud800",
+            "\f",
+            "True",
+            "\\",
+            "`",
+        ),
+    ]
+)
+
+
+@given(st.lists(pieces, max_size=40).map("".join))
+def test_any_text_gives_tests_that_call_the_function(text: str) -> None:
+    for code in codes(text):
+        body = ast.parse(code).body
+        calls = [n for n in ast.walk(ast.Module(body, [])) if isinstance(n, ast.Name) and n.id == "f"]
+        assert calls and any(isinstance(node, ast.Assert) for node in body)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(" * 60_000,
+        "f(" * 30_000 + ")" * 30_000,
+        "for " * 50_000 + "f(1) == 2",
+        ("for" + " " * 50) * 3_000 + "! f(1) == 2",
+        "f(1) == 2" + " " * 150_000 + "x",
+        "f(1)" + " `" * 90_000,
+        "f(" + "'" * 150_000,
+        ">>> f(1)\n" * 20_000,
+        ">>> a = 1\n" * 20_000,
+        "assert f(\n" * 15_000,
+        DEF + "Input: n = [[[[\n" * 10_000,
+        "def f(" + ":\n" * 90_000,
+    ],
+    ids=lambda text: text[:14],
+)
+def test_hostile_texts_take_no_time(text: str) -> None:
+    begun = time.process_time()
+    codes(text)
+    assert time.process_time() - begun < 5
+
+
+@pytest.fixture(scope="module")
+def human_eval(shared: Path) -> list[dict[str, Any]]:
+    with gzip.open(shared / "data" / "problems" / "HumanEval.jsonl.gz") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_human_eval_solutions_pass_what_their_prompts_show(human_eval: list[dict[str, Any]]) -> None:
+    counts: list[int] = []
+    wrong: dict[str, set[str]] = {}
+    for row in human_eval:
+        shown = public_tests(row["prompt"], row["entry_point"])
+        space: dict[str, Any] = {}
+        exec(row["prompt"] + row["canonical_solution"], space)
+        for test in shown:
+            try:
+                exec(test.code, dict(space))
+            except AssertionError:
+                wrong.setdefault(row["task_id"], set()).add(test.code)
+        counts.append(len(shown) - len(wrong.get(row["task_id"], ())))
+    assert wrong == WRONG_EXAMPLES
+    assert (sum(map(bool, counts)), sum(counts)) == (150, 429)
