@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _TRIVIAL = "def double(x):\n    return 2 * x\nassert double(2) == 4\n"
 _ALONE_S, _BURST_S = 0.4, 0.8
-_ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), platform.machine()]))"
+_ASK = """
+import json, platform, resource
+print(json.dumps([platform.python_version(), platform.machine(), resource.getrlimit(resource.RLIMIT_AS)[0] >> 20]))
+"""
 _LEVELS = {
     4: "elsewhere: a container or another machine",
     3: "jail, namespaces, Landlock, system call filter, limits",
@@ -101,15 +104,15 @@ async def _look(sandbox: Sandbox, settings: Settings) -> dict[str, Any]:
         started = time.monotonic() - begun
         asked = await sandbox.run(_ASK)
         try:
-            python, machine = json.loads(asked.stdout)
+            python, machine, memory_mb = json.loads(asked.stdout)
         except ValueError:
-            python, machine = None, None
+            python, machine, memory_mb = None, None, None
         return {
             "name": isolation.sandbox or sandbox.name,
             **_isolation(isolation, await sandbox.guards(), settings),
             "python": python,
             "machine": machine,
-            **_settings(settings),
+            **_settings(settings, memory_mb),
             "start_s": round(started, 3),
             **await _measure(sandbox, settings.workers),
         }
@@ -127,14 +130,16 @@ def _isolation(isolation: Isolation, guards: list[Guard], settings: Settings) ->
     }
 
 
-def _settings(settings: Settings) -> dict[str, Any]:
+def _settings(settings: Settings, memory_mb: int | None) -> dict[str, Any]:
     import msgspec
 
+    # As found from within: a preload set may ask for more memory, and a system may not limit it.
+    limits = msgspec.to_builtins(settings.limits) | {"memory_mb": memory_mb}
     return {
         "interpreter": settings.interpreter,
         "preload": settings.preload,
         "workers": settings.workers,
-        "limits": msgspec.to_builtins(settings.limits),
+        "limits": limits,
     }
 
 
@@ -166,6 +171,7 @@ async def _measure(sandbox: Sandbox, workers: int) -> dict[str, Any]:
 
 def _show(say: Output, facts: dict[str, Any]) -> None:
     limits = facts["limits"]
+    memory = f"{limits['memory_mb']:,} MiB" if limits["memory_mb"] else "an unknown amount"
     rows: list[tuple[str, Cell]] = [
         ("sandbox", facts["name"]),
         ("isolation", f"level {facts['level']} ({_LEVELS.get(facts['level'], 'unknown')})"),
@@ -176,7 +182,7 @@ def _show(say: Output, facts: dict[str, Any]) -> None:
         ("workers", facts["workers"]),
         (
             "limits of a run",
-            f"{limits['wall_s']:g} s, {limits['cpu_s']:g} s of CPU, {limits['memory_mb']} MiB of memory, "
+            f"{limits['wall_s']:g} s, {limits['cpu_s']:g} s of CPU, {memory} of memory, "
             f"{limits['processes']} processes, output {limits['output_mb']} MiB, "
             f"files of {limits['file_mb']} MiB in {limits['scratch_mb']} MiB of scratch",
         ),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foretrace.cli import build, demo, export, import_, label, problems, push, schema, score, show, sources
+from foretrace.cli import build, demo, doctor, export, import_, label, problems, push, schema, score, show, sources
 from foretrace.cli._output import ReaderGoneError, one_line
 from foretrace.cli._verb import Session, verb
 from foretrace.core.errors import ForetraceError
@@ -31,6 +31,7 @@ for _name, _function in {
     "score": score.score,
     "push": push.push,
     "sources": sources.sources,
+    "doctor": doctor.doctor,
     "schema": schema.schema,
 }.items():
     app.command(_name)(verb(_function))

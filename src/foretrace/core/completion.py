@@ -64,10 +64,11 @@ class Completion(_Record, frozen=True, kw_only=True):
     stop: str | None = None
     """The stop sequence that ended it, where the server says or the text shows which."""
     token_ids: tuple[int, ...] = ()
+    """With those of the stop sequence and of the end, where the server sends them."""
     logprobs: tuple[float, ...] = ()
     """Natural-log probabilities: aligned with `token_ids` where there are ids, else with `pieces`."""
     pieces: tuple[str, ...] = ()
-    """Text of each token for which there is a logprob."""
+    """Text of each token for which there is a logprob. Joined, they begin with `text`; the last may go beyond it."""
     prompt_token_ids: tuple[int, ...] | None = None
     exact: Exact = "none"
     usage: Usage | None = None

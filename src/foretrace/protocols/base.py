@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.core.completion import ChatMessage
 from foretrace.core.problem import RunResult, Verdict
-from foretrace.core.trace import ToolSpec
+from foretrace.core.trace import ToolCall, ToolSpec
 
 ActKind = Literal["think", "plan", "code", "verify", "wait", "reflect", "final", "refused"]
 """What a part of a reply does.
@@ -25,11 +25,12 @@ ActKind = Literal["think", "plan", "code", "verify", "wait", "reflect", "final",
 surely; it is answered with an error and never run.
 """
 
-Way = Literal["run", "test", "block", "keep"]
+Way = Literal["run", "test", "block", "check", "keep", "submit"]
 """What an episode does with the code of an act.
 
-`run`: a program of its own, its output is the answer. `test`: the whole answer so far, run against the public tests.
-`block`: the next block of the session, with all blocks before it in place. `keep`: added without being run.
+`run`: a program of its own; its output is the answer. `test`: the code is the whole answer so far; it is run, and then
+against the public tests. `block`: the next block of the session, with all blocks before it in place. `check`: the
+blocks so far, against the public tests. `keep`: added to the answer without being run. `submit`: the final answer.
 """
 
 
@@ -60,18 +61,19 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     """Kinds of repair that reading it took."""
     error: str | None = None
     """For `refused`: why."""
+    call: ToolCall | None = None
+    """The call as the model wrote it, where the act was written as one: its name and arguments are kept so."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What a protocol made of one completion."""
 
     text: str
-    """What is kept of it: all of it, or what stands before the first invented result."""
+    """What is kept of it: all of it, or what stands before the first invented result. A closing marker at which the
+    model was stopped is its own, and is put back."""
     acts: tuple[Act, ...] = ()
     invented: int = 0
     """Results that the model made up itself; cut, and never run or kept."""
-    done: bool = False
-    """The model says that it is finished."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             self.error is not None
             or (self.run is not None and not self.run.ok)
             or (self.public is not None and not self.public.passed)
+            or (self.hidden is not None and self.hidden[0] < self.hidden[1])
         )
 
 
@@ -109,6 +112,8 @@ class Protocol(typing.Protocol):
     """True where the answer is injected into the assistant's own turn, which then goes on."""
     max_turns: int
     """Completions after which an episode ends, unless the user says otherwise."""
+    ideal: tuple[str, ...]
+    """Metrics that must be true of an ideal trace, beside that all tests pass."""
     tools: tuple[ToolSpec, ...]
     """What the model was offered, for the trace."""
 
@@ -126,15 +131,22 @@ class Protocol(typing.Protocol):
         """
         ...
 
-    def answer(self, results: Sequence[Result], *, hints: bool) -> str:
-        """What the environment says to the results of one reply (never empty).
+    def answer(self, result: Result, *, hints: bool) -> str:
+        """What the environment says to the result of one act (never empty); a reply's answers are sent joined.
 
         Args:
-            results: in the order of the acts that had something to be done.
             hints: add a hint after an error or a partial pass.
         """
         ...
 
     def remind(self, reply: Reply) -> str:
-        """What the environment says to a reply in which nothing was to be done."""
+        """What the environment says to a reply in which nothing was to be done (never empty)."""
+        ...
+
+    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether the episode ends after this reply.
+
+        Args:
+            results: what became of all acts so far, those of this reply last.
+        """
         ...

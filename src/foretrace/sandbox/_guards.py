@@ -115,7 +115,7 @@ def _judge(inside: dict[str, str], control: dict[str, str]) -> Iterator[Guard]:
         wanted = name == "scratch"  # the one act that must get through
         seen, unguarded = inside.get(name, "no answer"), control.get(name, "no answer")
         on = seen != "no answer" and (seen == "done") == wanted
-        reason = f"{name}: {seen}" if on and not wanted else "it was possible" if seen == "done" else seen
+        reason = f"prevented: {seen}" if on and not wanted else "it was possible" if seen == "done" else seen
         if on and not wanted and unguarded != "done":
             reason += f" (a plain process gets {unguarded} too: not proved here)"
         if on and wanted:

@@ -12,6 +12,7 @@ from foretrace.core.trace import Isolation
 from foretrace.sandbox._asking import Process, ask, ending_of, load_ending, out_of_turn, text_of
 from foretrace.sandbox._compare import same_output
 from foretrace.sandbox._conversation import Open
+from foretrace.sandbox._evaluate import FailedError
 from foretrace.sandbox._forms import Plan
 from foretrace.sandbox._hearing import Heard, judge_request
 from foretrace.sandbox._inside.values import show
@@ -46,10 +47,6 @@ async def judge(open_: Open, plan: Plan, code: str, limits: Limits, isolation: I
     )
 
 
-class _NoValueError(Exception):
-    pass
-
-
 async def _split(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
     needs = [plan.entry_point] if plan.entry_point else []
     answers, process = await ask(open_, code, plan.calls, needs, limits)
@@ -57,18 +54,14 @@ async def _split(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[li
     def take(number: int) -> object:
         error = answers[number].error
         if error is not None:
-            raise _NoValueError(error)
+            raise FailedError(error)
         return answers[number].take()
 
     results: list[TestResult] = []
     for name, check in zip(plan.names, plan.checks, strict=True):
         spent = [answers[number].seconds for number in check.calls]
         seconds = sum(s for s in spent if s is not None) if any(s is not None for s in spent) else None
-        try:
-            outcome = check.judge(take)
-        except _NoValueError as error:
-            results.append(TestResult(name=name, passed=False, error=str(error), seconds=seconds))
-            continue
+        outcome = check.judge(take)
         results.append(
             TestResult(
                 name=name,

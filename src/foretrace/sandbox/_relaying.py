@@ -62,12 +62,8 @@ class Candidate:
         error = None
         if isinstance(message, list) and len(message) == 2 and message[0] == "failed":
             error = read_error(message[1])
-        if message is not None and error is None:
-            self.out_of_turn = True
-        self.failed = error or out_of_turn()
-        ended = await self._end(self.failed if error else None)
-        if message is None and not self.out_of_turn:
-            self.failed = ended or self.failed
+        self.out_of_turn = message is not None and error is None
+        self.failed = await self._end(error, answered=False) or out_of_turn()
         return False
 
     async def relay(self, frame: list[Any]) -> list[Any]:

@@ -47,7 +47,7 @@ def too_weak(lowest: int, reasons: dict[int, str]) -> str:
     if sys.platform != "linux":
         return f"isolation level {lowest} needs Linux, and this is {sys.platform}: use --sandbox docker, {_WEAKER}"
     why = "; ".join(f"level {level}: {reason}" for level, reason in sorted(reasons.items(), reverse=True))
-    return f"isolation level {lowest} is not to be had here: {why or 'no guard is in force'}; mend that, {_WEAKER}"
+    return f"isolation level {lowest} is not to be had here: {why or 'a lower one was asked for'}; mend that, {_WEAKER}"
 
 
 def no_start(interpreter: str, preload: tuple[str, ...], message: str) -> str:

@@ -79,7 +79,7 @@ def limit_error(ended: Ended, limits: Limits) -> RunError:
     if ended.ending == "output":
         return RunError(kind="OutputLimit", message=f"it printed more than {limits.output_mb} MiB")
     if ended.ending == "memory":
-        return RunError(kind="ThreadLimit", message=f"it made more than {limits.processes} threads")
+        return RunError(kind="ProcessLimit", message=f"it made more than {limits.processes} threads or processes")
     if ended.ending == "lost":
         return RunError(kind="WorkerLost", message="the process that ran it died from outside; run it again")
     return RunError(

@@ -14,6 +14,8 @@ from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox import _run
+from foretrace.sandbox._inside import wire
+from foretrace.sandbox._inside.control import STAMP
 from foretrace.sandbox._pool import Pool
 from foretrace.sandbox._worker import Kept, Talk, Worker, ended
 from foretrace.sandbox.base import Limits
@@ -95,12 +97,16 @@ class ForkSession(_Blocks):
 
     async def _run(self, block: str, at: int) -> RunResult:
         out, err = Kept(self._limits.stdout_kb), Kept(self._limits.stdout_kb)
-        asked = {"at": at, "code": block, "wall_s": self._limits.wall_s}
-        self._worker.post(b"S", json.dumps(asked).encode())
+        frames = wire.Frames()
+        self._worker.post(b"B", json.dumps({"at": at, "wall_s": self._limits.wall_s}).encode())
+        self._worker.post(b"S", wire.pack(["block", block]))
         try:
             async with asyncio.timeout(self._limits.wall_s + 3):
                 while (message := await self._worker.message())[0] != b"X":
-                    {b"O": out, b"E": err}[message[0]].add(message[1])
+                    if message[0] == b"D":
+                        frames.feed(message[1][STAMP.size :])
+                    else:
+                        {b"O": out, b"E": err}[message[0]].add(message[1])
         except (EOFError, TimeoutError):
             return self._lost({"killed": "lost", "status": 0, "seconds": 0.0}, out, err)
         except BaseException:
@@ -110,7 +116,7 @@ class ForkSession(_Blocks):
         said = json.loads(message[1])
         if said["lost"]:
             return self._lost(said, out, err)
-        frame = None if said["killed"] or (said["step"] is None and said["error"] is None) else ["ended", said["error"]]
+        frame = _last(frames) if said["said"] and not said["killed"] else None
         result = self._result(said, frame, out, err)
         return msgspec.structs.replace(result, step=said["step"], mode="fork")
 
@@ -140,6 +146,15 @@ class ForkSession(_Blocks):
                 raise
 
 
+def _last(frames: wire.Frames) -> Any:
+    """What a block said at its end, from the two frames that it may send."""
+    try:
+        first, second = frames.take(), frames.take()
+    except wire.BrokenFrame:
+        return None
+    return second or first
+
+
 class ReplaySession(_Blocks):
     """One process runs the blocks as they come; after an error or for a branch, a fresh one runs them again."""
 
@@ -157,12 +172,12 @@ class ReplaySession(_Blocks):
             await self._drop()
             for code in self._blocks_to(at):
                 again = await self._step(code)
-                if not again.ok:
+                if again.ending != "ok":
                     await self._drop()
                     return msgspec.structs.replace(again, mode="replay")
             self._live_at = at
         result = await self._step(block)
-        if not result.ok:
+        if result.ending != "ok":  # a block that left the process took the state along
             await self._drop()
             return msgspec.structs.replace(result, mode="replay")
         self._made.append((at, block))

@@ -110,7 +110,7 @@ class Worker:
                 command,
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
-                stderr=None if os.environ.get("FT_DEBUG") else subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=None if self._command else ENVIRONMENT,
                 cwd="/",
                 start_new_session=True,
@@ -234,8 +234,13 @@ class Talk:
         self._frames = wire.Frames(limits.reply_kb * 1024 + 4096)
         self._out, self._err = Kept(limits.stdout_kb), Kept(limits.stdout_kb)
         self._ended: Ended | None = None
-        body = json.dumps({**request, "limits": msgspec.to_builtins(limits)}).encode("ascii")
-        worker.post(b"R", body)
+        given = {**request, "limits": msgspec.to_builtins(limits)}
+        if stdin := given.pop("stdin", ""):
+            worker.post(b"I", stdin.encode("utf-8", "surrogatepass"))
+        # The fork server reads only this; the request itself goes to the child, past its memory.
+        asked = {key: given[key] for key in ("mode", "limits", "interactive") if key in given}
+        worker.post(b"R", json.dumps(asked).encode("ascii"))
+        worker.post(b"S", wire.pack(given))
         self._watch = asyncio.get_running_loop().call_later(limits.wall_s + _GRACE_S, worker.kill)
 
     async def send(self, message: list[Any]) -> None:
@@ -334,7 +339,7 @@ def ended(said: dict[str, Any], limits: Limits, output: dict[str, Any]) -> Ended
         ending = killed
     elif killed == "reply":
         ending = "output"
-    elif killed == "threads":
+    elif killed in ("threads", "fork"):
         ending = "memory"
     elif killed:
         ending = "killed"

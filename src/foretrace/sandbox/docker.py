@@ -27,7 +27,7 @@ IMAGE_VARIABLE = "FORETRACE_DOCKER_IMAGE"
 ENGINES = ("docker", "podman")
 """Tried in this order."""
 _PYTHON = "python3"
-_SCRATCH = "/foretrace-box"
+SCRATCH = "/foretrace-box"
 """Emptied after each run, and so a folder that no host has: an engine that is none must find nothing to empty."""
 _NOBODY = "65534:65534"
 _ANSWER_S = 15.0
@@ -94,7 +94,7 @@ class DockerSandbox(ServedSandbox):
             command=starting(engine, self._image, self._python, self._limits, len(archive)),
             first=archive,
             end=ending(engine),
-            scratch=_SCRATCH,
+            scratch=SCRATCH,
         )
         pool = Pool(launch, self._workers, self._settings.max_sessions)
         try:
@@ -150,7 +150,7 @@ def _confined(engine: str, limits: Limits) -> tuple[str, ...]:
         *("--user", _NOBODY, "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
         # Podman would put writable folders onto a read-only root.
         *("--read-only", *(("--read-only-tmpfs=false",) if engine == "podman" else ())),
-        *("--tmpfs", f"{_SCRATCH}:rw,noexec,nosuid,nodev,mode=1777,size={limits.scratch_mb}m"),
+        *("--tmpfs", f"{SCRATCH}:rw,noexec,nosuid,nodev,mode=1777,size={limits.scratch_mb}m"),
         *("--pids-limit", str(limits.processes + 16)),
         *("--memory", f"{memory}m", "--memory-swap", f"{memory}m"),
         *("--workdir", "/"),
@@ -159,21 +159,26 @@ def _confined(engine: str, limits: Limits) -> tuple[str, ...]:
 
 def starting(engine: str, image: str, python: str, limits: Limits, size: int) -> tuple[str, ...]:
     """The command that starts a container whose fork server reads its `size` bytes of modules from stdin."""
-    what = (*FLAGS, "-c", _BOOT, str(size), f"{_SCRATCH}/foretrace.zip")
-    return (*_confined(engine, limits), "--name", NAME, *_within(image, python), *what)
+    return (*_confined(engine, limits), "--name", NAME, *_within(image), *server(python, size))
 
 
-def _within(image: str, python: str) -> tuple[str, ...]:
-    """The image, and its Python with clean variables: an engine may add some, such as a proxy's password."""
-    paths = {"PATH": f"/usr/local/bin:{ENVIRONMENT['PATH']}", "HOME": _SCRATCH, "TMPDIR": _SCRATCH}
+def server(python: str, size: int) -> tuple[str, ...]:
+    """The command of a fork server that speaks over stdin and stdout, on any machine: what is sent first are the
+    `size` bytes of `own_modules`. An empty file system must be mounted at `SCRATCH`."""
+    return (python, *FLAGS, "-c", _BOOT, str(size), f"{SCRATCH}/foretrace.zip")
+
+
+def _within(image: str) -> tuple[str, ...]:
+    """The image, with clean variables for what is run in it: an engine may add some, such as a proxy's password."""
+    paths = {"PATH": f"/usr/local/bin:{ENVIRONMENT['PATH']}", "HOME": SCRATCH, "TMPDIR": SCRATCH}
     variables = {**ENVIRONMENT, **paths}
     clean = ("-i", *(f"{name}={value}" for name, value in variables.items()))
-    return ("--entrypoint", "/usr/bin/env", image, *clean, python)
+    return ("--entrypoint", "/usr/bin/env", image, *clean)
 
 
 def asking(engine: str, image: str, python: str) -> tuple[str, ...]:
     """The command that runs the image's Python for a question, with the arguments that are added to it."""
-    return (*_confined(engine, Limits()), *_within(image, python))
+    return (*_confined(engine, Limits()), *_within(image), python)
 
 
 def ending(engine: str) -> tuple[str, ...]:

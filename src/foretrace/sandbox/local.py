@@ -32,6 +32,8 @@ class LocalSandbox(ServedSandbox):
 
     async def _establish(self) -> Serving:
         lowest = self._lowest()
+        if lowest > _HIGHEST:
+            raise SandboxError(f"the local sandbox reaches level {_HIGHEST}, and {lowest} was asked for: use docker")
         refused: dict[int, str] = {}
         for level in self._ladder():
             serving = await self._try(level, refused)

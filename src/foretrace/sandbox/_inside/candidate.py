@@ -136,8 +136,8 @@ class Host:
 
 
 def _bases(error: BaseException) -> list[str]:
-    """Names of the built-in exceptions that it is one of."""
+    """Names of the classes that it is an instance of, as far as they are exceptions; its own is first."""
     try:
-        return [kind.__name__ for kind in type.mro(type(error)) if getattr(builtins, kind.__name__, None) is kind]
+        return [kind.__name__[:100] for kind in type.mro(type(error))[:20] if issubclass(kind, BaseException)]
     except BaseException:
         return []

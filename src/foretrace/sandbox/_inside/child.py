@@ -53,11 +53,11 @@ class Guards:
 
 def start(
     guards: Guards,
-    request: dict[str, Any],
+    mode: str,
     limits: list[tuple[int, int, int]],
     descriptors: tuple[int, int, int, int],
 ) -> None:
-    """Enter the guards, then serve `request`. Never returns.
+    """Enter the guards, then serve the request that comes over the channel. Never returns.
 
     Args:
         limits: what `limits_of` gave.
@@ -67,15 +67,19 @@ def start(
     try:
         take(descriptors)
         enter(guards, limits)
-        serve = MODES.get(request["mode"])
-        if serve is not None:
-            serve(Channel(CHANNEL), request)
+        channel = Channel(CHANNEL)
+        request = channel.receive()
+        serve = MODES.get(mode)
+        if request is None:
+            pass  # the parent has gone
+        elif serve is not None:
+            serve(channel, request)
             _flush()
             code = 0
-        elif request["mode"] == "live":
-            programs.live(Channel(CHANNEL))
+        elif mode == "live":
+            programs.live(channel)
         else:
-            code = programs.run(Channel(CHANNEL), request["code"])
+            code = programs.run(channel, request["code"])
     except BaseException as error:  # a guard that cannot be entered: the parent sees a run that said nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
@@ -94,8 +98,12 @@ def take_one(descriptor: int) -> None:
     take((null, null, null, descriptor))
 
 
-def enter(guards: Guards, limits: list[tuple[int, int, int]], *, forks: bool = False) -> None:
-    """Give up rights, in the order in which each step still may be taken; close all but descriptors 0 to 3."""
+def enter(guards: Guards, limits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
+    """Give up rights, in the order in which each step still may be taken; close all but descriptors 0 to 3.
+
+    Returns:
+        For a session that forks: the descriptor by which the fork server is asked for processes.
+    """
     os.setsid()
     for kind, soft, hard in limits:
         resource.setrlimit(kind, (soft, hard))
@@ -111,8 +119,7 @@ def enter(guards: Guards, limits: list[tuple[int, int, int]], *, forks: bool = F
     else:
         os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
     chosen = guards.session_filter if forks else guards.filter
-    if chosen is not None:
-        chosen.install(os.getpid())
+    return chosen.install(os.getpid()) if chosen is not None else -1
 
 
 def become(user: int) -> None:
@@ -122,8 +129,12 @@ def become(user: int) -> None:
     os.setresuid(user, user, user)
 
 
-def limits_of(given: dict[str, Any], guards: Guards) -> list[tuple[int, int, int]]:
-    """Resource limits as (kind, soft, hard), within what this process may set."""
+def limits_of(given: dict[str, Any], guards: Guards, *, states: int = 0) -> list[tuple[int, int, int]]:
+    """Resource limits as (kind, soft, hard), within what this process may set.
+
+    Args:
+        states: processes that a session may need beside those of its code.
+    """
     mib = 1024 * 1024
     cpu = max(1, int(given["cpu_s"] + 0.999))
     wanted = {
@@ -136,7 +147,7 @@ def limits_of(given: dict[str, Any], guards: Guards) -> list[tuple[int, int, int
         "RLIMIT_MSGQUEUE": 0,
     }
     if guards.level == 3:  # elsewhere it would count the processes of the whole user
-        wanted["RLIMIT_NPROC"] = int(given["processes"])
+        wanted["RLIMIT_NPROC"] = int(given["processes"]) + states
     if sys.platform != "linux":
         del wanted["RLIMIT_AS"]  # macOS refuses it
     found: list[tuple[int, int, int]] = []

@@ -1,9 +1,12 @@
 """The fork server's connection to its parent, and what it does about processes and descriptors.
 
 Binary messages: a kind (one byte), a length (4 bytes, big-endian), and that many bytes. From the parent: C
-(configuration), R (run), S (bytes for the child's channel), K (end the run). To the parent: A (ready) or F (failed),
-and for each run D (seconds since its start as a double, then bytes of the child's channel), O and E (stdout and
-stderr), and X (how it ended).
+(configuration), I (input: what the next run reads from stdin), R (run), B (a session's block), S (bytes for the child's
+channel), K (end the run). To the parent: A (ready) or F (failed), and for each run D (seconds since its start as a
+double, then bytes of the child's channel), O and E (stdout and stderr), and X (how it ended).
+
+What a run is told and what it says passes through memory that no child inherits: a child of this process must find
+nothing of an earlier run, be it code, arguments, answers, or a test.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import mmap
 import os
 import signal
 import socket
@@ -19,7 +23,20 @@ from typing import Any
 
 MESSAGE = struct.Struct(">cI")
 STAMP = struct.Struct(">d")
-CHUNK = 1 << 18
+CHUNK = 1 << 16
+_VAULT = 1 << 20
+_STREAMED = (b"S", b"I")
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
+
+
+def vault() -> memoryview:
+    """Memory that is all zeros in every child."""
+    if not hasattr(mmap, "MAP_ANONYMOUS") or not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
+        return memoryview(bytearray(_VAULT))
+    memory = mmap.mmap(-1, _VAULT, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):
+        memory.madvise(_WIPE_ON_FORK)
+    return memoryview(memory)
 
 
 class Control:
@@ -27,8 +44,12 @@ class Control:
 
     def __init__(self, descriptor: int) -> None:
         self.socket = socket.socket(fileno=descriptor)
-        self._buffer = bytearray()
-        self._out: list[bytes] = []
+        self.left = 0
+        """Bytes of a streamed message (S, I) that have not been passed on yet; `pump` passes them on."""
+        self._in, self._start, self._end = vault(), 0, 0
+        self._out, self._put = vault(), 0
+
+    # What comes from the parent.
 
     def receive(self) -> tuple[bytes, bytes]:
         """The next message; leaves the process when the parent has gone."""
@@ -38,39 +59,98 @@ class Control:
 
     def fill(self) -> None:
         """Read what is there (blocks when nothing is)."""
-        chunk = self.socket.recv(CHUNK)
-        if not chunk:
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._end == _VAULT:
+            kept = self._end - self._start
+            self._in[:kept] = self._in[self._start : self._end]
+            self._start, self._end = 0, kept
+        count = self.socket.recv_into(self._in[self._end :])
+        if not count:
             end_everything()
-        self._buffer += chunk
+        self._end += count
 
     def take(self) -> tuple[bytes, bytes] | None:
-        """A message that was read already."""
-        if len(self._buffer) < MESSAGE.size:
+        """The next message that is there as a whole; of a streamed one only its kind, and `left` is set."""
+        if self.left or self._end - self._start < MESSAGE.size:
             return None
-        kind, length = MESSAGE.unpack_from(self._buffer)
-        end = MESSAGE.size + length
-        if len(self._buffer) < end:
+        kind, length = MESSAGE.unpack_from(self._in, self._start)
+        body = self._start + MESSAGE.size
+        if kind in _STREAMED:
+            self._start, self.left = body, length
+            return kind, b""
+        if self._end - body < length:
             return None
-        body = bytes(self._buffer[MESSAGE.size : end])
-        del self._buffer[:end]
-        return kind, body
+        self._start = body + length
+        return kind, bytes(self._in[body : self._start])
 
-    def put(self, kind: bytes, body: bytes) -> None:
-        """Line up a message; `flush` sends all of them at once."""
-        self._out.append(MESSAGE.pack(kind, len(body)) + body)
+    def pump(self, descriptor: int | None) -> bool:
+        """Pass on what has come of a streamed message; true when it has been passed on as a whole.
+
+        Args:
+            descriptor: where to; null throws it away, as does a descriptor that nobody reads any more.
+        """
+        while self.left and self._start < self._end:
+            part = self._in[self._start : min(self._end, self._start + self.left)]
+            try:
+                count = len(part) if descriptor is None else os.write(descriptor, part)
+            except BlockingIOError:
+                return False
+            except OSError:
+                count = len(part)
+            self._start += count
+            self.left -= count
+        return not self.left
+
+    @property
+    def stuck(self) -> bool:
+        """Whether bytes wait here for a child that does not take them."""
+        return bool(self.left) and self._start < self._end
+
+    # What goes to the parent.
 
     def say(self, kind: bytes, message: Any) -> None:
-        """Send a message of JSON."""
-        self.put(kind, json.dumps(message).encode("ascii"))
+        """Send a message of JSON, after all that was lined up."""
+        body = json.dumps(message).encode("ascii")
+        if _VAULT - self._put < MESSAGE.size + len(body):
+            self.flush()
+        MESSAGE.pack_into(self._out, self._put, kind, len(body))
+        start = self._put + MESSAGE.size
+        self._out[start : start + len(body)] = body
+        self._put = start + len(body)
         self.flush()
 
+    def pass_on(self, descriptor: int, kind: bytes, stamp: float | None = None) -> memoryview | None:
+        """Line up a message of what can be read from a descriptor.
+
+        Returns:
+            What was read: empty at the end of the stream, None when there is nothing now.
+        """
+        head = MESSAGE.size + (STAMP.size if stamp is not None else 0)
+        if _VAULT - self._put < head + CHUNK:
+            self.flush()
+        start = self._put + head
+        try:
+            count = os.readv(descriptor, [self._out[start : start + CHUNK]])
+        except BlockingIOError:
+            return None
+        except OSError:
+            count = 0
+        if count:
+            MESSAGE.pack_into(self._out, self._put, kind, count + head - MESSAGE.size)
+            if stamp is not None:
+                STAMP.pack_into(self._out, self._put + MESSAGE.size, stamp)
+            self._put = start + count
+        return self._out[start : start + count]
+
     def flush(self) -> None:
-        if self._out:
+        """Send all that was lined up."""
+        if self._put:
             try:
-                self.socket.sendall(b"".join(self._out))
+                self.socket.sendall(self._out[: self._put])
             except OSError:
                 end_everything()
-            self._out.clear()
+            self._put = 0
 
 
 def end_everything() -> None:
@@ -106,24 +186,17 @@ def _children() -> list[int]:
         return []
 
 
-def _nameless_file() -> int:
+def read_input(control: Control) -> int:
+    """A descriptor from which the input that the parent sends now can be read."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("stdin")
-    import tempfile
+        handle = os.memfd_create("stdin")
+    else:
+        import tempfile
 
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def open_input(text: str) -> int:
-    """A descriptor from which `text` can be read."""
-    if not text:
-        return os.open("/dev/null", os.O_RDONLY)
-    data = text.encode("utf-8", "surrogatepass")
-    handle = _nameless_file()
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
+    while not control.pump(handle):
+        control.fill()
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
 

@@ -22,7 +22,7 @@ def run(channel: Channel, source: str) -> int:
     code, error = execute(source, FILE, namespace)
     import threading
 
-    for finish in (threading._shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):  # type: ignore[attr-defined]
+    for finish in (threading._shutdown, atexit._run_exitfuncs, flush):  # type: ignore[attr-defined]
         try:
             finish()
         except BaseException as raised:
@@ -47,13 +47,19 @@ def run_block(channel: Channel, source: str, number: int, namespace: dict[str, A
     code, error = execute(source, f"block_{number}.py", namespace)
     if code is not None and error is None:
         error = {"kind": "SystemExit", "message": str(code)}
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BaseException as raised:
-            error = error or describe(raised)
+    try:
+        flush()
+    except BaseException as raised:
+        error = error or describe(raised)
     channel.send(["ended", error])
     return error is None
+
+
+def flush() -> None:
+    """Flush what code may have put in the place of stdout and stderr, which may be nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
 
 
 def main_module() -> dict[str, Any]:
@@ -84,7 +90,7 @@ def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | No
         try:
             _print("".join(traceback.format_exception(type(raised), raised, own)))
         except BaseException as again:  # an exception whose text raises
-            _print(f"{type(raised).__name__}: (its text raised {type(again).__name__})\n")
+            _print(f"{error['kind']}: (its text raised {describe(again)['kind']})\n")
         return 1, error
     return None, None
 

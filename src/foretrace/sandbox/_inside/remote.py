@@ -69,18 +69,21 @@ class Link:
         return decode(tagged, remote=lambda number, name: Kept(self, number, name))
 
     def _exception(self, error: dict[str, Any]) -> BaseException:
+        """An exception of the same name, which the same `except` clauses catch."""
         kind, message = error["kind"], error["message"]
-        if kind in self.exceptions:
-            return self.exceptions[kind](message)
-        for name in [kind, *error.get("bases", [])]:
-            base = getattr(builtins, name, None)
-            if isinstance(base, type) and issubclass(base, BaseException):
-                made = base if name == kind else type(kind, (base,), {})
-                try:
-                    return made(message)
-                except Exception:  # one that takes more than a message, such as UnicodeDecodeError
-                    return type(kind, (Exception,), {})(message)
-        return type(kind, (Exception,), {})(message)
+        families = [kind, *error.get("bases", [])]
+        bases: list[Any] = [self.exceptions[name] for name in dict.fromkeys(families) if name in self.exceptions]
+        builtin = next(filter(None, map(_builtin, families)), Exception)
+        made = builtin if not bases and builtin.__name__ == kind else type(kind, (*bases, builtin), {})
+        try:
+            return made(message)
+        except Exception:  # one that takes more than a message, such as UnicodeDecodeError
+            return type(kind, (*bases, Exception), {})(message)
+
+
+def _builtin(name: str) -> type[BaseException] | None:
+    kind = getattr(builtins, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
 
 
 def put_back(old: Any, new: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from foretrace.sandbox._inside import child
 from foretrace.sandbox._inside.child import Guards
-from foretrace.sandbox._inside.control import CHUNK, STAMP, Control, kill_all, open_input
+from foretrace.sandbox._inside.control import Control, kill_all
 
 _LAZY_S = 0.002
 """A run that ends within this time is read once, at its end; a longer one is read as it goes."""
@@ -21,24 +21,25 @@ _WATCH_S = 0.05
 class Run:
     """One child: its descriptors, what it has said, and when it must end."""
 
-    def __init__(self, guards: Guards, request: dict[str, Any]) -> None:
-        limits = request["limits"]
+    def __init__(self, control: Control, guards: Guards, asked: dict[str, Any], stdin: int | None) -> None:
+        limits = asked["limits"]
         self.most_output = int(limits["output_mb"]) << 20
-        self.most_data = int(request.get("data_mb", 64)) << 20
+        self.most_data = int(asked.get("data_mb", 64)) << 20
         self.most_threads = int(limits["processes"])
         self.printed = self.said = 0
         self.killed: str | None = None
-        self.unsent = b""
+        self._control = control
         channel, theirs = socket.socketpair()
         out, out_theirs = os.pipe()
         err, err_theirs = os.pipe()
-        stdin = open_input(request.get("stdin", ""))
+        if stdin is None:
+            stdin = os.open("/dev/null", os.O_RDONLY)
         self.started = time.monotonic()
         self.deadline = self.started + float(limits["wall_s"])
         most = child.limits_of(limits, guards)
         self.pid = os.fork()
         if self.pid == 0:
-            child.start(guards, request, most, (stdin, out_theirs, err_theirs, theirs.fileno()))
+            child.start(guards, asked["mode"], most, (stdin, out_theirs, err_theirs, theirs.fileno()))
         theirs.close()
         for descriptor in (stdin, out_theirs, err_theirs):
             os.close(descriptor)
@@ -73,55 +74,40 @@ class Run:
                 self.status, self.usage = status, usage
         return self.usage is not None
 
-    def read(self, control: Control) -> bool:
-        """Pass on what the child has printed and said, in this order; return whether there was anything."""
-        found = self._read_output(control, self.out, b"O") | self._read_output(control, self.err, b"E")
+    def obey(self) -> None:
+        """Do what the parent has sent: bytes for the child, or its end."""
+        control = self._control
+        while control.pump(self.channel.fileno()):
+            message = control.take()
+            if message is None:
+                return
+            if message[0] == b"K":
+                self.kill("ended")
+
+    def read(self) -> bool:
+        """Line up what the child has printed and said, in this order; return whether there was anything."""
+        found = self._print(self.out, b"O") | self._print(self.err, b"E")
         while self.killed is None:
-            try:
-                chunk = self.channel.recv(CHUNK)
-            except BlockingIOError:
-                break
-            except OSError:
-                chunk = b""
+            chunk = self._control.pass_on(self.channel.fileno(), b"D", time.monotonic() - self.started)
             if not chunk:
                 break
             found = True
             self.said += len(chunk)
             if self.said > self.most_data:
                 self.kill("reply")
-                break
-            control.put(b"D", STAMP.pack(time.monotonic() - self.started) + chunk)
         return found
 
-    def _read_output(self, control: Control, descriptor: int, kind: bytes) -> bool:
+    def _print(self, descriptor: int, kind: bytes) -> bool:
         found = False
-        while True:
-            try:
-                chunk = os.read(descriptor, CHUNK)
-            except BlockingIOError:
-                break
-            if not chunk:
-                break
+        while self.printed <= self.most_output and (chunk := self._control.pass_on(descriptor, kind)):
             found = True
             self.printed += len(chunk)
             if self.printed > self.most_output:
                 self.kill("output")
-                break
-            control.put(kind, chunk)
         return found
 
-    def feed(self, data: bytes) -> None:
-        """Send bytes to the child, keeping what it does not take yet."""
-        self.unsent += data
-        try:
-            while self.unsent:
-                self.unsent = self.unsent[self.channel.send(self.unsent) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.unsent = b""
-
     def close(self) -> None:
+        """Close what leads to the child."""
         self.channel.close()
         for descriptor in (self.out, self.err, self.handle):
             if descriptor >= 0:
@@ -134,65 +120,57 @@ class Run:
             "status": self.status,
             "seconds": time.monotonic() - self.started,
             "cpu_s": self.usage.ru_utime + self.usage.ru_stime,
-            "memory_kb": self.usage.ru_maxrss,
         }
 
+    def wait(self, eager: bool) -> None:
+        """Sleep until something happens: the child ended or (when `eager`) said something, or the parent did."""
+        control = self._control
+        poller = select.poll()
+        if not control.stuck:
+            poller.register(control.socket, select.POLLIN)
+        if self.handle >= 0:
+            poller.register(self.handle, select.POLLIN)
+        if eager:
+            for descriptor in (self.out, self.err):
+                poller.register(descriptor, select.POLLIN)
+        if eager or control.stuck:
+            events = (select.POLLIN if eager else 0) | (select.POLLOUT if control.stuck else 0)
+            poller.register(self.channel, events)
+        left = min(self.deadline - time.monotonic(), _WATCH_S if eager else _LAZY_S)
+        if self.handle < 0:
+            left = min(left, 0.005)
+        happened = poller.poll(max(0, left) * 1000 + (0 if eager else 0.5))
+        if any(descriptor == control.socket.fileno() for descriptor, _ in happened):
+            control.fill()
+        # A closed end stays ready for ever: with nothing else to wait for, wait for the child a little.
+        closed = [d for d, what in happened if what & (select.POLLHUP | select.POLLERR) and d != self.handle]
+        if closed and len(closed) == len(happened) and self.handle >= 0:
+            quiet = select.poll()
+            quiet.register(self.handle, select.POLLIN)
+            quiet.register(control.socket, select.POLLIN)
+            quiet.poll(5)
 
-def serve(control: Control, guards: Guards, request: dict[str, Any]) -> None:
+
+def serve(control: Control, guards: Guards, asked: dict[str, Any], stdin: int | None) -> None:
     """Run one request from fork to clean-up."""
-    run = Run(guards, request)
-    eager = bool(request.get("interactive"))
+    run = Run(control, guards, asked, stdin)
+    eager = bool(asked.get("interactive"))
     watched = guards.level in (1, 2)  # where the system has no limit that counts this child alone
     while not run.reap(block=False):
-        while (message := control.take()) is not None:
-            if message[0] == b"S":
-                run.feed(message[1])
-            elif message[0] == b"K":
-                run.kill("ended")
-        wait_for(run, control, eager)
+        run.obey()
+        if run.killed is None:
+            run.wait(eager)
         if watched and eager and run.threads() > run.most_threads:
             run.kill("threads")
         if time.monotonic() >= run.deadline:
             run.kill("timeout")
         eager = eager or time.monotonic() - run.started >= _LAZY_S
-        if eager and run.read(control):
+        if eager and run.read():
             control.flush()
         if run.killed:
             run.reap(block=True)
     if guards.level in (0, 3):  # at the others a child cannot make processes
         kill_all()
-    run.read(control)
+    run.read()
     control.say(b"X", run.ending())
     run.close()
-
-
-def wait_for(run: Run, control: Control, eager: bool) -> None:
-    """Sleep until something happens: the child ended or (when `eager`) said something, or the parent did."""
-    poller = select.poll()
-    poller.register(control.socket, select.POLLIN)
-    if run.handle >= 0:
-        poller.register(run.handle, select.POLLIN)
-    if eager:
-        for descriptor in (run.out, run.err):
-            poller.register(descriptor, select.POLLIN)
-        poller.register(run.channel, select.POLLIN | (select.POLLOUT if run.unsent else 0))
-    left = run.deadline - time.monotonic()
-    if not eager:
-        left = min(left, _LAZY_S)
-    if eager:
-        left = min(left, _WATCH_S)
-    if run.handle < 0:
-        left = min(left, 0.005)
-    events = poller.poll(max(0, left) * 1000 + (0 if eager else 0.5))
-    ready = {descriptor for descriptor, _ in events}
-    if control.socket.fileno() in ready:
-        control.fill()
-    if run.unsent and run.channel.fileno() in ready:
-        run.feed(b"")
-    # A closed end stays ready for ever: with nothing else to wait for, wait for the child a little.
-    closed = [d for d, what in events if what & (select.POLLHUP | select.POLLERR) and d != run.handle]
-    if closed and len(closed) == len(events) and run.handle >= 0:
-        quiet = select.poll()
-        quiet.register(run.handle, select.POLLIN)
-        quiet.register(control.socket, select.POLLIN)
-        quiet.poll(5)

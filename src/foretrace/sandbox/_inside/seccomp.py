@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import fcntl
 import struct
 
 from foretrace.sandbox._inside import syscalls
@@ -52,8 +54,8 @@ _REFUSED = _names(
     """
 )
 
-_LOAD, _JEQ, _AND, _JGE, _JUMP, _RETURN = 0x20, 0x15, 0x54, 0x35, 0x05, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_LOAD, _JEQ, _JSET, _AND, _JGE, _JUMP, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x35, 0x05, 0x06
+_ALLOW, _ERRNO, _KILL, _ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _NEW_NAMESPACES = (
     syscalls.CLONE_NEWNS
@@ -67,9 +69,8 @@ _NEW_NAMESPACES = (
 )
 # TCGETS (isatty), FIONREAD, FIONBIO, FIOCLEX, FIONCLEX. TIOCSTI would type into a terminal.
 _IOCTLS = (0x5401, 0x541B, 0x5421, 0x5451, 0x5450)
-# PR_SET_NAME, PR_GET_NAME, PR_SET_PDEATHSIG (a session's processes), PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_GET_SECCOMP,
-# PR_GET_NO_NEW_PRIVS.
-_PRCTLS = (15, 16, 1, 3, 23, 21, 39)
+# PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS.
+_PRCTLS = (15, 16, 3, 23, 21, 39)
 # Duplicates, flags, locks, the size of a pipe; not F_SETOWN, which sends signals.
 _FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _AF_UNIX, _SOCK_STREAM = 1, 1
@@ -84,13 +85,12 @@ def program(*, metadata: bool, forks: bool) -> bytes:
 
     Args:
         metadata: allow chmod, utime and the like: for a jail where all but the scratch is read-only.
-        forks: allow new processes, never in new namespaces: for a session in a pid namespace of its own.
+        forks: have the fork server asked for each new process (see `Forks`): for a session, which it lets fork.
     """
     refusal, leave = [_op(_RETURN, _ERRNO | errno.EPERM)], [_op(_RETURN, _ALLOW)]
     rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
-    allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("fork", "vfork", "kill", "tgkill") if forks else ())]
-    thread = 0 if forks else syscalls.CLONE_THREAD
-    rules["clone"] = _masked(0, _NEW_NAMESPACES | syscalls.CLONE_THREAD if not forks else _NEW_NAMESPACES, thread)
+    allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
+    rules["clone"] = _clone(_ASK if forks else _ERRNO | errno.EPERM)
     rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
     rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
     rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
@@ -111,24 +111,50 @@ def program(*, metadata: bool, forks: bool) -> bytes:
 class Filter:
     """A filter, ready to be put in force by a child."""
 
-    def __init__(self, instructions: bytes) -> None:
+    def __init__(self, instructions: bytes, *, asks: bool = False) -> None:
         self._buffer = ctypes.create_string_buffer(instructions, len(instructions))
         mark = struct.pack("=I", _OWN_PID)
         self._marks = [i for i in range(4, len(instructions), 8) if instructions[i : i + 4] == mark]
         """Where the own process id goes."""
         self._given = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(self._buffer))
         set_filter, allow_speculation = 1, 1 << 2  # the slower mode protects one's own memory from oneself
-        self._call = syscalls.prepared("seccomp", set_filter, allow_speculation, self._given)
+        flags = allow_speculation | (1 << 3 if asks else 0)
+        self._call = syscalls.prepared("seccomp", set_filter, flags, self._given)
 
-    def install(self, own_pid: int) -> None:
+    def install(self, own_pid: int) -> int:
         """Put it in force for this process and all that it starts, for good (no_new_privs must be set).
+
+        Returns:
+            Where the filter asks: the descriptor to be asked by (see `Forks`).
 
         Raises:
             CallError: the kernel has no seccomp filters, or they are forbidden here.
         """
         for mark in self._marks:
             struct.pack_into("=I", self._buffer, mark, own_pid)
-        self._call()
+        return self._call()
+
+
+class Forks:
+    """Decides which new processes a session gets: the one that was asked of it, and no other."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.allowed = 0
+        """How many more may be made."""
+
+    def answer(self) -> None:
+        """Answer the question that is waiting."""
+        question = bytearray(80)
+        try:
+            fcntl.ioctl(self.descriptor, 0xC0502100, question)  # SECCOMP_IOCTL_NOTIF_RECV
+        except OSError:
+            return  # who asked has gone
+        (number,) = struct.unpack_from("=Q", question)
+        allow, self.allowed = self.allowed > 0, max(0, self.allowed - 1)
+        go_on, refused = struct.pack("=QqiI", number, 0, 0, 1), struct.pack("=QqiI", number, 0, -errno.EPERM, 0)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self.descriptor, 0xC0182101, go_on if allow else refused)  # SECCOMP_IOCTL_NOTIF_SEND
 
 
 def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
@@ -163,15 +189,15 @@ def _one_of(argument: int, values: tuple[int, ...]) -> Code:
     return [*code, _op(_RETURN, _ERRNO | errno.EPERM)]
 
 
-def _masked(argument: int, mask: int, wanted: int) -> Code:
-    """Allow the call where its argument has `wanted` under `mask`."""
-    load = _op(_LOAD, _ARGUMENTS + 8 * argument)
+def _clone(otherwise: int) -> Code:
+    """Allow threads, refuse new namespaces, and do `otherwise` about new processes."""
     return [
-        load,
-        _op(_AND, mask),
-        _op(_JEQ, wanted, 0, 1),
+        _op(_LOAD, _ARGUMENTS),
+        _op(_JSET, _NEW_NAMESPACES, 2, 0),
+        _op(_JSET, syscalls.CLONE_THREAD, 0, 2),
         _op(_RETURN, _ALLOW),
         _op(_RETURN, _ERRNO | errno.EPERM),
+        _op(_RETURN, otherwise),
     ]
 
 

@@ -1,8 +1,10 @@
 """A session that forks: the process that ran the blocks so far is forked for the next one, and stays as a checkpoint.
 
-Messages of the parent: S with JSON {"at", "code", "wall_s", "stdin"} for a block, K to end the session. For each block
-it gets O, E, D (the block's frames) and X {"step", "killed", "status", "seconds", "lost"}; at the end one more X.
-Only in a pid namespace: everything that the session's code starts dies with it.
+Messages of the parent: B with JSON {"at", "wall_s"} and then S with a frame ["block", code] for a block; K to end the
+session. For each block it gets O, E, D (the block's frames) and X {"step", "killed", "status", "seconds", "said",
+"lost"}; at the end one more X.
+Only in a pid namespace: everything of the session dies with it. Its code cannot fork: the fork server is asked for each
+new process, and agrees to the one that it has just ordered.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from typing import Any
 from foretrace.sandbox._inside import child, programs, wire
 from foretrace.sandbox._inside.channel import Channel
 from foretrace.sandbox._inside.child import Guards
-from foretrace.sandbox._inside.control import Control, kill_all, open_input
+from foretrace.sandbox._inside.control import Control, kill_all, move_up
+from foretrace.sandbox._inside.seccomp import Forks
 
 _SPARE = 16
 """Threads and processes that a block may make beside the checkpoints."""
+_MOST_STATES = 512
 _GRACE_S = 0.3
+_START_S = 5.0
 _FRAME = 1 << 16
+_BEGINNING = 32
 
 
 # The process of the session's code.
@@ -37,8 +43,10 @@ def hold(guards: Guards, request: dict[str, Any], descriptor: int) -> None:
     code = 1
     try:
         child.take_one(descriptor)
-        child.enter(guards, child.limits_of(request["limits"], guards), forks=True)
+        asked = child.enter(guards, child.limits_of(request["limits"], guards, states=_MOST_STATES), forks=True)
         channel: Any = socket.socket(fileno=child.CHANNEL)
+        socket.send_fds(channel, [b"a"], [asked])
+        os.close(asked)
         namespace = programs.main_module()
         number = 0
         while True:
@@ -50,7 +58,10 @@ def hold(guards: Guards, request: dict[str, Any], descriptor: int) -> None:
                 _report_status(channel, int(word[1:]))
                 continue
             number += 1
-            block = os.fork()
+            try:
+                block = os.fork()
+            except OSError:
+                block = -1  # the channel that is closed now says so
             if block:
                 for given in descriptors:
                     os.close(given)
@@ -81,104 +92,126 @@ def _report_status(channel: Any, pid: int) -> None:
 # The fork server's side.
 
 
+class _Ear:
+    """Hears from a block's frames what the fork server must know, and keeps no more of them than their beginning."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.good: bool | None = None
+        """Whether the block came to its end; null while it has not said."""
+        self.broken = False
+        self._head = b""
+        self._left = 0
+        self._start = b""
+
+    def hear(self, chunk: memoryview) -> None:
+        """Take in bytes of the channel."""
+        at = 0
+        while at < len(chunk) and not self.broken and self.good is None:
+            if not self._left:
+                part = bytes(chunk[at : at + wire.HEADER.size - len(self._head)])
+                self._head += part
+                at += len(part)
+                if len(self._head) == wire.HEADER.size:
+                    (self._left,) = wire.HEADER.unpack(self._head)
+                    self._head = self._start = b""
+                    self.broken = not 0 < self._left <= _FRAME
+                continue
+            part = chunk[at : at + self._left]
+            self._start += bytes(part[: _BEGINNING - len(self._start)])
+            at += len(part)
+            self._left -= len(part)
+            if not self._left:
+                self._frame(self._start)
+
+    def _frame(self, start: bytes) -> None:
+        if start.startswith(b'["ready",') and not self.pid and start[9:-1].isdigit() and int(start[9:-1]) > 1:
+            self.pid = int(start[9:-1])
+        elif start.startswith(b'["ended",'):
+            self.good = start == b'["ended",null]'
+        else:
+            self.broken = True
+
+
 class _Block:
     """One block that runs: its channel, its output, and what was heard."""
 
-    def __init__(self, control: Control, number: int, wall_s: float, most_output: int) -> None:
-        self.control, self.number, self.most_output = control, number, most_output
+    def __init__(self, control: Control, forks: Forks, wall_s: float, most_output: int) -> None:
+        self.control, self.forks, self.most_output = control, forks, most_output
         self.channel, self.theirs = socket.socketpair()
         self.out, self.out_theirs = os.pipe()
         self.err, self.err_theirs = os.pipe()
         self.started = time.monotonic()
         self.deadline = self.started + wall_s
-        self.frames = wire.Frames(_FRAME)
-        self.pid = 0
+        self.ear = _Ear()
         self.printed = 0
-        self.ended: list[Any] | None = None
         self.gone = False
         self.killed: str | None = None
-        self.unsent = b""
         for descriptor in (self.channel.fileno(), self.out, self.err):
             os.set_blocking(descriptor, False)
 
-    def send_to(self, head: socket.socket, stdin: int) -> bool:
+    def send_to(self, head: socket.socket) -> bool:
         """Have the head fork; false when it does not listen."""
-        given = [stdin, self.out_theirs, self.err_theirs, self.theirs.fileno()]
+        null = os.open("/dev/null", os.O_RDONLY)
+        given = [null, self.out_theirs, self.err_theirs, self.theirs.fileno()]
         try:
             socket.send_fds(head, [b"f"], given)
         except OSError:
             return False
         finally:
             self.theirs.close()
-            for descriptor in (stdin, self.out_theirs, self.err_theirs):
+            for descriptor in (null, self.out_theirs, self.err_theirs):
                 os.close(descriptor)
         return True
 
     def listen(self) -> None:
-        """Wait a little for the block, and take in what it says."""
+        """Wait a little for the block, and take in what it says and what the parent sends."""
+        control = self.control
+        self._obey()
         poller = select.poll()
         for descriptor in (self.out, self.err):
             poller.register(descriptor, select.POLLIN)
-        poller.register(self.channel, select.POLLIN | (select.POLLOUT if self.unsent else 0))
-        poller.register(self.control.socket, select.POLLIN)
-        poller.poll(max(0.0, min(self.deadline - time.monotonic(), 0.25)) * 1000)
-        self._feed()
+        poller.register(self.channel, select.POLLIN | (select.POLLOUT if control.stuck else 0))
+        poller.register(self.forks.descriptor, select.POLLIN)
+        if not control.stuck:
+            poller.register(control.socket, select.POLLIN)
+        timeout = max(0.0, min(self.deadline - time.monotonic(), 0.25)) * 1000
+        happened = dict(poller.poll(timeout))
+        if control.socket.fileno() in happened:
+            control.fill()
+        if happened.get(self.forks.descriptor, 0) & select.POLLIN:
+            self.forks.answer()
+        self._obey()
         self.read_output()
-        try:
-            chunk = self.channel.recv(_FRAME)
-        except BlockingIOError:
-            return
-        except OSError:
-            chunk = b""
-        self.gone = not chunk
-        self.frames.feed(chunk)
-        try:
-            while self.ended is None and (message := self.frames.take()) is not None:
-                self._hear(message)
-        except wire.BrokenFrame:
-            self.gone = True
-
-    def _hear(self, message: Any) -> None:
-        if message[0] == "ready" and not self.pid and type(message[1]) is int and message[1] > 1:
-            self.pid = message[1]
-            self._feed()
-        elif message[0] == "ended":
-            self.ended = message
+        chunk = control.pass_on(self.channel.fileno(), b"D", time.monotonic() - self.started)
+        if chunk is not None:
+            self.ear.hear(chunk)
+            self.gone = not chunk or self.ear.broken
+        if self.ear.good is not None:
             self.read_output()
-        else:
-            raise wire.BrokenFrame("out of turn")
 
-    def _feed(self) -> None:
-        try:
-            while self.unsent and self.pid:
-                self.unsent = self.unsent[self.channel.send(self.unsent) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.unsent = b""
+    def _obey(self) -> None:
+        while self.control.pump(self.channel.fileno()):
+            message = self.control.take()
+            if message is None:
+                return
+            if message[0] == b"K":
+                self.killed = self.killed or "ended"
 
     def read_output(self) -> None:
+        """Line up what was printed."""
         for descriptor, kind in ((self.out, b"O"), (self.err, b"E")):
-            while True:
-                try:
-                    chunk = os.read(descriptor, 1 << 18)
-                except BlockingIOError:
-                    break
-                if not chunk:
-                    break
+            while self.printed <= self.most_output and (chunk := self.control.pass_on(descriptor, kind)):
                 self.printed += len(chunk)
                 if self.printed > self.most_output:
                     self.killed = self.killed or "output"
-                    break
-                self.control.put(kind, chunk)
 
     def kill(self) -> bool:
         """End the block's process; false where it cannot be found."""
-        if self.pid:
+        if self.ear.pid:
             with contextlib.suppress(OSError):
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self.ear.pid, signal.SIGKILL)
         until = time.monotonic() + _GRACE_S
-        self.ended = None
         while not self.gone and time.monotonic() < until:
             try:
                 self.gone = not self.channel.recv(_FRAME)
@@ -189,26 +222,39 @@ class _Block:
         return self.gone
 
     def close_output(self) -> None:
+        """Close what it printed to."""
         os.close(self.out)
         os.close(self.err)
 
 
-def serve(control: Control, guards: Guards, request: dict[str, Any]) -> None:
+def serve(control: Control, guards: Guards, asked: dict[str, Any]) -> None:
     """Serve one session until the parent ends it; afterwards none of its processes is left."""
     ours, theirs = socket.socketpair()
     holder = os.fork()
     if holder == 0:
-        hold(guards, request, theirs.fileno())
+        hold(guards, asked, theirs.fileno())
     theirs.close()
     states: dict[int, tuple[int, socket.socket]] = {0: (holder, ours)}
-    lost = False
+    ours.settimeout(_START_S)
+    try:
+        forks = Forks(move_up(socket.recv_fds(ours, 1, 1)[1][0]))
+    except (OSError, IndexError):
+        forks = Forks(-1)
+    ours.settimeout(None)
+    lost = forks.descriptor < 0
     number = 0
     while not lost:
+        if not control.pump(None):
+            control.fill()
+            continue
         kind, body = control.receive()
-        if kind != b"S":
+        if kind == b"K":
             break
-        number += 1
-        lost = _run_block(control, request["limits"], states, number, json.loads(body))
+        if kind == b"B":
+            number += 1
+            lost = _run_block(control, asked["limits"], states, forks, number, json.loads(body))
+    if forks.descriptor >= 0:
+        os.close(forks.descriptor)
     for _, channel in states.values():
         channel.close()
     kill_all()
@@ -216,35 +262,40 @@ def serve(control: Control, guards: Guards, request: dict[str, Any]) -> None:
 
 
 def _run_block(
-    control: Control, limits: dict[str, Any], states: dict[int, tuple[int, socket.socket]], number: int, asked: Any
+    control: Control,
+    limits: dict[str, Any],
+    states: dict[int, tuple[int, socket.socket]],
+    forks: Forks,
+    number: int,
+    asked: Any,
 ) -> bool:
     """Run one block; return whether the session is lost."""
     pid, head = states[asked["at"]]
-    block = _Block(control, number, float(asked["wall_s"]), int(limits["output_mb"]) << 20)
+    block = _Block(control, forks, float(asked["wall_s"]), int(limits["output_mb"]) << 20)
+    forks.allowed = 1
     _allow_processes(pid, len(states) + 1 + min(_SPARE, int(limits["processes"])))
-    block.unsent = wire.pack(["block", asked["code"]])
-    lost = not block.send_to(head, open_input(asked.get("stdin", "")))
-    while not (lost or block.gone or block.ended or block.killed):
+    lost = not block.send_to(head)
+    while not (lost or block.gone or block.ear.good is not None or block.killed):
         block.listen()
         if time.monotonic() >= block.deadline:
             block.killed = "timeout"
-        while (message := control.take()) is not None:
-            block.killed = block.killed or ("ended" if message[0] == b"K" else None)
     seconds = time.monotonic() - block.started
-    good = block.ended is not None and block.ended[1] is None and not block.killed
+    good = block.ear.good is True and not block.killed
     status = 0
     if block.killed and not lost:
         lost = not block.kill()
-    if block.pid and not (good or lost):
-        status, lost = _status(head, block.pid)
+    elif block.gone and not block.ear.pid:
+        block.killed = "fork"
+    if block.ear.pid and not (good or lost):
+        status, lost = _status(head, block.ear.pid)
     block.close_output()
     if good:
-        states[number] = (block.pid, block.channel)
+        states[number] = (block.ear.pid, block.channel)
         block.channel.setblocking(True)
     else:
         block.channel.close()
     answer = {"step": number if good else None, "killed": block.killed, "status": status, "seconds": seconds}
-    control.say(b"X", {**answer, "error": block.ended and block.ended[1], "lost": lost})
+    control.say(b"X", {**answer, "said": block.ear.good is not None, "lost": lost})
     return lost or block.killed == "ended"
 
 
@@ -269,4 +320,5 @@ def _status(head: socket.socket, pid: int) -> tuple[int, bool]:
 def _allow_processes(pid: int, count: int) -> None:
     """Let the state's user have `count` processes: the checkpoints, and a few for the code."""
     with contextlib.suppress(OSError):  # it has gone; the fork will show it
-        resource.prlimit(pid, resource.RLIMIT_NPROC, (count, count))
+        hard = resource.prlimit(pid, resource.RLIMIT_NPROC)[1]
+        resource.prlimit(pid, resource.RLIMIT_NPROC, (min(count, hard), hard))  # a hard limit never rises again

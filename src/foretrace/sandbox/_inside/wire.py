@@ -7,14 +7,20 @@ Frames of a child on its channel (file descriptor 3), all JSON lists whose first
 
     run       child: ["ended", error|null]
     candidate child: ["loaded"] or ["failed", error], then one answer to each call, in order:
-              ["value", encoded, changed] (`changed`: null, or [[position, encoded], ...] for arguments that the call
-              changed in place) or ["raised", error]
-              parent: ["call", name, [encoded, ...], {key: encoded, ...}] ... then ["bye"]
-    judge     child: ["call", name, args, kwargs] (the parent answers with the candidate's "value" or "raised"),
-              ["test", name, passed, actual, expected, error] in the order of the tests, at the end ["done", error|null]
+              ["value", encoded, changed] or ["raised", error]. `changed` is null, or (never for calls that came with
+              the request) [[position or keyword, encoded], ...] of the arguments that the call changed in place
+              parent: the calls come with the request, or as
+              ["call", name, [encoded, ...], {key: encoded, ...}] for a function of the code,
+              ["do", operation, [encoded, ...], {...}] for an operation on a kept object, which is the first argument
+              (`candidate._OPERATIONS`; "global" gives a name's value), ... then ["bye"]
+    judge     child: "call" and "do" as above, each answered with the candidate's "value" or "raised", or with
+              ["gone", why] where it has ended; ["test", name, passed, actual, expected, error] in the order of the
+              tests, sent when a test's code is through; at the end ["done", error|null]
+    shared    child: ["loaded"] or ["failed", error], then "test" and "done" as above
     session   child: ["ready", pid], then for each block ["ended", error|null]
 
-`error` is {"kind", "message", "line", "traceback"}; `encoded` is what `values.encode` gives.
+`error` is {"kind", "message", "line", "traceback"}, and for a call {"bases"}: names of its exception classes.
+`encoded` is what `values.encode` gives; ["h", number, type] in it is a kept object, for requests with `keep` only.
 """
 
 from __future__ import annotations
@@ -28,6 +34,9 @@ MAX_FRAME = 64 * 1024 * 1024
 """Largest frame between parent and fork server; a child's frames are held to the reply limit."""
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 class BrokenFrame(Exception):  # noqa: N818 - what was found, and no error of ours
     """Bytes that are no frame, or a frame longer than it may be."""
 
@@ -35,7 +44,7 @@ class BrokenFrame(Exception):  # noqa: N818 - what was found, and no error of ou
 def pack(message: Any) -> bytes:
     """One frame."""
     # ensure_ascii keeps lone surrogates, which model-written code may hold, out of the encoder's way.
-    body = json.dumps(message, separators=(",", ":")).encode("ascii")
+    body = _encode(message).encode("ascii")
     return HEADER.pack(len(body)) + body
 
 

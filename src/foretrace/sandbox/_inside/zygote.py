@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 from foretrace.sandbox._inside import jail, landlock, runs, session, syscalls
 from foretrace.sandbox._inside.child import Guards, become
-from foretrace.sandbox._inside.control import Control, move_up
+from foretrace.sandbox._inside.control import Control, kill_all, move_up, read_input
 from foretrace.sandbox._inside.seccomp import Filter, program
 from foretrace.sandbox._inside.syscalls import CallError
 
@@ -21,7 +22,7 @@ collections typing dataclasses enum re math functools itertools heapq bisect str
 """What programs import most; each costs them nothing then."""
 
 
-def prepare(configuration: dict[str, Any]) -> Guards:
+def prepare(configuration: dict[str, Any], scratch: jail.Scratch) -> Guards:
     """Import what is to be warm, enter the jail, and get the guards of children ready.
 
     Raises:
@@ -34,8 +35,7 @@ def prepare(configuration: dict[str, Any]) -> Guards:
     writable = ["/dev/null"]
     if guards.level == 3:
         jail.build(roots, holes, packages)
-        jail.fresh_scratch(1)  # proves now that it can be done
-        jail.drop_scratch()
+        scratch.fresh(16)  # proves now that it can be done
         readable, listed, writable = ["/"], [], ["/dev/null", jail.BOX]
     else:
         readable, listed = jail.carved(roots, holes)
@@ -43,7 +43,7 @@ def prepare(configuration: dict[str, Any]) -> Guards:
     if guards.level:
         guards.filter = Filter(program(metadata=guards.level == 3, forks=False))
     if guards.level == 3:
-        guards.session_filter = Filter(program(metadata=True, forks=True))
+        guards.session_filter = Filter(program(metadata=True, forks=True), asks=True)
         guards.user = jail.INNER_UID if jail.two_users() else None
     elif guards.level and os.getuid() == 0 and can_drop_user():
         guards.user = jail.NOBODY
@@ -125,11 +125,17 @@ def main() -> None:
         if configuration["level"] == 3:
             enter_namespaces()
         if sys.platform == "linux":
-            syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            # Where no namespace takes its processes along, the fork server must outlive its parent to end them.
+            weak = configuration["level"] < 2
+            if weak:
+                signal.signal(signal.SIGTERM, lambda *_: leave(configuration.get("scratch")))
+            wanted = signal.SIGTERM if weak else signal.SIGKILL
+            syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(wanted), 0, 0, 0)
             syscalls.call("prctl", syscalls.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         warm()
         spaces = namespaces()
-        guards = prepare(configuration)
+        scratch = jail.Scratch()
+        guards = prepare(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
     except BaseException as error:
@@ -141,20 +147,25 @@ def main() -> None:
         b"A",
         {"python": sys.version.split()[0], "user": guards.user, "spaces": spaces},
     )
+    stdin: int | None = None
     while True:
+        if not control.pump(None):  # for a run that has ended already
+            control.fill()
+            continue
         kind, body = control.receive()
+        if kind == b"I":
+            stdin = read_input(control)
         if kind != b"R":
-            continue  # for a run that has ended already
+            continue
         request = json.loads(body)
         if guards.level == 3:
-            jail.fresh_scratch(int(request["limits"]["scratch_mb"]))
+            scratch.fresh(int(request["limits"]["scratch_mb"]))
         if request["mode"] == "session":
             session.serve(control, guards, request)
         else:
-            runs.serve(control, guards, request)
-        if guards.level == 3:
-            jail.drop_scratch()
-        elif guards.level < 2:
+            runs.serve(control, guards, request, stdin)
+            stdin = None
+        if guards.level < 2:
             empty(guards.scratch)
 
 
@@ -175,6 +186,16 @@ def enter_namespaces() -> None:
         os.closerange(10, 64)
         _, status = os.waitpid(inner, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def leave(folder: str | None) -> None:
+    """End, with all that was started here and what lies in the scratch folder."""
+    kill_all()
+    if folder:
+        empty(folder)
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+    os._exit(0)
 
 
 def empty(folder: str) -> None:

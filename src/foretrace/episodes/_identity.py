@@ -1,0 +1,65 @@
+"""Which attempt an episode is: its key, its task, and where its trace says that it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from foretrace.core.digest import digest
+from foretrace.core.problem import Problem
+from foretrace.core.trace import Provenance, Task
+from foretrace.protocols.base import Protocol
+
+if TYPE_CHECKING:
+    from foretrace.episodes.episode import EpisodeSettings
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells one attempt at a problem from another."""
+
+    model: str = ""
+    """As the user named it, e.g. `ollama:qwen3-coder`."""
+    sampling: dict[str, Any] = {}
+    seed: int | None = None
+    """Seed of the run."""
+    sample: int = 0
+    """Which of the samples of this problem it is."""
+    run: str | None = None
+    capabilities: dict[str, Any] = {}
+    """What the model server was found to do."""
+    tool_versions: dict[str, str] = {}
+    created_at: str | None = None
+
+
+def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
+    """The attempt's key: the same for the same problem, protocol, settings, model, sampling, seed and sample."""
+    sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
+    told = msgspec.json.encode([protocol.name, settings, identity.model, sampling, identity.seed], order="sorted")
+    return f"generated/{problem.source or 'problems'}/{problem.id}/{digest(told.decode())[:16]}/{identity.sample}"
+
+
+def task_of(problem: Problem) -> Task:
+    """The problem as a task: attempts at it are siblings, in whatever protocol."""
+    name = f"{problem.source}/{problem.id}" if problem.source else problem.id
+    return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
+
+
+def provenance_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> Provenance:
+    """Where the trace comes from."""
+    return Provenance(
+        origin="generated",
+        source=problem.source or "problems",
+        raw_id=problem.id,
+        licence=problem.licence,
+        agent="foretrace",
+        model=identity.model or None,
+        protocol=protocol.name,
+        sampling={**identity.sampling, "feedback": settings.feedback, "hints": settings.hints},
+        seed=identity.seed,
+        sample=identity.sample,
+        run=identity.run,
+        capabilities=identity.capabilities,
+        tool_versions=identity.tool_versions,
+        created_at=identity.created_at,
+    )

@@ -1,0 +1,69 @@
+"""What an episode's trace is measured by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretrace.episodes._working import Verdicts
+from foretrace.protocols.base import Act, Protocol, Reply, Result
+
+_WORDS = ("think", "plan", "reflect")
+
+
+class Tally:
+    """Counts what happens in an episode as it happens."""
+
+    def __init__(self) -> None:
+        self.invented = self.executions = self.failures = self.seen = self.repairs = 0
+        self.versions: list[str] = []
+        self._answered = 0
+
+    def reply(self, reply: Reply) -> None:
+        """A reply came: what was answered before has been seen by the model."""
+        self.seen += self._answered
+        self._answered = 0
+        self.invented += reply.invented
+        self.repairs += sum(len(act.repairs) for act in reply.acts)
+
+    def result(self, result: Result) -> None:
+        """An act was done."""
+        if result.run is not None or result.public is not None:
+            self.executions += 1
+            self._answered += 1
+            if result.act.code.strip() and result.act.code not in self.versions[-1:]:
+                self.versions.append(result.act.code)
+        self.failures += result.failed
+
+
+def metrics_of(
+    tally: Tally, acts: Sequence[Act], verdicts: Verdicts, protocol: Protocol, turns: int
+) -> dict[str, float]:
+    """All metrics of a finished episode; truths are 1 and 0 (docs/protocols.md defines each)."""
+    kinds = [act.kind for act in acts]
+    found: dict[str, float] = {
+        "turns": turns,
+        "think_count": sum(kind in _WORDS for kind in kinds),
+        "code_block_count": sum(
+            kind in ("code", "final") and bool(act.code) for kind, act in zip(kinds, acts, strict=True)
+        ),
+        "execution_count": tally.executions,
+        "code_iterations": len(tally.versions),
+        "had_errors": tally.failures > 0,
+        "recovered": tally.failures > 0 and verdicts.success,
+        "has_verify": "verify" in kinds,
+        "is_interleaved": interleaved(kinds),
+        "has_tool_feedback": tally.seen > 0,
+        "invented_results": tally.invented,
+        "repairs": tally.repairs,
+    }
+    found["is_ideal"] = verdicts.success and all(found[name] for name in protocol.ideal)
+    return {name: float(value) for name, value in found.items()}
+
+
+def interleaved(kinds: Sequence[str]) -> bool:
+    """Whether words of thought stand between code: a think, then code, then a think, then code or a check."""
+    wanted = [_WORDS, ("code",), _WORDS, ("code", "verify", "final")]
+    for kind in kinds:
+        if wanted and kind in wanted[0]:
+            wanted.pop(0)
+    return not wanted

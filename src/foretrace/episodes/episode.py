@@ -1,0 +1,196 @@
+"""One live attempt at a problem: a state machine that is fed completions, runs what they do, and ends in one Trace.
+
+An episode never calls a model: `rollout` feeds it from one, an RL trainer from its own server, a test from a text.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+import msgspec
+
+from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
+from foretrace.core.problem import Problem, Test
+from foretrace.core.trace import Outcome, Status, Trace
+from foretrace.episodes._identity import Identity, key_of, provenance_of, task_of
+from foretrace.episodes._metrics import Tally, metrics_of
+from foretrace.episodes._record import Record
+from foretrace.episodes._reward import RewardRule, reward_of
+from foretrace.episodes._working import Working
+from foretrace.protocols.base import Act, Protocol, Reply, Result, View
+from foretrace.sandbox.base import Sandbox
+
+
+class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an episode is run."""
+
+    max_turns: int | None = None
+    """Completions after which it ends; null takes the protocol's own."""
+    feedback: str = "public"
+    """`public`: a model sees the public tests. `counts`: also how many of the hidden ones pass, never their values."""
+    hints: bool = False
+    """Add a hint after an error or a partial pass."""
+    bonuses: bool = False
+    """Add the structure bonuses to the reward."""
+
+
+class Episode:
+    """One attempt: `start`, then `step` for each completion until `done`, then `trace`."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        protocol: Protocol,
+        sandbox: Sandbox,
+        *,
+        settings: EpisodeSettings | None = None,
+        identity: Identity | None = None,
+    ) -> None:
+        self.problem, self.protocol = problem, protocol
+        self.settings = settings or EpisodeSettings()
+        self.identity = identity or Identity()
+        self.done = False
+        self.reward: float | None = None
+        self._working = Working(problem, sandbox)
+        self._record = Record()
+        self._chat: list[ChatMessage] = []
+        self._acts: list[Act] = []
+        self._tally = Tally()
+        self._turns = 0
+        self._outcome: Outcome | None = None
+        self._prefill = ""
+
+    async def start(self) -> tuple[ChatMessage, ...]:
+        """The messages with which the episode starts."""
+        await self._working.start()
+        opening = self.protocol.opening(view_of(self.problem))
+        self._chat = list(opening)
+        self._record.open(opening)
+        return opening
+
+    @property
+    def messages(self) -> tuple[ChatMessage, ...]:
+        """All that the model is shown for its next completion."""
+        return tuple(self._chat)
+
+    def request(self, sampling: Sampling, *, logprobs: bool = True) -> Request:
+        """The next completion that is wanted; where the turn goes on, its text so far is the prefill."""
+        return Request(
+            messages=self.messages,
+            prefill=self._prefill,
+            stop=self.protocol.stop,
+            sampling=sampling,
+            logprobs=logprobs,
+        )
+
+    async def step(self, completion: Completion) -> list[Result]:
+        """Take one completion in: run what it does, and answer it or end.
+
+        Raises:
+            SandboxError: the sandbox cannot run.
+        """
+        if self.done:
+            raise ValueError("the episode is done")
+        self._turns += 1
+        reply = self.protocol.read(completion.text, cut=completion.finish == "length", before=self._acts)
+        calls = self._record.reply(reply, completion, continues=bool(self._prefill))
+        self._acts += reply.acts
+        self._tally.reply(reply)
+        results = [await self._do(act) for act in reply.acts if act.way is not None or act.error is not None]
+        for result in results:
+            self._tally.result(result)
+        submitted = any(result.act.way == "submit" for result in results)
+        last = self._turns >= (self.settings.max_turns or self.protocol.max_turns)
+        answers = self._answers(reply, results, silent=submitted)
+        self._record.answers(calls, results, answers, self.protocol)
+        if submitted or reply.done or last:
+            await self._finish("limit" if last and not (submitted or reply.done) else "done")
+        else:
+            self._say(reply, answers)
+        return results
+
+    async def fail(self, kind: str, message: str) -> None:
+        """End the episode because something around it failed; its trace says so and has no reward."""
+        self._outcome = self._working.failure(kind, message)
+        self.done = True
+        await self._working.close()
+
+    def _answers(self, reply: Reply, results: list[Result], *, silent: bool) -> list[str]:
+        if silent:
+            return []
+        if results:
+            return [self.protocol.answer(result, hints=self.settings.hints) for result in results]
+        return [] if reply.done else [self.protocol.remind(reply)]
+
+    def _say(self, reply: Reply, answers: list[str]) -> None:
+        """Put a reply and what answers it where the model sees them."""
+        if self.protocol.continues:
+            self._prefill += reply.text + "".join(answers)
+            return
+        self._chat.append(ChatMessage("assistant", reply.text))
+        self._chat.append(ChatMessage("user", "\n".join(answers)))
+
+    async def _do(self, act: Act) -> Result:
+        if act.error is not None:
+            return Result(act=act, error=act.error)
+        started = time.perf_counter()
+        result = await self._working.do(act)
+        if self.settings.feedback == "counts" and act.way in ("test", "check"):
+            hidden = (await self._working.hidden()).counts
+            result = msgspec.structs.replace(result, hidden=(hidden.passed, hidden.total))
+        self._record.tool_seconds.append(time.perf_counter() - started)
+        return result
+
+    async def _finish(self, status: Status) -> None:
+        verdicts = await self._working.judge()
+        rule = RewardRule(bonuses=self.settings.bonuses)
+        metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol, self._turns)
+        self.reward = reward_of(verdicts, metrics, rule)
+        self._outcome = self._working.outcome(status, verdicts, self.reward, metrics)
+        self.done = True
+        await self._working.close()
+
+    def trace(self) -> Trace:
+        """The finished episode as a Trace, without an id.
+
+        Raises:
+            ValueError: the episode is not done.
+        """
+        if self._outcome is None:
+            raise ValueError("the episode is not done")
+        return Trace(
+            key=key_of(self.problem, self.protocol, self.identity, self.settings),
+            task=task_of(self.problem),
+            tools=self.protocol.tools,
+            messages=self._record.messages,
+            outcome=self._outcome,
+            provenance=provenance_of(self.problem, self.protocol, self.identity, self.settings),
+            extra={"reward_formula": RewardRule(bonuses=self.settings.bonuses).formula},
+        )
+
+    async def close(self) -> None:
+        """End what is still running. May be called twice."""
+        await self._working.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+def view_of(problem: Problem) -> View:
+    """What a model may see of a problem: never a hidden test."""
+    return View(
+        statement=problem.statement,
+        entry_point=problem.entry_point,
+        prompt=problem.prompt,
+        public_tests=tuple(_shown(test) for test in problem.public_tests),
+    )
+
+
+def _shown(test: Test) -> str:
+    if test.stdin is None:
+        return test.code
+    return f"input:\n{test.stdin}\noutput:\n{test.stdout or ''}"

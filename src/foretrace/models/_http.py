@@ -1,0 +1,229 @@
+"""One shared aiohttp session for each adapter: JSON answers and streamed lines, with failures classified."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from foretrace.core.errors import ModelError, UsageError
+from foretrace.models._place import Key, Place
+from foretrace.models.base import Server
+
+if TYPE_CHECKING:
+    import aiohttp
+
+T = TypeVar("T")
+_CONNECT_S = 15.0
+_ERROR_BYTES = 64 * 1024
+_ANSWER_BYTES = 32 * 1024 * 1024
+_LINE_BYTES = 8 * 1024 * 1024
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A base URL in its parts."""
+
+    scheme: str
+    host: str
+    origin: str
+    """Scheme, host and port."""
+    base: str
+    """Origin and path, without a slash at the end."""
+
+
+def address_of(url: str) -> Address:
+    """Read a base URL.
+
+    Raises:
+        UsageError: it is none, or holds a password, a query or a fragment.
+    """
+    whole = url.strip() if "://" in url else f"http://{url.strip()}"
+    try:
+        parts = urlsplit(whole)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+        parts = urlsplit("")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError("the base URL holds a user name or password: give the key as api_key instead")
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not whole.isprintable():
+        raise UsageError(f"{url!r} is no base URL: give it like http://127.0.0.1:8080 or https://host/path")
+    shown = f"[{host}]" if ":" in host else host
+    origin = f"{parts.scheme}://{shown}" + (f":{port}" if port else "")
+    return Address(parts.scheme, host, origin, origin + parts.path.rstrip("/"))
+
+
+def key_for(server: Server, address: Address, variable: str, home: str) -> Key | None:
+    """The key for a host: the one given, or the adapter's environment variable if this is the host it belongs to.
+
+    Raises:
+        UsageError: the key holds characters that no key holds.
+    """
+    value = server.api_key
+    if value is None and variable and address.host == home and address.scheme == "https":
+        value = os.environ.get(variable)
+    value = (value or "").strip()
+    if not value:
+        return None
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise UsageError("the API key holds blanks, line ends or other signs that no key holds: copy it again")
+    return Key(value)
+
+
+class Http:
+    """Requests to one server."""
+
+    def __init__(self, address: Address, place: Place, timeout_s: float) -> None:
+        self.address = address
+        self.place = place
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.lock = asyncio.Lock()
+
+    async def answer(self, method: str, path: str, body: object, kind: type[T]) -> T:
+        """One JSON answer.
+
+        Raises:
+            ModelError: no connection, another status than 200, or an answer of another form.
+        """
+        try:
+            async with self._request(method, path, body) as response:
+                await self._check(response)
+                return self.decode(await self._read(response, _ANSWER_BYTES), kind)
+        except _failures() as error:
+            raise self._classified(error) from None
+
+    async def lines(self, path: str, body: object, *, most_bytes: int) -> AsyncGenerator[bytes]:
+        """Non-empty lines of a streamed answer, without their ends; to be closed by `contextlib.aclosing`.
+
+        Raises:
+            ModelError: as `answer`; also a stream that breaks off or is longer than `most_bytes`.
+        """
+        try:
+            async with self._request("POST", path, body) as response:
+                await self._check(response)
+                rest, total = b"", 0
+                async for chunk in response.content.iter_any():
+                    total += len(chunk)
+                    if total > most_bytes or len(rest) > _LINE_BYTES:
+                        raise self.too_long(f"the reply is longer than {most_bytes:,} bytes")
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    for line in whole:
+                        if line := line.strip():
+                            yield line
+                if rest := rest.strip():
+                    yield rest
+        except _failures() as error:
+            raise self._classified(error) from None
+
+    def decode(self, data: bytes, kind: type[T]) -> T:
+        """JSON of a form, or a `ModelError`."""
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError as error:
+            raise self.place.bad_reply(f"the reply has another form: {error}") from None
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            start = data[:60].decode("utf-8", "replace")
+            raise self.place.bad_reply(f"the reply is not JSON but {start!r}") from None
+
+    def too_long(self, cause: str) -> ModelError:
+        """A reply beyond all that was asked for."""
+        return self.place.error(cause, "the server does not hold to the token limit", kind="too_long")
+
+    async def close(self) -> None:
+        """Close the connections. May be called twice."""
+        session, self._session = self._session, None
+        if session is None or self._loop is not asyncio.get_running_loop():
+            return
+        await session.close()
+        await asyncio.sleep(0)  # transports close in the next round of the loop
+
+    def _request(self, method: str, path: str, body: object) -> Any:
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "foretrace"}
+        data = None if body is None else msgspec.json.encode(body)
+        # The key must not follow a redirect to another host; so none is followed.
+        return self.join().request(
+            method,
+            path if "://" in path else self.address.base + path,
+            data=data,
+            headers=headers if self.place.key is None else headers | {"Authorization": self.place.key.header()},
+            allow_redirects=False,
+        )
+
+    def join(self) -> aiohttp.ClientSession:
+        """The session of the running loop, made when it is first needed."""
+        import aiohttp
+
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is not loop:
+            if self._session is not None:
+                self._session.detach()  # its loop is gone, and its connections with it
+                self.lock = asyncio.Lock()
+            self._loop = loop
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=min(_CONNECT_S, self._timeout_s), sock_read=self._timeout_s
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    async def _check(self, response: aiohttp.ClientResponse) -> None:
+        if response.status == 200:
+            return
+        body = await response.content.read(_ERROR_BYTES)
+        headers = response.headers
+        raise self.place.of_status(
+            response.status, body, retry_after=headers.get("Retry-After"), to=headers.get("Location")
+        )
+
+    async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
+        data = bytearray()
+        async for chunk in response.content.iter_any():
+            data += chunk
+            if len(data) > most:
+                raise self.too_long(f"the answer is longer than {most:,} bytes")
+        return bytes(data)
+
+    def _classified(self, error: Exception) -> ModelError:
+        import ssl
+
+        import aiohttp
+
+        place, name = self.place, type(error).__name__
+        if isinstance(error, TimeoutError):
+            cause = f"no answer for {self._timeout_s:g} s" if "Connection" not in name else "no connection in time"
+            remedy = "see whether the server is stuck, or raise the timeout"
+            return place.error(cause, remedy, kind="timeout", retryable=True)
+        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+            why = str(getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error)
+            remedy = "use http:// if the server has no TLS, or a certificate that this machine trusts"
+            return place.error(f"no secure connection ({why})", remedy, kind="tls")
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return place.error("the host's name is not known", "check the base URL and the network", kind="dns")
+        if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError)):
+            cause = f"no connection ({_reason(error)})"
+            return place.error(cause, "start the server, or check the base URL", kind="refused", retryable=True)
+        if isinstance(error, aiohttp.ClientResponseError):
+            return place.bad_reply("the answer is not HTTP")
+        if isinstance(error, (aiohttp.ClientError, ConnectionError)):
+            return place.stream("the connection broke off in mid-reply")
+        return place.bad_reply(f"the answer cannot be read ({name})")
+
+
+def _reason(error: Exception) -> str:
+    code = getattr(error, "errno", None)
+    return os.strerror(code) if isinstance(code, int) and code > 0 else type(error).__name__
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a request may raise; ours passes through unchanged, and so does a cancellation."""
+    import aiohttp
+
+    return (aiohttp.ClientError, OSError, TimeoutError)

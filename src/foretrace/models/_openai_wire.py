@@ -1,0 +1,83 @@
+"""The fields of OpenAI-compatible streams that are read, with those that vLLM, SGLang and llama.cpp add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from foretrace.core.completion import Finish
+from foretrace.models._reply import Weighed
+
+FINISH: dict[str, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
+
+
+class Delta(msgspec.Struct):
+    """A piece of a chat message."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class Logprobs(msgspec.Struct):
+    """Of chat: `content`. Of text: `tokens` and `token_logprobs`."""
+
+    content: list[Weighed] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+
+
+class Choice(msgspec.Struct):
+    """One choice of an event: `delta` in chat, `text` in completions."""
+
+    index: int = 0
+    delta: Delta | None = None
+    text: str | None = None
+    logprobs: Logprobs | None = None
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    stop_reason: Any = None
+    """vLLM: the stop sequence, or the id of a stop token."""
+    matched_stop: Any = None
+    """SGLang: the same."""
+
+
+class Counts(msgspec.Struct):
+    """Numbers of tokens."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Event(msgspec.Struct):
+    """One event of a stream."""
+
+    model: str | None = None
+    object: str | None = None
+    choices: list[Choice] | None = None
+    usage: Counts | None = None
+    prompt_token_ids: list[int] | None = None
+    error: Any = None
+    message: Any = None
+
+
+class Listed(msgspec.Struct):
+    """One model of /v1/models."""
+
+    id: str
+    max_model_len: int | None = None
+    context_length: int | None = None
+    context_window: int | None = None
+
+
+class Models(msgspec.Struct):
+    """The answer of /v1/models."""
+
+    data: list[Listed] | None = None

@@ -1,0 +1,55 @@
+"""Trying a request again after failures that may pass: bounded, backing off, as patient as the server asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from foretrace.core.errors import ModelError
+
+T = TypeVar("T")
+_LONGEST_BACKOFF_S = 20.0
+_LONGEST_ASKED_S = 120.0
+"""A server that asks for more is not waited for here: the caller decides."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How often, and after which pauses, to try again."""
+
+    retries: int
+    backoff_s: float
+    """First pause, seconds; doubled each time."""
+    jitter: Random
+    """Spreads the pauses, so that hundreds of requests do not come back at one time."""
+
+    def pause_s(self, failure: ModelError, tried: int) -> float | None:
+        """Seconds to wait after failure number `tried` (from 0), or None to give up."""
+        asked = failure.retry_after_s or 0.0
+        if not failure.retryable or tried >= self.retries or asked > _LONGEST_ASKED_S:
+            return None
+        backoff = min(self.backoff_s * 2**tried, _LONGEST_BACKOFF_S)
+        return max(asked, backoff) * (1.0 + 0.25 * self.jitter.random())
+
+
+async def patiently(attempt: Callable[[], Awaitable[T]], patience: Patience) -> tuple[T, list[str]]:
+    """The first success, and the kinds of the failures before it.
+
+    Raises:
+        ModelError: the last failure; it carries no other exception and no inner frames, whose locals could hold a key.
+    """
+    failed: list[str] = []
+    while True:
+        try:
+            return await attempt(), failed
+        except ModelError as error:
+            failure = error
+        failure.__context__ = failure.__cause__ = None
+        pause = patience.pause_s(failure, len(failed))
+        if pause is None:
+            raise failure.with_traceback(None)
+        failed.append(failure.kind)
+        await asyncio.sleep(pause)

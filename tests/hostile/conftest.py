@@ -1,0 +1,27 @@
+"""The guarded parents, each started when a test first asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hostile.harness import Host
+from hostile.settings import SETTINGS
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[Callable[[str], Host]]:
+    """The guarded parent at a setting."""
+    hosts: dict[str, Host] = {}
+
+    def get(setting: str) -> Host:
+        if setting not in hosts:
+            hosts[setting] = Host(SETTINGS[setting])
+        if hosts[setting].raised:
+            pytest.fail(f"{setting}: {hosts[setting].raised}")
+        return hosts[setting]
+
+    yield get
+    for one in hosts.values():
+        one.close()

@@ -1,0 +1,45 @@
+"""The settings under which the snippets run, and which of them run at each."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from hostile.harness import Host, Snippet, violations
+from hostile.load import load
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the local sandbox isolates on Linux")
+_WEAK = {"allow_weak_isolation": True, "min_level": 0}
+SETTINGS = {
+    "L3": {"level": 3, "min_level": 3},
+    "L2": {"level": 2},
+    "container": {"refuse": True},
+    "L1": {"level": 1, **_WEAK},
+    "L0": {"level": 0, **_WEAK},
+}
+"""`container`: no user namespaces, and the level left to the sandbox. L0 and L1 promise only verdicts."""
+ATTACKS = [snippet for kind in ("forge", "leak", "escape", "resource") for snippet in load(kind)]
+BEHAVED = load("behaved")
+
+
+def runs(setting: str) -> list[object]:
+    """Parameters (snippet, form) of what must show no violation at a setting.
+
+    The shared form runs the tests in the candidate's process and can be forged by its nature; test_shared.py says by
+    what.
+    """
+    weak = "allow_weak_isolation" in SETTINGS[setting]
+    return [
+        pytest.param(snippet, form, id=f"{snippet.kind}-{snippet.name}-{form}")
+        for snippet in ATTACKS + BEHAVED
+        for form in snippet.forms
+        if not (snippet.kind == "forge" and form == "shared") and (snippet.kind == "forge" or not weak)
+    ]
+
+
+def check(host: Host, snippet: Snippet, form: str) -> None:
+    """Run it guarded, and fail on any violation."""
+    seen = host.run(snippet, form)
+    found = violations(snippet, seen)
+    assert not found, (found, seen.ending, seen.everything[:1500])

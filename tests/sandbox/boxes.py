@@ -1,0 +1,124 @@
+"""A sandbox driven from plain test functions, and a look at the processes that fork servers leave."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from foretrace.core.errors import SandboxError
+from foretrace.core.problem import RunResult
+from foretrace.sandbox import _worker
+from foretrace.sandbox.base import Limits, Settings
+from foretrace.sandbox.local import LocalSandbox
+
+MARK = f"mark={uuid.uuid4().hex}"
+"""Stands in the command line of every process that this test run's sandboxes start."""
+
+
+def mark_fork_servers(mark: str = MARK) -> None:
+    """Let all fork servers from here on be found by their command line, wherever they end up."""
+    _worker.FLAGS = (*_worker.FLAGS, "-X", mark)
+
+
+def marked(mark: str = MARK) -> set[int]:
+    """Live processes of this run's sandboxes, orphans too (a zombie runs nothing)."""
+    found: set[int] = set()
+    for process in psutil.process_iter():
+        try:
+            if mark in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def own_zombies() -> list[int]:
+    return [p.pid for p in psutil.Process().children() if p.status() == psutil.STATUS_ZOMBIE]
+
+
+def own_descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
+    """Whether the condition comes true within that time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def settings(level: int | None = None, **changes: Any) -> Settings:
+    given: dict[str, Any] = {"workers": 1, "level": level}
+    if level is not None and level < 2:
+        given |= {"min_level": level, "allow_weak_isolation": True}
+    elif level is not None:
+        given["min_level"] = level
+    return Settings(**(given | changes))
+
+
+class Box:
+    """One sandbox and the loop that it lives in."""
+
+    def __init__(self, runner: asyncio.Runner, sandbox: Any, level: int) -> None:
+        self.runner, self.sandbox, self.level = runner, sandbox, level
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
+
+    def run(self, code: str, *, stdin: str = "", **limits: Any) -> RunResult:
+        given = Limits(**limits) if limits else None
+        return self.runner.run(self.sandbox.run(code, stdin=stdin, limits=given))
+
+    def out(self, code: str, **more: Any) -> str:
+        """What a program prints that comes to its end."""
+        result = self.run(code, **more)
+        assert result.ok, result
+        return result.stdout
+
+
+def box_at(level: int, runner: asyncio.Runner, **changes: Any) -> Iterator[Box]:
+    """A sandbox at that level, closed afterwards; the test is skipped where the machine cannot have it."""
+    sandbox = LocalSandbox(settings(level, **changes))
+    try:
+        isolation = runner.run(sandbox.start())
+    except SandboxError as error:
+        pytest.skip(f"level {level} is not to be had here: {error}")
+    assert isolation.level == level
+    try:
+        yield Box(runner, sandbox, level)
+    finally:
+        runner.run(sandbox.close())
+
+
+QUICK = Limits(wall_s=1.0, cpu_s=1.0, output_mb=1)
+
+
+class Blocks:
+    """A session, driven from plain functions."""
+
+    def __init__(self, box: Box, limits: Limits = QUICK) -> None:
+        self.box = box
+        self.session = box.do(box.sandbox.session(limits=limits))
+
+    def run(self, block: str, at: int | None = None) -> RunResult:
+        return self.box.do(self.session.run(block, at=at))
+
+    def out(self, block: str, at: int | None = None) -> str:
+        result = self.run(block, at)
+        assert result.ending == "ok" and result.step == self.session.head, result
+        return result.stdout
+
+    def close(self) -> None:
+        self.box.do(self.session.close())

@@ -1,0 +1,359 @@
+"""The container sandbox, end to end on a stand-in for an engine whose containers are real namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretrace.core.errors import SandboxError
+from foretrace.core.problem import Test
+from foretrace.sandbox import docker
+from foretrace.sandbox.base import Limits, Settings
+from foretrace.sandbox.docker import DockerSandbox
+
+SETTINGS = Settings(workers=1, interpreter=sys.executable)
+Work = Callable[[DockerSandbox], Coroutine[Any, Any, None]]
+
+
+class Engine:
+    """The stand-in: what it was asked, and what is to be the matter with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs, self.state = folder / "programs", folder / "state"
+        self.programs.mkdir()
+        self.state.mkdir()
+
+    def install(self, name: str) -> None:
+        program = self.programs / name
+        program.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("engine.py").read_text())
+        program.chmod(0o755)
+
+    def fail(self, fault: str) -> None:
+        (self.state / "fault").write_text(fault)
+
+    @property
+    def log(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self.state / "log").read_text().splitlines()]
+
+    def containers(self) -> list[int]:
+        """Processes of the containers that were started, alive or not."""
+        return [int(file.read_text()) for file in self.state.glob("foretrace-*")]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    made = Engine(tmp_path)
+    for tool in ("sh", "unshare"):
+        if path := shutil.which(tool):
+            (made.programs / tool).symlink_to(path)
+    monkeypatch.setenv("PATH", str(made.programs))  # a real engine is not to be found
+    monkeypatch.setenv("ENGINE_STATE", str(made.state))
+    monkeypatch.delenv(docker.IMAGE_VARIABLE, raising=False)
+    return made
+
+
+@pytest.fixture
+def containers(engine: Engine) -> Engine:
+    spaces = ["--user", "--map-root-user", "--net", "--pid", "--mount", "--fork", "--mount-proc"]
+    tools = "PATH=/usr/sbin:/usr/bin:/sbin:/bin; setpriv --version && chroot --version && mount --version"
+    asked = [*spaces, "sh", "-c", tools]
+    if not shutil.which("unshare") or subprocess.run(["unshare", *asked], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces here, of which the stand-in makes its containers")
+    engine.install("docker")
+    return engine
+
+
+def use(work: Work, settings: Settings = SETTINGS) -> None:
+    async def run() -> None:
+        async with DockerSandbox(settings) as sandbox:
+            await work(sandbox)
+
+    asyncio.run(run())
+
+
+def refusal(settings: Settings = SETTINGS) -> str:
+    async def start() -> None:
+        sandbox = DockerSandbox(settings)
+        try:
+            await sandbox.start()
+        finally:
+            await sandbox.close()
+
+    with pytest.raises(SandboxError) as found:
+        asyncio.run(start())
+    return str(found.value)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids: list[int], within_s: float = 5.0) -> bool:
+    end = time.monotonic() + within_s
+    while any(alive(pid) for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_the_command_confines_and_mounts_nothing() -> None:
+    limits = Limits(memory_mb=512, scratch_mb=16, processes=64)
+    command = docker.starting("docker", "python:3.11-slim", "python3", limits, 5)
+    image = command.index("python:3.11-slim")
+    options, inside = " ".join(command[:image]), command[image + 1 :]
+    for wanted in (
+        "docker run --rm --interactive",
+        "--network none",
+        "--read-only",
+        "--cap-drop ALL",
+        "--security-opt no-new-privileges",
+        "--user 65534:65534",
+        "--ipc none",
+        "--pull never",
+        "--pids-limit 80",
+        "--memory 784m --memory-swap 784m",
+        "--tmpfs /foretrace-box:rw,noexec,nosuid,nodev,mode=1777,size=16m",
+        "--name {name}",
+        "--entrypoint /usr/bin/env",
+    ):
+        assert wanted in options
+    for unwanted in ("--volume", "-v ", "--mount", "--privileged", "--env", "--read-only-tmpfs", "--tty"):
+        assert unwanted not in options
+    assert inside[0] == "-i"  # no variable of the engine
+    assert inside[inside.index("python3") - 1].count("=") == 1
+    assert docker.ending("docker") == ("docker", "rm", "--force", "{name}")
+
+
+def test_podman_gets_options_of_its_own() -> None:
+    assert "--read-only-tmpfs=false" in docker.starting("podman", "i", "python3", Limits(), 5)
+    assert docker.ending("podman") == ("podman", "rm", "--force", "--time", "0", "{name}")
+
+
+def test_only_the_fork_servers_own_modules_go_along() -> None:
+    with zipfile.ZipFile(io.BytesIO(docker.own_modules())) as archive:
+        names = archive.namelist()
+    others = {"foretrace/__init__.py", "foretrace/sandbox/__init__.py"}
+    assert "foretrace/sandbox/_inside/relay.py" in names
+    assert all(name.startswith("foretrace/sandbox/_inside/") for name in set(names) - others)
+
+
+def test_without_an_engine(engine: Engine) -> None:
+    assert "no container engine here: install Docker or Podman" in refusal()
+
+
+def test_an_engine_that_does_not_answer_and_one_that_does(containers: Engine) -> None:
+    containers.fail("no service")
+    assert "docker does not answer (Cannot connect to the Docker daemon" in refusal()
+    containers.install("podman")
+
+    async def work(sandbox: DockerSandbox) -> None:
+        assert (await sandbox.run("print(1)")).stdout == "1\n"
+
+    use(work)
+    assert [line[0] for line in containers.log if line[1] == "run"] == ["podman"]
+
+
+def test_an_engine_that_hangs(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.install("docker")
+    engine.fail("silent")
+    monkeypatch.setattr(docker, "_ANSWER_S", 0.3)
+    assert "docker does not answer within" in refusal()
+
+
+def test_an_image_that_is_not_there(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.install("docker")
+    engine.fail("no image")
+    monkeypatch.setenv(docker.IMAGE_VARIABLE, "mine:1")
+    assert "docker has no image mine:1: docker pull mine:1" in refusal()
+    assert [line[1] for line in engine.log] == ["image"]  # nothing is pulled or started
+
+
+def test_a_container_that_cannot_be_started(engine: Engine) -> None:
+    engine.install("docker")
+    engine.fail("cannot run")
+    said = refusal()
+    assert "docker run does not start: docker: Error response from daemon: no space left" in said
+    assert "--help" not in said
+
+
+def test_another_level_is_refused(engine: Engine) -> None:
+    assert "containers are level 4" in refusal(Settings(level=3))
+
+
+def test_an_interpreter_that_is_not_in_the_image(containers: Engine) -> None:
+    assert "no-such-python" in refusal(Settings(workers=1, interpreter="/no-such-python"))
+
+
+def test_an_engine_that_isolates_nothing_is_found_out(containers: Engine) -> None:
+    containers.fail("open")
+    said = refusal()
+    assert "does not isolate" in said
+    assert "filesystem_read" in said
+    assert "namespaces (not of its own: net, ipc)" in said
+    assert gone(containers.containers())
+
+
+def test_an_engine_that_makes_no_container_cannot_start(containers: Engine) -> None:
+    containers.fail("no-container")
+    assert "No such file or directory: '/foretrace-box" in refusal()
+
+
+def test_a_folder_that_is_no_containers_is_never_emptied(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("x")
+    modules = docker.own_modules()
+    command = docker.starting("docker", "image", sys.executable, Limits(), len(modules))
+    inside = [*command[command.index(sys.executable) : -1], str(tmp_path / "foretrace.zip")]
+    done = subprocess.run(inside, input=modules, capture_output=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode().strip() == f"{tmp_path} is no fresh folder of a container"
+    assert kept.read_text() == "x"
+
+
+def test_runs(containers: Engine) -> None:
+    async def work(sandbox: DockerSandbox) -> None:
+        isolation = await sandbox.start()
+        assert (isolation.level, isolation.missing, isolation.sandbox) == (4, (), "docker")
+        assert all(guard.on for guard in await sandbox.guards())
+        result = await sandbox.run("print(input()[::-1])", stdin="abc")
+        assert (result.ending, result.stdout, result.isolation) == ("ok", "cba\n", isolation)
+        failed = await sandbox.run("\n1/0")
+        assert failed.error is not None
+        assert (failed.ending, failed.error.kind, failed.error.line) == ("error", "ZeroDivisionError", 2)
+        assert (await sandbox.run("while True: pass", limits=Limits(wall_s=0.3))).ending == "timeout"
+        again = await sandbox.run("print(2)")
+        assert (again.ending, again.stdout) == ("ok", "2\n")
+
+    use(work)
+    assert len(containers.containers()) == 1
+    assert gone(containers.containers())
+
+
+def test_code_sees_no_variable_of_the_engine_nor_the_modules(containers: Engine) -> None:
+    program = """
+        import ctypes, os, sys
+        block = b""
+        with open("/proc/self/maps") as maps:  # the variables as the kernel laid them out at the start
+            for line in maps:
+                if "[stack]" in line:
+                    start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                    block = ctypes.string_at(start, end - start)
+        print(sorted(os.environ), b"LANG=" in block, b"secret" in block, os.listdir("."))
+        print([path for path in sys.path if "foretrace" in path])
+        open("left", "w").write("x")
+        for kind in ("environ", "mem", "cmdline"):
+            try:
+                print(kind, len(open(f"/proc/1/{kind}", "rb").read(1)))
+            except OSError as error:
+                print(kind, error.errno)
+        """
+
+    async def work(sandbox: DockerSandbox) -> None:
+        result = await sandbox.run(textwrap.dedent(program))
+        lines = result.stdout.splitlines()
+        names = ["HOME", "LANG", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH"]
+        assert lines[0] == f"{[*names, 'PYTHONHASHSEED', 'TMPDIR']} True False []"
+        assert lines[1] == "[]"
+        assert lines[2] == "environ 13"
+        assert lines[3] == "mem 13"
+        assert (await sandbox.run("import os; print(os.listdir('.'))")).stdout == "[]\n"
+
+    use(work)
+
+
+def test_judges(containers: Engine) -> None:
+    tests = [Test(code="assert double(2) == 4"), Test(code="assert double('a') == 'aa'")]
+    check = [Test(code="def check(candidate):\n    for n in range(3):\n        assert candidate(n) == n + n")]
+
+    async def work(sandbox: DockerSandbox) -> None:
+        right = await sandbox.judge("def double(x): return x + x", tests, entry_point="double")
+        assert (right.passed, right.integrity, right.isolation.level) == (True, "split", 4)
+        wrong = await sandbox.judge("def double(x): return x ** 2", tests, entry_point="double")
+        assert [test.passed for test in wrong.tests] == [True, False]
+        code = "def double(x): return x + x"
+        relayed = await sandbox.judge(code, check, entry_point="double", form="judge")
+        assert (relayed.passed, relayed.integrity) == (True, "judge")
+
+    use(work)
+
+
+def test_a_session_says_that_it_replays(containers: Engine) -> None:
+    async def work(sandbox: DockerSandbox) -> None:
+        async with await sandbox.session() as session:
+            assert (await session.run("a = [1]")).step == 1
+            assert (await session.run("a.append(2); 1/0")).ending == "error"
+            after = await session.run("print(a)")
+            assert (after.stdout, after.mode, after.step) == ("[1]\n", "replay", 2)
+
+    use(work)
+
+
+def test_much_is_carried_both_ways_at_once(containers: Engine) -> None:
+    async def work(sandbox: DockerSandbox) -> None:
+        limits = Limits(stdout_kb=8192)
+        result = await sandbox.run("import sys; print(sys.stdin.read())", stdin="x" * 4_000_000, limits=limits)
+        assert (result.ending, len(result.stdout)) == ("ok", 4_000_001)
+
+    use(work)
+
+
+def test_a_container_that_dies_is_removed_and_replaced(containers: Engine) -> None:
+    async def work(sandbox: DockerSandbox) -> None:
+        first = containers.containers()
+        running = asyncio.create_task(sandbox.run("import time; time.sleep(3)"))
+        await asyncio.sleep(0.3)
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        assert (await running).ending == "lost"
+        assert (await sandbox.run("print(3)")).stdout == "3\n"
+        assert len(containers.containers()) == 2
+
+    use(work)
+    started = {line[line.index("--name") + 1] for line in containers.log if line[1] == "run"}
+    assert {line[-1] for line in containers.log if line[1] == "rm"} == started
+    assert gone(containers.containers())
+
+
+def test_containers_end_with_a_parent_that_is_killed(containers: Engine) -> None:
+    program = f"""
+        import asyncio
+        from foretrace.sandbox.base import Settings
+        from foretrace.sandbox.docker import DockerSandbox
+
+        async def main():
+            async with DockerSandbox(Settings(workers=2, interpreter={sys.executable!r})) as sandbox:
+                print("up", flush=True)
+                await sandbox.run("while True: pass")
+
+        asyncio.run(main())
+        """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"up\n"
+    time.sleep(0.2)
+    pids = containers.containers()
+    assert len(pids) == 2
+    assert all(alive(pid) for pid in pids)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(pids, 2.0)
+    assert [line for line in containers.log if line[1] == "rm"] == []  # their input ended, and so did they

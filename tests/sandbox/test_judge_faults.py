@@ -1,0 +1,135 @@
+"""Bad input to the judge, one test each: a verdict or one clear error, and a sandbox that serves on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from foretrace.core.errors import ForetraceError, ProblemError
+from foretrace.core.problem import Test, Verdict
+from foretrace.sandbox.base import Limits
+from sandbox.boxes import Box
+
+pytest.importorskip("foretrace.sandbox._judging")
+
+QUICK = Limits(wall_s=0.5, cpu_s=1.0)
+ADD = "def add(a, b):\n    return a + b\n"
+ASSERTS = (Test(code="assert add(1, 2) == 3"), Test(code="assert add(0, 0) == 0"))
+CHECK = (
+    Test(code="def check(candidate):\n    x = candidate(1, 2)\n    assert x == 3\n    assert candidate(0, 0) < 1\n"),
+)
+PROGRAM = (Test(stdin="1 2\n", stdout="3\n"), Test(stdin="0 0\n", stdout="0\n"))
+PRINTS = "a, b = map(int, input().split())\nprint(a + b)"
+
+
+def judge(box: Box, code: str, tests: Any, **more: Any) -> Verdict:
+    given = {"entry_point": "add", "limits": QUICK, **more}
+    if tests is PROGRAM:
+        given["entry_point"] = None
+    verdict: Verdict = box.do(box.sandbox.judge(code, tests, **given))
+    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+    assert verdict.isolation.level == box.level
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("tests", "code"), [(ASSERTS, ADD), (CHECK, ADD), (PROGRAM, PRINTS)], ids=["asserts", "check", "io"]
+)
+def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -> None:
+    good = judge(box, code, tests)
+    assert good.passed and good.ending == "ok", good
+    bad = {
+        "syntax": "def add(a, b:\n",
+        "null byte": code + "\0",
+        "surrogate": code + "x = '\ud800'",
+        "surrogate message": "raise ValueError('\\ud800')",
+        "missing": "def other(): pass",
+        "not callable": "add = 5",
+        "empty": "",
+        "huge": "#" * 2_000_000,
+        "raises": "1/0",
+        "exits": "import sys; sys.exit(0)",
+        "leaves": "import os; os._exit(0)",
+        "crashes": "import ctypes; ctypes.string_at(0)",
+        "hangs": "while True: pass",
+        "sleeps": "import time; time.sleep(60)",
+        "raises late": "def add(a, b): raise ValueError('\\ud800')\nprint(add(1, 2))",
+        "hangs late": "def add(a, b):\n  while True: pass\nif __name__ == '__main__': add(1, 2)",
+        "returns surrogates": "def add(a, b): return '\\ud800'\nprint('x')",
+        "returns anything": "def add(a, b): return object()\nprint('x')",
+    }
+    for name, text in bad.items():
+        verdict = judge(box, text, tests)
+        assert not verdict.passed, (name, verdict)
+        assert verdict.counts.total == good.counts.total, (name, verdict)
+        assert verdict.error or verdict.ending != "ok" or any(t.error or t.actual is not None for t in verdict.tests), (
+            name
+        )
+    assert (
+        judge(box, code, tests)
+        == msgspec.structs.replace(good, seconds=(again := judge(box, code, tests)).seconds, tests=again.tests)
+        or again.passed
+    )
+
+
+def test_a_missing_entry_point_is_named(box: Box) -> None:
+    for tests in (ASSERTS, CHECK):
+        verdict = judge(box, "def other(): pass", tests)
+        said = " ".join([verdict.error.message if verdict.error else "", *(t.error or "" for t in verdict.tests)])
+        assert "add" in said, verdict
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        (Test(code="assert add(1, 2 == 3"),),
+        (Test(code="assert add(1, 2) == 3\0"),),
+        (Test(code="x = '\ud800'\nassert add(1, 2) == 3"),),
+        (Test(code=""),),
+        (Test(code="add(1, 2)"),),
+        (),
+        (Test(),),
+        (Test(code="assert add(1, 2) == 3"), Test(stdin="1", stdout="1")),
+        (Test(code="assert " + "(" * 400 + "1" + ")" * 400),),
+        (Test(code="assert add(1, 2) == " + "-" * 100_000 + "1"),),
+    ],
+    ids=range(10),
+)
+def test_tests_that_are_none(box: Box, tests: Any) -> None:
+    with pytest.raises((ProblemError, ForetraceError)) as caught:
+        judge(box, ADD, tests)
+    assert len(str(caught.value).splitlines()) == 1 and len(str(caught.value)) < 500
+    assert judge(box, ADD, ASSERTS).passed
+
+
+def test_a_hung_test_is_ended(box: Box) -> None:
+    verdict = judge(box, ADD, (Test(code="def check(candidate):\n    while True: candidate(1, 2)\n    assert False"),))
+    assert not verdict.passed and verdict.seconds < 8
+    sleeps = (Test(code="def check(candidate):\n    import time; time.sleep(60)\n    assert candidate(1, 2) == 3"),)
+    assert not judge(box, ADD, sleeps).passed
+    assert judge(box, ADD, CHECK).passed
+
+
+def test_one_slow_call_does_not_fail_the_tests_before_it(box: Box) -> None:
+    code = "def add(a, b):\n    if (a, b) == (0, 0):\n        while True: pass\n    return a + b"
+    first, second = judge(box, code, ASSERTS).tests
+    assert first.passed and not second.passed and second.error
+
+
+def test_many_verdicts_leave_nothing(box: Box) -> None:
+    import asyncio
+
+    from sandbox.boxes import marked, own_descriptors, own_zombies
+
+    async def many() -> list[Verdict]:
+        return await asyncio.gather(
+            *(box.sandbox.judge(ADD, (ASSERTS, CHECK)[i % 2], entry_point="add", limits=QUICK) for i in range(20))
+        )
+
+    assert all(v.passed for v in box.do(many()))
+    counts = own_descriptors(), len(own_zombies()), len(marked())
+    for _ in range(3):
+        assert all(v.passed for v in box.do(many()))
+    assert (own_descriptors(), len(own_zombies()), len(marked())) == counts

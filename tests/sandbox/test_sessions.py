@@ -1,0 +1,344 @@
+"""Sessions: blocks accumulate, what fails leaves no trace, any state can be branched from, and nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from foretrace.core.errors import SandboxError
+from sandbox.boxes import QUICK, Blocks, Box, box_at, marked, until
+
+
+def test_blocks_accumulate(blocks: Blocks) -> None:
+    assert blocks.session.head == 0
+    first = blocks.run("import math\nx = 2\ndef f(n): return n + x")
+    assert first.ending == "ok" and first.step == blocks.session.head and first.isolation.level == blocks.box.level
+    assert first.mode == blocks.session.mode == ("fork" if blocks.box.level == 3 else "replay")
+    assert blocks.out("x = 5\nprint(f(1), math.floor(2.5))") == "6 2\n"
+    assert blocks.out("class A:\n  def __init__(self): self.y = f(x)\na = A()") == ""
+    assert blocks.out("print(a.y, __name__)") == "10 __main__\n"
+
+
+def test_states_are_numbered_in_order_without_gaps(blocks: Blocks) -> None:
+    steps = [blocks.run(block).step for block in ("x = 1", "1/0", "x = 2", "import os; os._exit(1)", "x = 3")]
+    made = [s for s in steps if s is not None]
+    assert steps[1] is steps[3] is None and len(set(made)) == 3 and made == sorted(made)
+
+
+FAILURES: dict[str, tuple[str, str]] = {
+    "error": ("x = 9; del y; 1/0", "error"),
+    "syntax": ("x = 9\nx = (", "error"),
+    "null byte": ("x = 9\0", "error"),
+    "surrogate": ("x = '\ud800'", "error"),
+    "surrogate message": ("x = 9; raise ValueError('\\ud800')", "error"),
+    "sys.exit": ("x = 9; import sys; sys.exit(3)", "exit"),
+    "sys.exit(0)": ("x = 9; import sys; sys.exit()", "exit"),
+    "os._exit": ("x = 9; import os; os._exit(3)", "exit"),
+    "crash": ("x = 9; import ctypes; ctypes.string_at(0)", "killed"),
+    "memory": ("x = 9; z = bytearray(10**10)", "memory"),
+    "sleep": ("x = 9; import time; time.sleep(60)", "timeout"),
+    "cpu": ("x = 9\nwhile True: pass", "timeout"),
+    "flood": ("x = 9; import os\nwhile True: os.write(1, b'x' * 65536)", "output"),
+    "too large": ("x = 9\n" + "#" * (1 << 20), "error"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_block_that_fails_leaves_the_state_as_it_was(blocks: Blocks, name: str) -> None:
+    block, ending = FAILURES[name]
+    blocks.out("x = 1; y = [1]")
+    blocks.out("y.append(2)")
+    head = blocks.session.head
+    result = blocks.run(block)
+    assert (result.ending, result.step, blocks.session.head) == (ending, None, head), result
+    assert (result.error is not None) == (ending != "exit") and result.mode in (blocks.session.mode, None)
+    assert msgspec.json.encode(result)
+    assert blocks.out("print(x, y)") == "1 [1, 2]\n"
+
+
+def test_exit_codes_are_told(blocks: Blocks) -> None:
+    assert blocks.run("import sys; sys.exit(3)").exit_code == 3
+    assert blocks.run("import os; os._exit(4)").exit_code == 4
+
+
+def test_a_block_is_never_ok_without_a_step(blocks: Blocks) -> None:
+    # Whoever reads `ok` takes the block's effects to be there.
+    for block in ("import sys; sys.exit(0)", "import os; os._exit(0)", "raise SystemExit"):
+        result = blocks.run(block)
+        assert result.step is None and result.ending == "exit", result
+
+
+def test_errors_name_their_block_and_line(blocks: Blocks) -> None:
+    blocks.out("def f():\n  return 1/0")
+    error = blocks.run("\nf()").error
+    assert error and error.kind == "ZeroDivisionError" and error.line == 2
+    assert error.traceback.splitlines()[-1].endswith("line 2, in f") and "block_1.py" in error.traceback
+    result = blocks.run("f()")
+    assert "return 1/0" in result.stderr and "foretrace" not in result.stderr
+
+
+def test_output_belongs_to_its_block(blocks: Blocks) -> None:
+    assert blocks.out("print('a', end='')") == "a"
+    result = blocks.run("import sys; print('b'); print('c', file=sys.stderr); 1/0")
+    assert result.stdout == "b\n" and result.stderr.startswith("c\nTraceback")
+    assert blocks.out("print('d')") == "d\n"
+    long = blocks.run("print('x' * 70000)")
+    assert long.truncated and len(long.stdout) == 65536
+    assert not blocks.run("print('y')").truncated
+
+
+def test_branches_from_any_state(blocks: Blocks) -> None:
+    steps = [0] + [blocks.run(f"x{i} = {i}").step for i in range(5)]
+    known = "print(sorted(n for n in dir() if n[0] == 'x'))"
+    for at in (0, 5, 2, 3, 1, 4):
+        state = steps[at]
+        assert state is not None
+        assert blocks.out(known, state) == f"{[f'x{i}' for i in range(at)]}\n"
+    assert blocks.out("x0 = 'changed'; print(x0)", steps[1]) == "changed\n"
+    assert blocks.out("print(x0)") == "changed\n"  # the head went along
+    assert blocks.out("print(x0)", steps[5]) == "0\n"
+
+
+def test_sixteen_branches_of_one_state(blocks: Blocks) -> None:
+    base = blocks.run("made = [1]").step
+    tips = [blocks.run(f"made.append({i})", base).step for i in range(16)]
+    assert [blocks.out("print(made)", tip) for tip in tips] == [f"[1, {i}]\n" for i in range(16)]
+
+
+def test_a_long_session(blocks: Blocks) -> None:
+    blocks.out("total = 0")
+    for i in range(40):
+        blocks.out(f"total += {i}")
+    assert blocks.out("print(total)") == "780\n"
+
+
+def test_unknown_states_are_refused(blocks: Blocks) -> None:
+    blocks.out("x = 1")
+    for at in (2, 99, -1):
+        with pytest.raises(SandboxError, match="no state"):
+            blocks.run("y = 1", at)
+    failed = blocks.run("1/0")
+    assert failed.step is None
+    with pytest.raises(SandboxError, match="no state"):
+        blocks.run("y = 1", 2)
+    assert blocks.out("print(x)") == "1\n"
+
+
+def test_the_number_of_states_is_bounded(unjailed: Box) -> None:
+    blocks = Blocks(unjailed)
+    for i in range(255):
+        blocks.out(f"x = {i}")
+    with pytest.raises(SandboxError, match="256"):
+        blocks.run("x = 0")
+    blocks.close()
+
+
+def test_blocks_are_deterministic(box: Box) -> None:
+    seen: set[tuple[str, ...]] = set()
+    for _ in range(3):
+        blocks = Blocks(box)
+        seen.add((blocks.out("import random\nprint(random.random(), hash('a'))"), blocks.out("print(random.random())")))
+        blocks.close()
+        assert box.run("import os; os._exit(0)").exit_code == 0
+    box.do(_use_another_fork_server(box))
+    blocks = Blocks(box)
+    seen.add((blocks.out("import random\nprint(random.random(), hash('a'))"), blocks.out("print(random.random())")))
+    blocks.close()
+    assert len(seen) == 1
+
+
+async def _use_another_fork_server(box: Box) -> None:
+    run = asyncio.create_task(box.sandbox.run("import time; time.sleep(30)"))
+    await asyncio.sleep(0.1)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+
+
+def test_a_closed_session_says_so(box: Box) -> None:
+    blocks = Blocks(box)
+    blocks.out("x = 1")
+    blocks.close()
+    blocks.close()
+    with pytest.raises(SandboxError, match="closed"):
+        blocks.run("x")
+
+
+def test_as_a_context_manager(box: Box) -> None:
+    async def use() -> Any:
+        async with await box.sandbox.session() as session:
+            assert (await session.run("x = 1")).step == 1
+        return session
+
+    session = box.do(use())
+    with pytest.raises(SandboxError, match="closed"):
+        box.do(session.run("x"))
+
+
+def test_two_sessions_do_not_see_one_another(box: Box) -> None:
+    async def both() -> list[list[str]]:
+        async with await box.sandbox.session() as one, await box.sandbox.session() as two:
+            outs: list[list[str]] = []
+            for session, name in ((one, "a"), (two, "b")):
+                await session.run(f"me = {name!r}\ntry: open('file', 'w').write(me)\nexcept OSError: pass")
+            for session in (one, two):
+                results = [await session.run(b) for b in ("print(me)", "import os; print(os.listdir('.')[:1])")]
+                outs.append([r.stdout for r in results])
+            seen = await box.sandbox.run("print(me)")
+            assert seen.ending == "error"
+            return outs
+
+    folders = ["['file']\n"] * 2 if box.level == 3 else None
+    outs = box.do(both())
+    assert [o[0] for o in outs] == ["a\n", "b\n"]
+    assert folders is None or [o[1] for o in outs] == folders
+
+
+def test_sessions_and_runs_at_one_time(box: Box) -> None:
+    async def session(n: int) -> str:
+        async with await box.sandbox.session() as session:
+            for i in range(4):
+                await session.run(f"x = globals().get('x', {n}) + {i}")
+                if i == 2:
+                    await session.run("1/0")
+            return (await session.run("print(x)")).stdout
+
+    async def all_() -> list[Any]:
+        runs = [box.sandbox.run(f"print({n})") for n in range(8)]
+        return await asyncio.gather(*(session(n) for n in range(6)), *runs)
+
+    outs = box.do(all_())
+    assert outs[:6] == [f"{n + 6}\n" for n in range(6)]
+    assert [r.stdout for r in outs[6:]] == [f"{n}\n" for n in range(8)]
+
+
+def test_calls_at_one_time_on_one_session_take_turns(blocks: Blocks) -> None:
+    async def all_() -> list[str]:
+        await blocks.session.run("x = []")
+        results = await asyncio.gather(*(blocks.session.run(f"x.append({i}); print(x)") for i in range(5)))
+        return [r.stdout for r in results]
+
+    assert blocks.box.do(all_()) == [f"{list(range(i + 1))}\n" for i in range(5)]
+
+
+def test_a_cancelled_block_is_never_mistaken_for_a_later_one(box: Box) -> None:
+    async def cancel(session: Any) -> None:
+        await session.run("x = 1")
+        block = asyncio.create_task(session.run("import time\ntime.sleep(.3)\nx = 2\nprint('late')"))
+        await asyncio.sleep(0.1)
+        block.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await block
+
+    blocks = Blocks(box)
+    box.do(cancel(blocks.session))
+    try:
+        assert blocks.out("print(x)") == "1\n"  # either it serves on as if nothing had been
+    except SandboxError as error:
+        if "open a new one" not in str(error):  # or it says that it is over
+            raise
+    blocks.close()
+    assert box.out("print(1)") == "1\n"
+
+
+LOSSES = ("lost", "cancelled", "closed", "closed in a block")
+
+
+@pytest.mark.parametrize("how", LOSSES)
+@pytest.mark.parametrize("level", [3, 2])
+def test_a_session_that_is_over_gives_its_place_back(runner: asyncio.Runner, level: int, how: str) -> None:
+    for box in box_at(level, runner, max_sessions=1):
+        for _ in range(2):
+            blocks = box.do(asyncio.wait_for(box.sandbox.session(limits=QUICK), 3))
+            box.do(_spoil(blocks, how))
+        assert box.out("print(1)") == "1\n"
+
+
+async def _spoil(session: Any, how: str) -> None:
+    assert (await asyncio.wait_for(session.run("x = 1"), 3)).ok
+    if how == "lost":
+        await session.run("import os, signal\nos.kill(os.getppid(), 9)\nos.kill(os.getpid(), 9)")
+    elif how != "closed":
+        block = asyncio.create_task(session.run("import time; time.sleep(30)"))
+        await asyncio.sleep(0.05)
+        if how == "closed in a block":
+            await session.close()
+        else:
+            block.cancel()
+        await asyncio.wait([block], timeout=3)
+        assert block.done()
+        if not block.cancelled():
+            block.exception()
+    await session.close()
+
+
+def test_a_waiting_session_gets_the_place_of_a_closed_one(runner: asyncio.Runner) -> None:
+    async def wait(sandbox: Any) -> None:
+        first = await sandbox.session()
+        second = asyncio.create_task(sandbox.session())
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        await first.close()
+        session = await asyncio.wait_for(second, 3)
+        assert (await session.run("x = 1")).ok
+        await session.close()
+
+    for box in box_at(3, runner, max_sessions=1):
+        box.do(wait(box.sandbox))
+
+
+def test_a_block_may_fork_within_bounds(forked: Blocks) -> None:
+    code = """
+import os
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, b"child"); os._exit(0)
+print(os.read(read, 9), os.wait()[1])
+made = 0
+try:
+    while made < 300:
+        if os.fork() == 0:
+            import time; time.sleep(30); os._exit(0)
+        made += 1
+except OSError:
+    pass
+print(made < 100)"""
+    assert forked.out(code) == "b'child' 0\nTrue\n"
+
+
+def test_files_stay_for_the_session_and_go_with_it(jailed: Box) -> None:
+    blocks = Blocks(jailed)
+    blocks.out("open('f', 'w').write('x')")
+    assert blocks.out("import os; print(os.listdir('.'))") == "['f']\n"
+    blocks.close()
+    again = Blocks(jailed)
+    assert again.out("import os; print(os.listdir('.'))") == "[]\n"
+    again.close()
+
+
+def test_no_process_is_left_of_a_session(box: Box) -> None:
+    box.out("print(1)")
+    before = marked()
+    blocks = Blocks(box)
+    for i in range(5):
+        blocks.out(f"x = {i}")
+    blocks.run("import os, time\nfor i in range(3):\n  if os.fork() == 0: time.sleep(30)")
+    assert box.level == 2 or len(marked()) > len(before) + 5
+    blocks.close()
+    # One fork server for runs, one for sessions: each is two processes at most.
+    assert until(lambda: len(marked() - before) <= 2)
+
+
+def test_the_sandbox_can_be_closed_with_sessions_open(runner: asyncio.Runner) -> None:
+    before = marked()
+    for box in box_at(3, runner):
+        blocks = Blocks(box)
+        blocks.out("x = 1")
+        box.do(box.sandbox.close())
+        with contextlib.suppress(SandboxError):
+            assert blocks.run("y = 1").ending == "lost"
+        blocks.close()
+    assert until(lambda: marked() <= before)
