@@ -281,7 +281,8 @@ class _Scanner:
             tries += 1
             if tries == _MOST_TRIES:
                 break
-        if first is None or tree(_source(self._text[mark.end :])) is not None:
+        few = tries < _MOST_TRIES  # else the end of the text would be tried for each of many blocks
+        if first is None or (few and tree(_source(self._text[mark.end :])) is not None):
             return self._block(mark, None, closes=False)
         return self._block(mark, first, closes=first.closes)
 

@@ -1,20 +1,23 @@
-"""The code of one episode: what was written so far, its session, and how it does on the tests."""
+"""The code of one episode: what was written so far, and how it does on the tests."""
 
 from __future__ import annotations
 
-import ast
 from typing import NamedTuple
 
+from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Integrity, Problem, RunResult, Test, Verdict
 from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
+from foretrace.episodes._blocks import Blocks
 from foretrace.protocols.base import Act, Result
-from foretrace.sandbox.base import Sandbox, Session
+from foretrace.sandbox.base import Sandbox
 
 _FORMS: tuple[Integrity, ...] = ("split", "judge", "stdin", "shared")
+_TRIES = 2
+_NO_CODE = "there is no code yet"
 
 
 class Verdicts(NamedTuple):
-    """How the final code did; null where there are no such tests, or no code."""
+    """How the final code did; null where there are no such tests."""
 
     code: str
     public: Verdict | None = None
@@ -33,9 +36,9 @@ class Verdicts(NamedTuple):
 
     @property
     def success(self) -> bool:
-        """True when there are tests and all pass."""
+        """True when there is code and it passes all tests."""
         counts = self.counts
-        return counts.total > 0 and counts.passed == counts.total
+        return bool(self.code.strip()) and counts.total > 0 and counts.passed == counts.total
 
     @property
     def runnable(self) -> bool:
@@ -44,22 +47,14 @@ class Verdicts(NamedTuple):
         return bool(self.code.strip()) and (judged is None or judged.error is None or judged.counts.passed > 0)
 
 
-class Block(NamedTuple):
-    """One block that was accepted, and the state of the session after it (null where it was not run)."""
-
-    code: str
-    state: int | None
-    names: frozenset[str]
-    """Functions and classes that it defines."""
-
-
 class Working:
     """Does what acts ask for, in the sandbox."""
 
     def __init__(self, problem: Problem, sandbox: Sandbox) -> None:
         self._problem, self._sandbox = problem, sandbox
-        self._session: Session | None = None
-        self._blocks: list[Block] = []
+        self._input = next((test.stdin for test in problem.public_tests if test.stdin is not None), "")
+        """What a program reads when it is tried out: the input of the first public test."""
+        self._blocks = Blocks(sandbox, _reading(self._input) if problem.entry_point is None else "")
         self._answer: str | None = None
         """The whole answer where one was given as such; else the blocks are."""
         self._isolation: Isolation | None = None
@@ -71,108 +66,67 @@ class Working:
     @property
     def code(self) -> str:
         """The answer so far."""
-        if self._answer is not None:
-            return self._answer
-        return "\n\n".join(block.code.strip("\n") for block in self._blocks) + ("\n" if self._blocks else "")
+        return self._blocks.code if self._answer is None else self._answer
 
     async def do(self, act: Act) -> Result:
-        """Do what one act asks for."""
-        if act.way == "run":
-            return Result(act=act, run=await self._sandbox.run(act.code))
-        if act.way == "block":
-            return Result(act=act, run=await self._block(act.code))
-        if act.way == "check":
+        """Do what one act asks for; without code where it needs some, its result says so."""
+        way, given = act.way, bool(act.code.strip())
+        if not given and (way in ("run", "test", "block", "keep") or not self.code.strip()):
+            return Result(act=act, error=_NO_CODE)
+        if way == "run":
+            return Result(act=act, run=await self._sandbox.run(act.code, stdin=self._input))
+        if way == "check":
             return await self._check(act)
-        if act.way == "keep":
-            self._keep(Block(act.code, None, defined(act.code)))
+        if way == "block":
+            result = await self._blocks.run(act.code)
+            self._answer = None if result.ok else self._answer
+            return Result(act=act, run=result)
+        if way == "keep":
+            self._blocks.keep(act.code)
+            self._answer = None
             return Result(act=act)
-        if act.code.strip():
-            self._answer = act.code
-        if act.way == "test":
-            return await self._test(act)
-        return Result(act=act)
+        self._answer = act.code if given else self._answer
+        return await self._test(act) if way == "test" else Result(act=act)
 
     async def _test(self, act: Act) -> Result:
         if not self._problem.public_tests:
-            return Result(act=act, run=await self._sandbox.run(act.code))
+            return Result(act=act, run=await self._sandbox.run(act.code, stdin=self._input))
         return Result(act=act, public=await self._judge(act.code, self._problem.public_tests))
 
     async def _check(self, act: Act) -> Result:
-        """Run a check's own code on the session, leaving it as it was; then the public tests on the answer so far."""
-        run = None
+        """Run a check's own code on what stands, and leave that as it was; then the public tests on the answer."""
+        run: RunResult | None = None
         if act.code.strip():
-            session = await self._open()
-            run = await session.run(act.code, at=self._state)
+            run = await self._blocks.peek(act.code)
         public = None
         if self._problem.public_tests and self.code.strip() and (run is None or run.ok):
             public = await self._judge(self.code, self._problem.public_tests)
         return Result(act=act, run=run, public=public)
 
-    @property
-    def _state(self) -> int:
-        states = [block.state for block in self._blocks if block.state is not None]
-        return states[-1] if states else 0
-
-    async def _open(self) -> Session:
-        if self._session is None:
-            self._session = await self._sandbox.session()
-        return self._session
-
-    async def _block(self, code: str) -> RunResult:
-        """Run the next block; one that defines what an earlier block defined takes that block's place."""
-        session = await self._open()
-        names = defined(code)
-        place = next((i for i, block in enumerate(self._blocks) if block.names and block.names <= names), None)
-        if place is not None:
-            replaced = await self._replace(session, place, Block(code, None, names))
-            if replaced is not None:
-                return replaced
-        result = await session.run(code, at=self._state)
-        if result.ok:
-            self._keep(Block(code, result.step, names))
-        return result
-
-    async def _replace(self, session: Session, place: int, block: Block) -> RunResult | None:
-        """Put a block in the place of another and run what followed again; null where that fails."""
-        before = [b.state for b in self._blocks[:place] if b.state is not None]
-        first = result = await session.run(block.code, at=before[-1] if before else 0)
-        if not result.ok:
-            return None
-        made = [Block(block.code, result.step, block.names)]
-        for later in self._blocks[place + 1 :]:
-            if later.names and later.names <= block.names:
-                continue
-            result = await session.run(later.code, at=made[-1].state)
-            if not result.ok:
-                return None
-            made.append(Block(later.code, result.step, later.names))
-        self._blocks[place:] = made
-        self._answer = None
-        return first
-
-    def _keep(self, block: Block) -> None:
-        self._blocks.append(block)
-        self._answer = None
-
     async def _judge(self, code: str, tests: tuple[Test, ...]) -> Verdict:
+        """The verdict; a run that was lost says nothing of the code, and is tried once more."""
         problem = self._problem
-        return await self._sandbox.judge(
-            code, tests, entry_point=problem.entry_point, setup=problem.setup, form=problem.form
-        )
+        for _ in range(_TRIES):
+            verdict = await self._sandbox.judge(
+                code, tests, entry_point=problem.entry_point, setup=problem.setup, form=problem.form
+            )
+            if verdict.ending != "lost":
+                return verdict
+        raise SandboxError(f"{problem.id}: the sandbox lost the run {_TRIES} times")
 
-    async def hidden(self) -> Verdict:
-        """How the answer so far does on the hidden tests, for feedback of counts."""
-        return await self._judge(self.code, self._problem.hidden_tests or self._problem.public_tests)
+    async def hidden(self) -> tuple[int, int]:
+        """How many hidden tests the answer so far passes, of how many; of the public ones where none is hidden."""
+        counts = (await self._judge(self.code, self._problem.hidden_tests or self._problem.public_tests)).counts
+        return counts.passed, counts.total
 
     async def judge(self) -> Verdicts:
         """Judge the final code, by all tests."""
-        code = self.code
-        if not code.strip():
-            return Verdicts(code)
-        problem = self._problem
-        public = await self._judge(code, problem.public_tests) if problem.public_tests else None
-        hidden = await self._judge(code, problem.hidden_tests) if problem.hidden_tests else None
-        return Verdicts(code, public, hidden)
+        public, hidden = self._problem.public_tests, self._problem.hidden_tests
+        return Verdicts(
+            self.code,
+            await self._judge(self.code, public) if public else None,
+            await self._judge(self.code, hidden) if hidden else None,
+        )
 
     def outcome(self, status: Status, verdicts: Verdicts, reward: float, metrics: dict[str, float]) -> Outcome:
         """How the episode ended, for its trace."""
@@ -194,15 +148,9 @@ class Working:
 
     async def close(self) -> None:
         """End the session."""
-        if self._session is not None:
-            await self._session.close()
+        await self._blocks.close()
 
 
-def defined(code: str) -> frozenset[str]:
-    """Names of the functions and classes that code defines at its top level."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset()
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return frozenset(node.name for node in tree.body if isinstance(node, kinds))
+def _reading(text: str) -> str:
+    """Code after which a session's code reads `text` as its input."""
+    return f"import sys as _sys, io as _io\n_sys.stdin = _io.StringIO({text!r})\n"

@@ -144,7 +144,7 @@ class Ollama(Adapter):
             return (
                 "the server does not count the tokens of prompts, so a new turn could not be told from one gone on with"
             )
-        if not 0 < longer - bare <= len(_PREFILL):
+        if bare != plain or not 0 < longer - bare <= len(_PREFILL):
             return f"raw prompts are not taken as they are: {plain} tokens by chat, {bare} raw, {longer} with a prefill"
         return ""
 

@@ -11,7 +11,11 @@ _WEAKER = "or accept weaker isolation explicitly (allow_weak_isolation=True, --a
 
 def refused(message: str, call: str) -> str:
     """The failing call, and what would allow it."""
-    remedy = _for_namespaces() if call in ("unshare", "mount", "pivot_root", "write /proc/self/uid_map") else ""
+    remedy = (
+        _for_namespaces()
+        if call in ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map")
+        else ""
+    )
     if call.startswith("landlock"):
         remedy = "needs a kernel with Landlock (5.13 or later, with landlock in its `lsm=` list)"
     if call == "seccomp":

@@ -31,14 +31,15 @@ def too_large(code: str, isolation: Isolation) -> RunResult:
 
 def result(ended: Ended, frame: Any, limits: Limits, isolation: Isolation) -> RunResult:
     """The result of a run whose child said `frame` at its end (null where it said nothing)."""
-    said = frame[1] if isinstance(frame, list) and len(frame) == 2 and frame[0] == "ended" else None
+    whole = isinstance(frame, list) and len(frame) > 1 and frame[0] == "ended"
+    said = frame[1] if whole else None
     error = read_error(said)
     ending: Ending = ended.ending
     exit_code = ended.exit_code
     if ending in ("ok", "exit"):
         if error is not None:
             ending, exit_code = ("memory" if error.kind == "MemoryError" else "error"), None
-        elif frame is None:
+        elif ending == "exit" or not whole:  # it left by itself, whatever it says
             ending = "exit"
         else:
             ending, exit_code = "ok", None
@@ -63,11 +64,16 @@ def read_error(said: Any) -> RunError | None:
         return None
     line = said.get("line")
     return RunError(
-        kind=said["kind"][:100] or "Exception",
-        message=str(said.get("message", ""))[:500],
+        kind=_text(said["kind"])[:100] or "Exception",
+        message=_text(said.get("message"))[:500],
         line=line if type(line) is int and 0 < line < 1 << 31 else None,
-        traceback=str(said.get("traceback", ""))[:2000],
+        traceback=_text(said.get("traceback"))[:2000],
     )
+
+
+def _text(said: Any) -> str:
+    """Text that can be encoded: no lone surrogates."""
+    return said.encode("utf-8", "replace").decode("utf-8") if isinstance(said, str) else ""
 
 
 def limit_error(ended: Ended, limits: Limits) -> RunError:

@@ -35,6 +35,7 @@ class _Blocks:
         self._turn = asyncio.Lock()
         self._stack = contextlib.AsyncExitStack()
         self._closed: str | None = None
+        self._over = False
         self._states: set[int] = {0}
 
     async def run(self, block: str, *, at: int | None = None) -> RunResult:
@@ -66,10 +67,19 @@ class _Blocks:
     async def _end(self) -> None:
         raise NotImplementedError
 
+    def _interrupt(self) -> None:
+        """End the block that runs."""
+        raise NotImplementedError
+
     async def close(self) -> None:
         """End all processes of the session."""
-        if self._closed is None:
-            self._closed = "the session is closed: open a new one"
+        self._closed = self._closed or "the session is closed: open a new one"
+        if self._turn.locked():
+            self._interrupt()
+        async with self._turn:
+            if self._over:
+                return
+            self._over = True
             try:
                 await self._end()
             finally:
@@ -132,6 +142,9 @@ class ForkSession(_Blocks):
         result = self._result(said | {"killed": killed}, None, out, err)
         return msgspec.structs.replace(result, ending=killed, mode="fork")
 
+    def _interrupt(self) -> None:
+        self._worker.kill()
+
     async def _end(self) -> None:
         if self._worker.alive:
             self._worker.post(b"K", b"")
@@ -168,6 +181,13 @@ class ReplaySession(_Blocks):
         self._live_at = 0
 
     async def _run(self, block: str, at: int) -> RunResult:
+        try:
+            return await self._run_on(block, at)
+        except BaseException:
+            await self._drop()  # half a block may still be running there
+            raise
+
+    async def _run_on(self, block: str, at: int) -> RunResult:
         if self._live is None or self._live_at != at:
             await self._drop()
             for code in self._blocks_to(at):
@@ -199,16 +219,21 @@ class ReplaySession(_Blocks):
             request = {"mode": "live", "interactive": True}
             worker = await stack.enter_async_context(self._pool.lend("session"))
             self._live = (await stack.enter_async_context(worker.open(request, lasting)), stack)
+            self._sent = 0
         talk = self._live[0]
         talk.start_output(self._limits.stdout_kb)
         before = time.monotonic()
         frame, late = None, False
+        self._sent += 1
         await talk.send(["block", block])
         try:
             async with asyncio.timeout(self._limits.wall_s):
                 frame = await talk.receive()
         except TimeoutError:
             late = True
+            talk.stop()
+        if frame is not None and not (isinstance(frame, list) and frame[:1] == ["ended"] and frame[2:] == [self._sent]):
+            frame = None  # out of turn: a block has spoken for itself
             talk.stop()
         if frame is not None:
             how = ended(
@@ -227,6 +252,10 @@ class ReplaySession(_Blocks):
             self._live = None
             talk.stop()
             await stack.aclose()
+
+    def _interrupt(self) -> None:
+        if self._live is not None:
+            self._live[0].stop()
 
     async def _end(self) -> None:
         await self._drop()

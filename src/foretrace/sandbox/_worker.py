@@ -103,6 +103,9 @@ class Worker:
         Raises:
             StartError: which call was refused, or what the interpreter said.
         """
+        # Levels 0 and 1 let code write where it likes: this is where it shall. At 2 it may write nowhere.
+        if self.launch.level < 2 and self.launch.scratch is None:
+            self._scratch = tempfile.mkdtemp(prefix="foretrace-scratch-")
         ours, theirs = socket.socketpair()
         command = self._command or (self.launch.interpreter, *FLAGS, "-c", _BOOT, str(_ROOT))
         try:
@@ -121,9 +124,6 @@ class Worker:
         finally:
             theirs.close()
         self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
-        # Levels 0 and 1 let code write where it likes: this is where it shall. At 2 it may write nowhere.
-        if self.launch.level < 2 and self.launch.scratch is None:
-            self._scratch = tempfile.mkdtemp(prefix="foretrace-scratch-")
         settings = {
             "level": self.launch.level,
             "preload": self.launch.preload,

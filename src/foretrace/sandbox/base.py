@@ -11,6 +11,7 @@ from typing import Protocol, Self
 
 import msgspec
 
+from foretrace.core.errors import UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
 
@@ -37,6 +38,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How much stdout and stderr a run may print before it is killed, MiB."""
     reply_kb: int = 512
     """Largest value that a call may give back, encoded, KiB."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if not 0 <= value <= 1 << 31:  # false for what is no number, too
+                raise UsageError(f"{name}={value}: a limit is between 0 and {1 << 31:,}")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -75,6 +75,9 @@ class LocalSandbox(ServedSandbox):
                 raise SandboxError(_remedies.no_start(self._interpreter, self._preload, str(error))) from None
             refused[level] = _remedies.refused(str(error), error.call)
             return None
+        except OSError as error:
+            pool.close()
+            raise SandboxError(f"the self-test needs a folder for temporary files: {error}; set TMPDIR") from None
         except BaseException:
             pool.close()
             raise

@@ -8,7 +8,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from foretrace.sandbox._inside import candidate, judge, programs, syscalls
 from foretrace.sandbox._inside.channel import Channel
@@ -16,6 +16,8 @@ from foretrace.sandbox._inside.seccomp import Filter
 
 MODES = {"candidate": candidate.serve, "judge": judge.serve, "shared": judge.serve_shared}
 CHANNEL = 3
+_exit = os._exit
+"""Kept here: code may put something else in its place."""
 
 
 class Guards:
@@ -39,6 +41,8 @@ class Guards:
     def prepare(self, rules: int | None) -> None:
         """Line up the calls of this level; `rules` is the descriptor of Landlock's."""
         if not self.level:
+            if sys.platform == "linux":
+                self.calls.append(syscalls.prepared("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
             return
         if self.user is None and (self.level == 3 or os.getuid() == 0):
             self.calls.append(syscalls.dropping_capabilities())
@@ -83,7 +87,12 @@ def start(
     except BaseException as error:  # a guard that cannot be entered: the parent sees a run that said nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
-        os._exit(code)
+        leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process, whatever its code has made of `os`."""
+    _exit(code & 0xFF)
 
 
 def take(descriptors: tuple[int, int, int, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import linecache
 import os
 import sys
@@ -14,6 +15,9 @@ from foretrace.sandbox._inside.channel import Channel
 from foretrace.sandbox._inside.report import describe
 
 FILE = "main.py"
+_STREAMS = (sys.stdout, sys.stderr)
+_exit = os._exit
+"""Kept here, both: code may put something else in their place."""
 
 
 def run(channel: Channel, source: str) -> int:
@@ -39,26 +43,31 @@ def live(channel: Channel) -> None:
     number = 0
     while (message := channel.receive()) is not None:
         number += 1
-        run_block(channel, message[1], number, namespace)
+        run_block(channel, message[1], number, namespace, number)
 
 
-def run_block(channel: Channel, source: str, number: int, namespace: dict[str, Any]) -> bool:
-    """Run one block of a session, say how it ended, and return whether it came to its end."""
+def run_block(channel: Channel, source: str, number: int, namespace: dict[str, Any], *tag: int) -> bool:
+    """Run one block of a session, say how it ended, and return whether it came to its end.
+
+    A block that leaves by SystemExit says nothing, and leaves.
+    """
     code, error = execute(source, f"block_{number}.py", namespace)
     if code is not None and error is None:
-        error = {"kind": "SystemExit", "message": str(code)}
+        with contextlib.suppress(BaseException):
+            flush()
+        _exit(code & 0xFF)
     try:
         flush()
     except BaseException as raised:
         error = error or describe(raised)
-    channel.send(["ended", error])
+    channel.send(["ended", error, *tag])
     return error is None
 
 
 def flush() -> None:
-    """Flush what code may have put in the place of stdout and stderr, which may be nothing."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+    """Flush what code has in the place of stdout and stderr, which may be nothing, and what it began with."""
+    for stream in (sys.stdout, sys.stderr, *_STREAMS):
+        if stream is not None and not stream.closed:
             stream.flush()
 
 
@@ -81,7 +90,8 @@ def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | No
         exec(compile(source, file, "exec", dont_inherit=True), namespace)
     except SystemExit as leaving:
         if leaving.code is None or isinstance(leaving.code, int):
-            return int(leaving.code or 0), None
+            code = int(leaving.code or 0)
+            return (code & 0xFF if abs(code) < 1 << 31 else 255), None
         _print(str(leaving.code) + "\n")
         return 1, None
     except BaseException as raised:

@@ -54,6 +54,9 @@ def hold(guards: Guards, request: dict[str, Any], descriptor: int) -> None:
             if not word:
                 code = 0
                 break
+            if word[:1] == b"p":
+                channel.sendall(b"0.")
+                continue
             if word[:1] == b"w":
                 _report_status(channel, int(word[1:]))
                 continue
@@ -78,7 +81,7 @@ def hold(guards: Guards, request: dict[str, Any], descriptor: int) -> None:
                 break
             channel = socket.socket(fileno=child.CHANNEL)
     finally:
-        os._exit(code)
+        child.leave(code)
 
 
 def _report_status(channel: Any, pid: int) -> None:
@@ -186,7 +189,9 @@ class _Block:
         chunk = control.pass_on(self.channel.fileno(), b"D", time.monotonic() - self.started)
         if chunk is not None:
             self.ear.hear(chunk)
-            self.gone = not chunk or self.ear.broken
+            self.gone = not chunk
+            if self.ear.broken:
+                self.killed = self.killed or "junk"
         if self.ear.good is not None:
             self.read_output()
 
@@ -286,8 +291,9 @@ def _run_block(
         lost = not block.kill()
     elif block.gone and not block.ear.pid:
         block.killed = "fork"
+        lost = _ask(head, b"p")[1]
     if block.ear.pid and not (good or lost):
-        status, lost = _status(head, block.ear.pid)
+        status, lost = _ask(head, b"w%d" % block.ear.pid)
     block.close_output()
     if good:
         states[number] = (block.ear.pid, block.channel)
@@ -299,12 +305,12 @@ def _run_block(
     return lost or block.killed == "ended"
 
 
-def _status(head: socket.socket, pid: int) -> tuple[int, bool]:
-    """The exit status of a block from the process that forked it, and whether that process is lost."""
+def _ask(head: socket.socket, question: bytes) -> tuple[int, bool]:
+    """A number from a state's process (the exit status of a block that it forked, say), and whether it is lost."""
     said = b""
     try:
         head.settimeout(_GRACE_S)
-        head.sendall(b"w%d" % pid)
+        head.sendall(question)
         while not said.endswith(b".") and len(said) < 16:
             chunk = head.recv(16)
             if not chunk:
@@ -321,4 +327,6 @@ def _allow_processes(pid: int, count: int) -> None:
     """Let the state's user have `count` processes: the checkpoints, and a few for the code."""
     with contextlib.suppress(OSError):  # it has gone; the fork will show it
         hard = resource.prlimit(pid, resource.RLIMIT_NPROC)[1]
-        resource.prlimit(pid, resource.RLIMIT_NPROC, (min(count, hard), hard))  # a hard limit never rises again
+        resource.prlimit(
+            pid, resource.RLIMIT_NPROC, (count if hard < 0 else min(count, hard), hard)
+        )  # a hard limit never rises again

@@ -1,0 +1,159 @@
+"""Put a fix in the place of what it fixes: which earlier blocks it redefines, and what is left of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+_LINE = re.compile(r"\r\n?|\n")
+
+
+class Plan(NamedTuple):
+    """One way to put a fix in its place."""
+
+    place: int
+    """Index of the first block that changes."""
+    blocks: list[str]
+    """What stands there from then on."""
+
+
+def plans(blocks: Sequence[str], fix: str) -> list[Plan]:
+    """Ways to put `fix` in the place of what it defines anew, the best first; empty where it is none, or unsafe.
+
+    The definitions of the fix take the place of the first one that they replace; other definitions of these names go,
+    and all else of the earlier blocks stays. What the fix does beside defining comes last, as it did when it ran.
+    A fix that needs what it replaces (`old = f` before a new `f`), or a name that was given away (`old = f` in a later
+    block), has no plan: the later definition then simply stands behind the earlier one.
+    """
+    tree = parsed(fix)
+    if tree is None:
+        return []
+    names = _names(tree)
+    trees = [parsed(block) for block in blocks]
+    hits = [index for index, found in enumerate(trees) if found is not None and _names(found) & names]
+    if not hits:
+        return []
+    place = hits[0]
+    behind = [found for found in trees[place:] if found is not None]
+    if _needs_old(tree, names) or any(_gives_away(found, names) for found in (tree, *behind)):
+        return []
+    before, after = _around(blocks[place], names)
+    later = [_without(block, names) for block in blocks[place + 1 :]]
+    head, tail = _parted(fix, tree)
+    whole = Plan(place, _kept([before, fix, after, *later]))
+    if not tail.strip():
+        return [whole]
+    best = Plan(place, _kept([before, head, after, *later, tail]))
+    sets = _bound(tree) - names
+    return [best] if any(_bound(found) & sets for found in behind) else [best, whole]
+
+
+def parsed(code: str) -> ast.Module | None:
+    """The code's syntax tree, null when it is no Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in a string is of no use here
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """Functions and classes defined at the top."""
+    return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
+
+
+def _needs_old(tree: ast.Module, names: set[str]) -> bool:
+    """Whether running it looks up one of the names before it has defined that name itself."""
+    made: set[str] = set()
+    for node in tree.body:
+        if _looked_up(node) & (names - made):
+            return True
+        if isinstance(node, _DEFINITIONS):
+            made.add(node.name)
+    return False
+
+
+def _gives_away(tree: ast.Module, names: set[str]) -> bool:
+    """Whether one of the functions gets a second name, under which the new one may call the old one."""
+    values = (node.value for statement in tree.body for node in _run(statement) if isinstance(node, ast.Assign))
+    return any(isinstance(value, ast.Name) and value.id in names for value in values)
+
+
+def _looked_up(node: ast.AST) -> set[str]:
+    return {n.id for n in _run(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Names that running it sets."""
+    found = _names(tree)
+    for node in _run(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def _run(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run when a statement does: all but the bodies of functions."""
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        yield node
+        if isinstance(node, _FUNCTIONS):
+            todo += [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
+        elif isinstance(node, ast.Lambda):
+            todo.append(node.args)
+        else:
+            todo += ast.iter_child_nodes(node)
+
+
+def _lines(code: str) -> list[str]:
+    return _LINE.split(code)
+
+
+def _rows(node: ast.stmt) -> range:
+    """0-based lines of a statement, decorators included."""
+    marks = node.decorator_list if isinstance(node, _DEFINITIONS) else []
+    return range(min(n.lineno for n in (node, *marks)) - 1, node.end_lineno or node.lineno)
+
+
+def _around(code: str, names: set[str]) -> tuple[str, str]:
+    """What stands before the first definition of the names, and what stands behind it, without the others."""
+    tree = parsed(code) or ast.Module([], [])
+    first = next(_rows(n) for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names)
+    lines = _lines(code)
+    cut = "\n".join(lines[: first.start])
+    return cut, _without("\n" * first.start + "\n".join(lines[first.start :]), names)
+
+
+def _without(code: str, names: set[str]) -> str:
+    """The code without its definitions of the names."""
+    tree = parsed(code)
+    if tree is None:
+        return code
+    gone = {row for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names for row in _rows(n)}
+    return "\n".join(line for row, line in enumerate(_lines(code)) if row not in gone) if gone else code
+
+
+def _parted(code: str, tree: ast.Module) -> tuple[str, str]:
+    """Imports and definitions, and all else; comments go with what follows them."""
+    head: list[str] = []
+    tail: list[str] = []
+    lines, at = _lines(code), 0
+    kinds = (*_DEFINITIONS, ast.Import, ast.ImportFrom)
+    for node in tree.body:
+        end = _rows(node).stop
+        (head if isinstance(node, kinds) else tail).extend(lines[at:end])
+        at = max(at, end)
+    tail += lines[at:]
+    return "\n".join(head), "\n".join(tail)
+
+
+def _kept(blocks: Sequence[str]) -> list[str]:
+    """The blocks that hold a statement."""
+    return [b.strip("\n") for b in blocks if (tree := parsed(b)) is None or tree.body]
