@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -54,6 +55,11 @@ def plan(
     Raises:
         ProblemError: no tests, tests that cannot be parsed or hold no assert, or programs and functions in one set.
     """
+    return _plan(tuple(tests), entry_point, setup, form)
+
+
+@lru_cache(maxsize=256)  # a problem is judged many times
+def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: Integrity | None) -> Plan:
     if not tests:
         raise ProblemError("no tests: give at least one")
     programs = [test.stdin is not None or test.stdout is not None for test in tests]

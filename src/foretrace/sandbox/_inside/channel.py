@@ -14,7 +14,7 @@ class Channel:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         # Kept here: code that patches `os` shall harm itself as little as possible.
-        self._read, self._write, self._pack = os.read, os.write, wire.pack
+        self._read, self._write, self._pack, self._unpack = os.read, os.write, wire.pack, wire.unpack
         self._frames = wire.Frames()
 
     def send(self, message: Any) -> None:
@@ -29,7 +29,9 @@ class Channel:
             message = self._frames.take()
             if message is not None:
                 return message
-            chunk = self._read(self._descriptor, 1 << 16)
+            chunk = self._read(self._descriptor, 1 << 14)
             if not chunk:
                 return None
+            if not self._frames.rest and len(chunk) == 4 + int.from_bytes(chunk[:4], "big"):
+                return self._unpack(chunk[4:])  # the rule: one whole frame at a time
             self._frames.feed(chunk)

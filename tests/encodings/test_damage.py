@@ -1,0 +1,398 @@
+"""Known code through realistic damage: recovered exactly or refused, and never executed wrongly."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import itertools
+import json
+import random
+import re
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.encodings._code_calls import ReadCall, read_calls
+from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
+
+SNIPPETS = [
+    "x = 1", "print(sum(range(10)))", "import math\nprint(math.pi)", 'print("a\\nb")', "print('a\\nb')",
+    'print("a\\\\nb")', "print('a\\\\nb')", "s = 'a\\nb'\nprint(s)", "s = 'a\\\\nb'\nprint(s)",
+    's = "tab\\there"\nprint(repr(s))', 'path = "C:\\\\new\\\\table"\nprint(path)',
+    "path = r'C:\\new\\table'\nprint(path)", "path = 'C:/new/table'",
+    'import re\nprint(re.findall(r"\\d+\\s*\\w", "12 a"))', "import re\nprint(re.sub(r'\\\\+', '/', 'a\\\\b'))",
+    'import re\nPATTERN = re.compile(r"(?P<a>[\\"\'])(.*?)\\1")', "import re\nprint(re.split('[\\\\/]', 'a/b'))",
+    'name = "Ann"\nprint(f"Hi {name!r}, {len(name):>5}")', "d = {'a': 1}\nprint(f\"{d['a']}\")",
+    'print(f"{{literal}} {1 + 1}")', 'def f():\n    """A docstring with "quotes" in it."""\n    return 1',
+    "def f():\n    '''It's one.\n\n    Two.'''\n    return 2", 'def f():\n    r"""Raw \\d and \\n."""\n    return 3',
+    'def f(x):\n    """\n    >>> f("a\\\\nb")\n    """\n    return x',
+    'import json\nprint(json.loads(\'{"a": [1, 2, {"b": "c"}]}\'))',
+    'data = {"code": "print(1)", "name": "x"}\nprint(data["code"])',
+    'text = \'{"name": "python", "arguments": {"code": "x = 2"}}\'\nprint(len(text))', 'print("café ☃ 🎉")',
+    "π = 3.14\nprint(π)", 's = "\\u00e9\\U0001f389"\nprint(s)', "print('日本語'.encode('utf-8'))",
+    'print("</tool_call>")', "x = '<tool_call>' + '</tool_call>'",
+    "t = '<tool_call>{\"name\": \"python\", \"arguments\": {\"code\": \"x = 1\"}}</tool_call>'\nprint(t)",
+    "if 1 < 2 and 3 > 2:\n    print('<b>' + '</b>')", "html = '<div class=\"a\">\\n</div>'\nprint(html)",
+    "a = 1 << 3\nb = a >> 1", "# a comment first\nx = 1\nprint(x)", "x = 1  # trailing: \"quoted\"\ny = 2",
+    "import os  # don't\nprint(os.sep)", "x = 5  # split on \\n", "x = [\n    1,\n    2,\n]\nprint(x)",
+    "total = 1 + \\\n    2\nprint(total)", "lambda_ = lambda a, b=1: a + b\nprint(lambda_(1))",
+    "class A:\n    x: int = 0\n\n    def m(self) -> 'A':\n        return self",
+    "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    print(f'{e}')",
+    "with open('f.txt', 'w') as f:\n    f.write('a\\n')", "for i in range(3):\n\tprint(i)",
+    "x = ''\ny = \"\"\nprint(x + y)", 'x = """a\nb"""\nprint(x)', 'x = """a\\nb"""', "print('it\\'s')",
+    'print("say \\"hi\\"")', "print('\\'', '\"', \"\\\\\")", "print('\\x41\\101')", "print('\\0' + '\\r\\n')",
+    'assert "a" "b" == "ab"', "print(b'\\x00\\xff')", "md = '''\n```python\nx = 1\n```\n'''\nprint(md)",
+    "print('```')", "x = {1: '}', 2: ']'}", 'print("}}")',
+    "rows = [','.join(r) for r in [['a', 'b']]]\nprint('\\n'.join(rows))",
+    'print("\\t".join(["a", "b"]), end="\\n\\n")',
+    "def g(n):\n    return n if n < 2 else g(n - 1) + g(n - 2)\n\n\nprint(g(10))", 'print("%s\\\\%s" % ("a", "b"))',
+    "s = 'x'; t = \"y\"", "match [1, 2]:\n    case [a, b]:\n        print(a, b)", "x = '\\\\'",
+    'x = "\\\\"\nprint("\\\\\\\\")', "print('a', \"b\", '''c''', \"\"\"d\"\"\")",
+    "import string\nprint(string.Template('$a').substitute(a=1))", "@property\ndef p(self):\n    return '\"\"\"'",
+]  # fmt: skip
+
+TEXTS = [
+    "a",
+    "a\n",
+    "\t",
+    "it's",
+    '"q"',
+    "\\",
+    "\\n",
+    "\\d+",
+    "é",
+    "🎉",
+    "</tool_call>",
+    "{}",
+    '{"a": 1}',
+    "```",
+    "#",
+    ",",
+    "'''",
+]
+
+
+COMMENTS = ["why", "it is", "e.g. f(1)", "don't"]
+
+
+def made_code(pick: random.Random) -> str:
+    """Code of random statements whose strings hold what is hard to escape."""
+
+    def string() -> str:
+        value = "".join(pick.choices(TEXTS, k=pick.randint(1, 3)))
+        forms = [repr(value), json.dumps(value, ensure_ascii=pick.random() < 0.3), repr(value)]
+        if '"""' not in value and "\\" not in value and not value.endswith('"'):
+            forms.append(f'"""{value}"""')
+        return pick.choice(forms)
+
+    forms: list[Callable[[], str]] = [
+        lambda: f"x = {string()}", lambda: f"print({string()}, {string()})", lambda: "# " + pick.choice(COMMENTS),
+        lambda: f"def f(a={string()}):\n    return a + {string()}", lambda: f"x = [{string()}]  # note",
+        lambda: "import re",
+        lambda: f"if 1 < 2:\n    y = {{{string()}: {string()}}}", lambda: f"re.sub(r'\\s+', {string()}, {string()})",
+    ]  # fmt: skip
+    return "\n".join(pick.choice(forms)() for _ in range(pick.randint(1, 5))) + pick.choice(["", "\n", "\nz = 0"])
+
+
+class Case:
+    """A call on its way from code to text: each damage changes one stage of it."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.wrap: Callable[[str], Any] = lambda code: {"name": "python", "arguments": {"code": code}}
+        self.dump: Callable[[Any], str] = lambda value: json.dumps(value, ensure_ascii=False)
+        self.mend: list[Callable[[str], str]] = []
+        self.close = "\n</tool_call>"
+
+    def text(self) -> str:
+        body = self.dump(self.wrap(self.code))
+        for change in self.mend:
+            body = change(body)
+        return f"<tool_call>\n{body}{self.close}"
+
+
+def escaped(code: str) -> str:
+    return json.dumps(code, ensure_ascii=False)[1:-1]
+
+
+def recoded(change: Callable[[str], str]) -> Callable[[Case], None]:
+    return lambda case: setattr(case, "code", change(case.code))
+
+
+def rewrapped(change: Callable[[Any], Any]) -> Callable[[Case], None]:
+    def apply(case: Case) -> None:
+        before = case.wrap
+        case.wrap = lambda code: change(before(code))
+
+    return apply
+
+
+def remade(change: Callable[[str], str]) -> Callable[[Case], None]:
+    return lambda case: case.mend.append(change)
+
+
+def redumped(dump: Callable[[Any], str]) -> Callable[[Case], None]:
+    return lambda case: setattr(case, "dump", dump)
+
+
+def as_string(value: Any) -> Any:
+    return {**value, "arguments": json.dumps(value["arguments"])} if isinstance(value.get("arguments"), dict) else value
+
+
+def real_newlines(body: str) -> str:
+    return re.sub(r"(?<!\\)((?:\\\\)*)\\n", "\\1\n", body)
+
+
+def drop_last_brace(body: str) -> str:
+    return body[: body.rindex("}")] + body[body.rindex("}") + 1 :] if "}" in body[-8:] else body
+
+
+DAMAGES: dict[str, Callable[[Case], None]] = {
+    "double": recoded(escaped),
+    "quadruple": recoded(lambda code: escaped(escaped(code))),
+    "escaped_newlines": recoded(lambda code: code.replace("\n", "\\n")),
+    "escaped_but_quotes": recoded(
+        lambda code: code.replace("\\", "\\\\").replace("\n", "\\n") if "\n" in code else code
+    ),
+    "fence": recoded(lambda code: f"```python\n{code}\n```"),
+    "bare_fence": recoded(lambda code: f"```\n{code}\n```\n"),
+    "nested": rewrapped(lambda v: {"name": "python", "arguments": v}),
+    "function": rewrapped(lambda v: {"type": "function", "function": v}),
+    "parameters": rewrapped(lambda v: {"name": "python", "parameters": v["arguments"]} if "arguments" in v else v),
+    "arguments_string": rewrapped(as_string),
+    "pretty": redumped(lambda v: json.dumps(v, indent=2, ensure_ascii=False)),
+    "ascii": redumped(json.dumps),
+    "python_dict": redumped(repr),
+    "newlines": remade(real_newlines),
+    "naive_newlines": remade(lambda body: body.replace("\\n", "\n")),
+    "trailing_comma": remade(lambda body: re.sub(r"\}(\s*)\}$", r"},\1}", body)),
+    "inner_trailing_comma": remade(lambda body: re.sub(r'(["\'])(\s*\}\s*\})$', r"\1,\2", body)),
+    "missing_brace": remade(drop_last_brace),
+    "extra_brace": remade(lambda body: body + "}"),
+    "json_fence": remade(lambda body: f"```json\n{body}\n```"),
+    "missing_close_tag": lambda case: setattr(case, "close", ""),
+    "single_quotes": remade(lambda body: re.sub(r'"(name|arguments|code|python)"', r"'\1'", body)),
+    "missing_both": lambda case: (DAMAGES["missing_brace"](case), DAMAGES["missing_close_tag"](case))[0],
+}
+
+
+def meaning(code: str) -> str | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.dump(ast.parse(code))
+        except (SyntaxError, ValueError):
+            return None
+
+
+def other_meanings(case: Case, damages: tuple[str, ...], true: str) -> bool:
+    """Whether the text may as well come from other code: the oracle, which knows the damage. Escapes undone as a
+    whole or in line breaks only, and line breaks taken for what they replaced, are the ways there are."""
+    if "naive_newlines" in damages:
+        return True  # the letter of the escape is lost
+    ways = {case.code}
+    for _ in range(2):
+        for text in list(ways):
+            for strict in (True, False):
+                with contextlib.suppress(ValueError):
+                    ways.add(json.loads(f'"{text}"', strict=strict))
+            ways.add(text.replace("\\n", "\n").replace("\\\\", "\\"))
+            ways.add(text.replace("\\\\", "\\").replace("\\n", "\n"))
+            ways.add(re.sub(r"(?<!\\)((?:\\\\)*)\\n", "\\1\n", text))
+    found = {m for way in ways if (m := meaning(re.sub(r"\A```\w*\n|\n```\Z", "", way.strip()))) is not None}
+    return bool(found - {true})
+
+
+def outcome(code: str, damages: tuple[str, ...]) -> str:
+    case = Case(code)
+    for name in damages:
+        DAMAGES[name](case)
+    true = meaning(code)
+    assert true is not None, code
+    calls = read_calls(case.text(), truncated=False)
+    accepted = [c for c in calls if c.error is None]
+    if any(c.code is None or meaning(c.code) != true for c in accepted) or len(accepted) > 1:
+        return "wrong"
+    if accepted:
+        assert accepted[0].name == "python" and json.loads(accepted[0].arguments)["code"] == accepted[0].code
+        return "exact" if (accepted[0].code or "").strip() == code.strip() else "same meaning"
+    return "ambiguous" if other_meanings(case, damages, true) else "missed"
+
+
+FAMILIES = [  # damages of one kind: a call has one of them
+    {"double", "quadruple", "escaped_newlines", "escaped_but_quotes"},
+    {"fence", "bare_fence"},
+    {"pretty", "ascii", "python_dict"},
+    {"missing_brace", "missing_both", "missing_close_tag", "extra_brace"},
+    {"newlines", "naive_newlines"},
+]
+PAIRS: list[tuple[str, ...]] = [(), *((n,) for n in DAMAGES), *itertools.permutations(DAMAGES, 2)]
+PAIRS = [p for p in PAIRS if len(p) < 2 or not any(f.issuperset(p) for f in FAMILIES)]
+
+
+def measured(codes: list[str], pairs: list[tuple[str, ...]]) -> tuple[Counter[str], Counter[tuple[str, ...]]]:
+    counts: Counter[str] = Counter()
+    bad: Counter[tuple[str, ...]] = Counter()
+    for code in codes:
+        for damages in pairs:
+            result = outcome(code, damages)
+            counts[result] += 1
+            if result in {"wrong", "missed"}:
+                bad[(result, *damages)] += 1
+    return counts, bad
+
+
+def test_rates() -> None:
+    """All snippets with each damage, and a seeded sample of pairs of damages over them and over made code."""
+    pick = random.Random(11)
+    counts, bad = measured(SNIPPETS, [p for p in PAIRS if len(p) < 2])
+    codes = [c for c in [*SNIPPETS, *(made_code(pick) for _ in range(250))] if meaning(c) is not None]
+    for code in codes:
+        more, worse = measured([code], pick.sample(PAIRS, 30))
+        counts, bad = counts + more, bad + worse
+    cases, recovered = counts.total(), counts["exact"] + counts["same meaning"]
+    handled = 1 - (counts["wrong"] + counts["missed"]) / cases
+    sure = recovered / (recovered + counts["missed"] + counts["wrong"])
+    figures = (
+        f"{cases} cases: {dict(counts)}; recovered or refused as ambiguous {handled:.4%}, "
+        f"of the unambiguous recovered {sure:.4%}; worst {bad.most_common(5)}"
+    )
+    print(figures)
+    assert cases > 10_000 and counts["exact"] > 0.85 * cases, figures
+    assert counts["wrong"] == 0 and handled >= 0.995 and sure >= 0.995, figures
+
+
+@given(st.integers(0, 2**32), st.sampled_from(PAIRS))
+def test_never_wrong(seed: int, damages: tuple[str, ...]) -> None:
+    code = made_code(random.Random(seed))
+    if meaning(code) is not None:
+        assert outcome(code, damages) != "wrong", (code, damages)
+
+
+@given(st.text(max_size=60), st.sampled_from(PAIRS))
+def test_any_string_in_code(value: str, damages: tuple[str, ...]) -> None:
+    code = f"x = 1\nprint({value!r})\n"
+    assert outcome(code, damages) != "wrong", (code, damages)
+
+
+@pytest.mark.parametrize("damage", ["newlines", "trailing_comma", "python_dict", "double", "missing_brace", "pretty"])
+def test_several_calls(damage: str) -> None:
+    """In order, whichever of them is damaged; spans are those of the calls."""
+    for first, second in itertools.pairwise(SNIPPETS):
+        one, two = Case(first), Case(second)
+        DAMAGES[damage](one)
+        text = f"<think>I try <tool_call> twice.\n{one.text()}\nAnd:\n{two.text()} done"
+        calls = read_calls(text, truncated=False)
+        if calls[0].error is None:
+            assert len(calls) == 2 and meaning(calls[0].code or "") == meaning(first)
+            alone = read_calls(two.text(), truncated=False)[0]
+            assert (calls[1].code, calls[1].error) == (alone.code, alone.error)
+            assert [text[slice(*c.span)] for c in calls] == [one.text(), two.text()]
+        else:
+            assert all(c.error or meaning(c.code or "") == meaning(second) for c in calls), (first, second)
+
+
+@pytest.mark.parametrize("damage", [(), ("newlines",), ("python_dict",), ("trailing_comma",), ("arguments_string",)])
+def test_a_cut_call_is_never_executed(damage: tuple[str, ...]) -> None:
+    """Cut anywhere and said to be: refused. Cut anywhere and not said to be: refused or whole."""
+    for code in SNIPPETS[::3]:
+        case = Case(code)
+        for name in damage:
+            DAMAGES[name](case)
+        text = case.text()
+        for end in range(len("<tool_call>\n{"), len(text)):
+            for truncated in (True, False):
+                for call in read_calls(text[:end], truncated=truncated):
+                    assert call.error or (not truncated and meaning(call.code or "") == meaning(code)), text[:end]
+
+
+def only(text: str) -> ReadCall:
+    (call,) = read_calls(text, truncated=False)
+    return call
+
+
+def test_a_call_without_damage_is_the_encodings_own() -> None:
+    body = '<tool_call>\n{"name": "python", "arguments": {"code": "x = 1e3", "t": 1.50}}\n</tool_call>'
+    call = only(f"go {body}")
+    assert (call.name, call.code, call.repairs, call.error) == ("python", "x = 1e3", (), None)
+    assert call.call.arguments == '{"code": "x = 1e3", "t": 1.50}' == TOOL_CALL_JSON.parse(body)[0].arguments
+    assert call.call.span == (3, 3 + len(body))
+
+
+REPAIRED = {
+    '{"name": "p", "arguments": {"code": "print(\\"a\\")\nx = 1"}}': ("print(\"a\")\nx = 1", {"newlines"}),
+    '{"name": "p", "arguments": {"code": "print(\\\\\\"a\\\\\\")"}}': ('print("a")', {"double_escaped"}),
+    '{"name": "p", "arguments": {"code": "# why\\\\nprint(1)"}}': ("# why\nprint(1)", {"double_escaped"}),
+    '{"name": "p", "arguments": {"code": "```py\\nx = 1\\n```"}}': ("x = 1", {"fence"}),
+    '{"name": "p", "arguments": "{\\"code\\": \\"x = 1\\"}"}': ("x = 1", {"arguments_string"}),
+    '{"name": "p", "arguments": {"input": {"code": "x = 1"}}}': ("x = 1", {"nested"}),
+    '{"name": "p", "arguments": {"code": "{\\"code\\": \\"x = 1\\"}"}}': ("x = 1", {"nested"}),
+    "{'name': 'p', 'arguments': {'code': 'x = 1'}}": ("x = 1", {"single_quotes"}),
+    '{"name": "p", "arguments": {"code": "x = 1",}}': ("x = 1", {"trailing_comma"}),
+    '{"name": "p", "arguments": {"code": "x = 1"}': ("x = 1", {"missing_brace"}),
+    '{"name": "p", "arguments": {"code": "x = 1"}}}': ("x = 1", {"extra_brace"}),
+    '{"name": "p", "arguments": {"code": "print("a", 1)"}}': ('print("a", 1)', {"bare_quotes"}),
+    '{"name": "p", "arguments": {"code": """print("a")\nx = 1"""}}':
+        ('print("a")\nx = 1', {"triple_quotes", "newlines"}),
+    '{"name": "p", "arguments": {"code": "re.findall(\'\\d\', s)"}}': ("re.findall('\\d', s)", {"bad_escapes"}),
+    '{"name": "p", "arguments": {"code": "print(\'a\nb\')"}}': ("print('a\\nb')", {"newlines", "string_newlines"}),
+    '{"name": "p", "arguments": {"code": ["x = 1", "y = 2"]}}': ("x = 1\ny = 2", {"lines"}),
+    '{"name": "p", "parameters": {"code": "x = 1"}}': ("x = 1", {"renamed"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", REPAIRED)
+def test_each_repair_is_named(body: str) -> None:
+    code, repairs = REPAIRED[body]
+    call = only(f"<tool_call>{body}</tool_call>")
+    assert (call.code, set(call.repairs), call.error, call.name) == (code, repairs, None, "p")
+
+
+REFUSED = {
+    '{"name": "p", "arguments": {"code": "print(\'a\\\\\\\\nb\')"}}': "more ways than one",
+    '{"name": "p", "arguments": {"code": "s = \'a\\\\\\\\nb\'\\\\nprint(s)"}}': "more ways than one",
+    '{"name": "p", "arguments": {"code": "x = 1  # see\\\\nfoo"}}': "more ways than one",
+    '{"name": "p", "arguments": {"code": "x", "code": "y"}}': "more than once",
+    '{"name": "p", "arguments": {"code": "x"}} and {"code": "y"}': "text between",
+    '{"name": "p", "arguments": {"path": "x"}}': "no 'code'",
+    '{"name": "p", "arguments": {"code": "x = \\"\\ud83d\\""}}': "half a character",
+    '{"name": "p", "arguments": {"code": "x = (\\\\n1"}}': "no Python",
+    '{"name": "p", "arguments": {"code": ""}}': "empty",
+    '{"name": "p", "arguments"': "not JSON",
+}
+
+
+@pytest.mark.parametrize("body", REFUSED)
+def test_what_cannot_be_told_is_refused(body: str) -> None:
+    call = only(f"<tool_call>{body}</tool_call>")
+    assert call.code is None and REFUSED[body] in str(call.error)
+
+
+def test_the_models_own_mistake_is_its_own() -> None:
+    """Well-formed JSON with code that is no Python: to be executed, so that the model sees the error."""
+    call = only('<tool_call>{"name": "p", "arguments": {"code": "x = (1\\nprint(\\"a\\")"}}</tool_call>')
+    assert (call.code, call.repairs, call.error) == ('x = (1\nprint("a")', (), None)
+
+
+def test_after_a_call_without_a_clear_end_nothing_is_executed() -> None:
+    good = Case("x = 1").text()
+    calls = read_calls(f'<tool_call>{{"name": "p", "arguments": {{"code": "x = \n{good}', truncated=False)
+    assert calls and all(c.error and c.code is None for c in calls)
+
+
+@pytest.mark.parametrize(
+    "unit", ["<tool_call>", '<tool_call>{"code": "', '"', "'", "\\", "\\n", "{", '{"code": "x"},', "```\n"]
+)
+def test_long_texts_end_soon(unit: str) -> None:
+    begun = time.process_time()
+    for head in ("", '<tool_call>{"name": "p", "arguments": {"code": "', "<tool_call>{'code': '"):
+        for tail in ("", '"}}</tool_call>', "'}</tool_call>"):
+            for size in (60_000, 300_000):
+                read_calls(head + unit * (size // len(unit)) + tail, truncated=False)
+    assert time.process_time() - begun < 30

@@ -1,0 +1,229 @@
+"""What each adapter sends, field by field, and what it makes of the reply."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.model_server import ModelServer
+from foretrace.core.completion import ChatMessage, Request, Sampling
+from foretrace.core.errors import UsageError
+from foretrace.models.base import TokenModel
+from models.served import ADAPTERS, PATHS, asking, at, complete, model_at
+
+SAID = "def f(x):\n    return x + 1  # größer 🙂\n"
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_the_text_arrives_as_it_was_said(kind: str) -> None:
+    found = complete(kind, ModelServer(say=lambda asked: SAID), asking())
+    assert (found.text, found.finish, found.stop, found.model) == (SAID, "stop", None, "toy")
+    assert found.usage.prompt_tokens and found.usage.completion_tokens and found.seconds > 0
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_logprobs_stand_beside_what_they_belong_to(kind: str, pieces: int) -> None:
+    found = complete(kind, ModelServer(say=lambda asked: "return 1 + 2", pieces=pieces), asking())
+    if kind == "llamacpp":
+        assert found.exact == "token" and len(found.token_ids) == len(found.logprobs) and not found.pieces
+        return
+    assert found.exact == "text" and "".join(found.pieces) == found.text
+    assert found.logprobs == tuple(-len(piece) / 10 for piece in found.pieces)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_no_logprobs_are_asked_for_where_none_are_wanted(kind: str) -> None:
+    found = complete(kind, ModelServer(), asking(logprobs=False))
+    assert found.logprobs == () and found.pieces == ()
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_stop_sequence_ends_the_reply_and_is_not_in_it(kind: str) -> None:
+    server = ModelServer(say=lambda asked: "code</run>invented")
+    found = complete(kind, server, asking(stop=("</run>", "<result>")))
+    assert found.text == "code"
+    if kind == "ollama":  # it does not say what ended the reply
+        assert found.finish == "stop"
+    else:
+        assert (found.finish, found.stop) == ("stop_sequence", "</run>")
+    body = server.sent(PATHS[kind])[0]
+    assert (body["options"] if kind == "ollama" else body)["stop"] == ["</run>", "<result>"]
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_the_token_limit_is_told_from_an_end(kind: str) -> None:
+    request = asking(sampling=Sampling(max_tokens=2))
+    assert complete(kind, ModelServer(say=lambda asked: "one two three"), request).finish == "length"
+
+
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+def test_thinking_comes_apart_and_takes_no_logprobs_of_the_text(kind: str) -> None:
+    found = complete(kind, ModelServer(think="ok, let me see", say=lambda asked: "ok"), asking())
+    assert (found.reasoning, found.text, found.pieces) == ("ok, let me see", "ok", ("ok",))
+
+
+def test_ollama_is_told_everything() -> None:
+    server = ModelServer()
+    request = asking(sampling=Sampling(temperature=0.5, top_p=0.9, max_tokens=50, seed=7, extra={"mirostat": 1}))
+    complete("ollama", server, request, context_length=3000, options={"think": "false", "keep_alive": "5m"})
+    assert server.sent("/api/chat") == [
+        {
+            "model": "toy",
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+            "truncate": False,
+            "shift": False,
+            "think": False,
+            "keep_alive": "5m",
+            "logprobs": True,
+            "top_logprobs": 0,
+            "options": {
+                "num_ctx": 3000,
+                "num_predict": 50,
+                "temperature": 0.5,
+                "top_p": 0.9,
+                "top_k": 0,
+                "min_p": 0.0,
+                "typical_p": 1.0,
+                "repeat_penalty": 1.0,
+                "presence_penalty": 0.0,
+                "frequency_penalty": 0.0,
+                "seed": 7,
+                "mirostat": 1,
+            },
+        }
+    ]
+
+
+def test_openai_is_told_everything_and_null_takes_an_option_out() -> None:
+    server = ModelServer()
+    request = asking(sampling=Sampling(temperature=0.5, max_tokens=50, top_k=20, extra={"min_p": 0.1, "top_p": None}))
+    complete("openai", server, request)
+    assert server.sent("/v1/chat/completions") == [
+        {
+            "model": "toy",
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": 0.5,
+            "top_k": 20,
+            "min_p": 0.1,
+            "max_tokens": 50,
+            "logprobs": True,
+        }
+    ]
+
+
+def test_llamacpp_sends_ids_and_says_which() -> None:
+    server = ModelServer()
+    found = complete("llamacpp", server, asking())
+    body = server.sent("/completion")[0]
+    assert body["prompt"] == list(found.prompt_token_ids) == server.encode(server.render([asking_message()]))
+    assert (body["n_predict"], body["n_probs"], body["return_tokens"], body["cache_prompt"]) == (50, 1, True, True)
+    assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"], body["seed"]) == (0.5, 0.9, 0, 0.0, 7)
+
+
+def asking_message() -> dict[str, str]:
+    return {"role": "user", "content": "hi"}
+
+
+def test_llamacpp_marks_characters_of_several_tokens() -> None:
+    found = complete("llamacpp", ModelServer(say=lambda asked: "größer"), asking())
+    assert found.exact == "text" and found.token_ids == () and "".join(found.pieces) == "größer"
+    assert "inexact" in found.extra
+
+
+def test_llamacpp_keeps_the_ids_of_the_stop_sequence() -> None:
+    server = ModelServer(say=lambda asked: "code</run>")
+    found = complete("llamacpp", server, asking(stop=("</run>",)))
+    assert found.exact == "token" and server.decode(list(found.token_ids)) == "code</run>"
+    assert len(found.logprobs) == len(found.token_ids)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_an_assistant_turn_is_gone_on_with(kind: str) -> None:
+    server = ModelServer(say=lambda asked: asked.text[-14:])
+    found = complete(kind, server, asking(prefill="<think>\nso far"))
+    assert found.text == "<think>\nso far"
+
+
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp"])
+def test_a_template_that_opens_think_gets_no_second_one(kind: str) -> None:
+    server = ModelServer(say=lambda asked: asked.text.partition("assistant\n")[2], opens_think=True)
+    assert complete(kind, server, asking(prefill="<think>\nso far")).text == "<think>\nso far"
+
+
+def test_an_open_think_of_the_template_is_reported() -> None:
+    assert complete("llamacpp", ModelServer(opens_think=True), asking()).extra["opened"] == "<think>"
+    assert "opened" not in complete("llamacpp", ModelServer(), asking()).extra
+
+
+@pytest.mark.parametrize("kind", ["openai", "llamacpp"])
+def test_a_prompt_of_ids_gives_ids_back(kind: str) -> None:
+    async def use(server: ModelServer) -> None:
+        async with model_at(kind, server.url) as model:
+            assert isinstance(model, TokenModel)
+            prompt = await model.render([ChatMessage("user", "hi")])
+            prompt += await model.tokenize("<think>\n1 + ", special=True)
+            found = await model.complete(Request(prompt_ids=tuple(prompt), stop=("!",)))
+        assert found.exact == "token" and found.prompt_token_ids == tuple(prompt)
+        assert server.decode(list(found.token_ids)).startswith("2 is it")
+        assert len(found.logprobs) == len(found.token_ids) and found.text == "2 is it"
+
+    at(ModelServer(ids=True, say=lambda asked: "2 is it" if asked.text.endswith("<think>\n1 + ") else "no"), use)
+
+
+@pytest.mark.parametrize("kind", ["openai", "llamacpp"])
+def test_injected_text_cannot_become_a_special_token(kind: str) -> None:
+    async def use(server: ModelServer) -> None:
+        async with model_at(kind, server.url) as model:
+            assert isinstance(model, TokenModel)
+            (end,) = await model.tokenize("<|im_end|>", special=True)
+            ids = await model.tokenize("a<|im_end|>b")
+        assert end not in ids and server.decode(ids) == "a<|im_end|>b"
+
+    at(ModelServer(ids=True), use)
+
+
+def test_vllm_chat_gives_ids_once_the_probe_has_seen_them() -> None:
+    async def use(server: ModelServer) -> None:
+        async with model_at("openai", server.url) as model:
+            assert (await model.complete(asking())).exact == "text"
+            await model.probe()
+            found = await model.complete(asking())
+        assert found.exact == "token" and len(found.logprobs) == len(found.token_ids)
+        assert server.decode(list(found.prompt_token_ids or ())).endswith("assistant\n")
+
+    at(ModelServer(ids=True), use)
+
+
+def test_an_end_at_once_is_no_fault_where_a_turn_is_gone_on_with() -> None:
+    server = ModelServer(say=lambda asked: "" if asked.text.endswith("so far") else "ok")
+    assert complete("llamacpp", server, asking(prefill="so far")).text == ""
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize(
+    "request_",
+    [Request(), Request(messages=(ChatMessage("user", "x"),), prompt_ids=(1,)), Request(prompt_ids=(1,), prefill="x")],
+    ids=["nothing", "both", "prefill"],
+)
+def test_a_request_is_one_thing_or_the_other(kind: str, request_: Request) -> None:
+    with pytest.raises(UsageError, match="prompt_ids"):
+        complete(kind, ModelServer(), request_)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_further_options_cannot_change_the_question(kind: str) -> None:
+    with pytest.raises(UsageError, match="'stream'"):
+        complete(kind, ModelServer(), asking(sampling=Sampling(extra={"stream": False})))
+
+
+@pytest.mark.parametrize("base", ["{}", "{}/", "{}/v1", "{}/v1/", "{}/v1/chat/completions"])
+def test_a_base_url_is_taken_with_v1_or_without(base: str) -> None:
+    async def use(server: ModelServer) -> str:
+        async with model_at("openai", base.format(server.url)) as model:
+            assert model.endpoint == server.url
+            return (await model.complete(asking())).text
+
+    assert at(ModelServer(), use) == "ok"

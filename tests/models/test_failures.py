@@ -1,0 +1,304 @@
+"""Each way in which a server fails: one clear line, the right kind, retried or not, and never the key."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+import ssl
+import subprocess
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretrace
+from fakes.model_server import KEY, ModelServer
+from foretrace.core.errors import ModelError, UsageError
+from foretrace.models.base import Server
+from foretrace.models.ollama import Ollama
+from foretrace.models.openai import OpenAI
+from models.served import ADAPTERS, PATHS, asking, at, model_at
+
+SOURCE = str(Path(foretrace.__file__).parent)
+QUOTA = {
+    "ollama": '{"error": "you have reached your weekly usage limit, please upgrade to continue"}',
+    "openai": '{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}',
+    "llamacpp": '{"error": "quota"}',
+}
+BUSY = '{"error": "timed out waiting for a concurrent request slot"}'
+ECHO = '{"error": "no: Bearer ' + KEY + '"}'
+
+Case = tuple[dict[str, Any], str, bool, str]
+"""Fault, kind, retryable, and words of the message."""
+CASES: dict[str, Case] = {
+    "wrong key": ({"status": 401, "body": ECHO}, "bad_key", False, "give a valid key"),
+    "forbidden": ({"status": 403, "body": ECHO}, "bad_key", False, "give a valid key"),
+    "no such path": ({"status": 404, "body": "404 page not found"}, "not_found", False, "check that this is"),
+    "no such model": ({"status": 404, "body": '{"error": "model not found"}'}, "not_found", False, "that it lists"),
+    "busy": ({"status": 429, "body": BUSY}, "busy", True, "lower the concurrency"),
+    "overloaded": ({"status": 503, "body": '{"error": "server busy"}'}, "busy", True, "lower the concurrency"),
+    "payment": ({"status": 402, "body": "{}"}, "quota", False, "quota is used up"),
+    "broken": ({"status": 500, "body": ECHO}, "server", True, "HTTP 500 'no: Bearer ***'"),
+    "bad gateway": ({"status": 502, "body": "<html><h1>Bad gateway</h1></html>"}, "server", True, "'Bad gateway'"),
+    "bad request": ({"status": 400, "body": '{"error": "top_p?"}'}, "bad_request", False, "top_p?"),
+    "redirect": ({"status": 302, "headers": {"Location": "http://evil/"}}, "redirect", False, "a redirect to http://evil/"),
+    "cut": ({"how": "cut"}, "stream", True, "broke off in mid-reply"),
+    "ended early": ({"how": "end"}, "stream", True, "ended before the reply did"),
+    "dropped": ({"how": "drop"}, "stream", True, "broke off"),
+    "error in mid-stream": ({"how": "error"}, "server", True, "stopped with"),
+    "not JSON": ({"how": "html"}, "bad_reply", False, "not JSON but '<html>"),
+    "not text": ({"how": "binary"}, "bad_reply", False, "not JSON"),
+    "silence": ({"how": "hang"}, "timeout", True, "no answer for 0.2 s"),
+    "silence in mid-stream": ({"how": "stall"}, "timeout", True, "no answer for 0.2 s"),
+}  # fmt: skip
+
+
+def failure(kind: str, server: ModelServer, **settings: Any) -> ModelError:
+    """How a completion fails, after a look that it names host and model, on one line, and hides the key."""
+
+    async def use(running: ModelServer) -> ModelError:
+        async with model_at(kind, running.url, api_key=KEY, **settings) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.complete(asking())
+            assert running.url in str(caught.value) and "model toy" in str(caught.value)
+            hides(caught.value, model)
+            return caught.value
+
+    return at(server, use)
+
+
+def hides(error: BaseException, *others: object) -> None:
+    """The key is in no message, no repr, no log, and no local that a traceback could show."""
+    assert "\n" not in str(error)
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    ours = [frame for frame in shown.stack if SOURCE in frame.filename]
+    assert ours and error.__context__ is None
+    for text in (str(error), repr(error), *(repr(frame.locals) for frame in ours), *map(repr, others)):
+        assert KEY not in text
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("case", CASES)
+def test_a_failure_is_one_clear_line(kind: str, case: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    how, slug, retryable, words = CASES[case]
+    server = ModelServer(say=lambda asked: "one two three")
+    server.fault(PATHS[kind], times=-1, **how)
+    timeout_s = 0.2 if slug == "timeout" else 30.0
+    error = failure(kind, server, retries=1, timeout_s=timeout_s)
+    assert (error.kind, error.retryable) == (slug, retryable) and words in str(error)
+    assert len(server.sent(PATHS[kind])) == (2 if retryable else 1)
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_used_up_quota_is_not_tried_again(kind: str) -> None:
+    server = ModelServer()
+    server.fault(PATHS[kind], status=429, body=QUOTA[kind], headers={"Retry-After": "3600"}, times=-1)
+    error = failure(kind, server)
+    assert (error.kind, error.retryable, error.retry_after_s) == ("quota", False, 3600.0)
+    assert len(server.sent(PATHS[kind])) == 1
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_what_passes_is_tried_again_and_told(kind: str) -> None:
+    async def use(server: ModelServer) -> None:
+        server.fault(PATHS[kind], status=429, body=BUSY)
+        server.fault(PATHS[kind], how="cut")
+        server.latency_s = lambda number: 0.05
+        async with model_at(kind, server.url, options={"backoff_s": "0.8"}) as model:
+            found = await model.complete(asking())
+        assert found.text == "ok" and found.extra["retried"] == ["busy", "stream"]
+        assert 0.05 <= found.seconds < 0.8  # of the last attempt alone
+
+    at(ModelServer(), use)
+
+
+def test_the_wait_that_a_server_asks_for_is_kept() -> None:
+    async def use(server: ModelServer) -> float:
+        server.fault("/api/chat", status=429, body=BUSY, headers={"Retry-After": "1"})
+        loop = asyncio.get_running_loop()
+        async with model_at("ollama", server.url) as model:
+            begun = loop.time()
+            await model.complete(asking())
+            return loop.time() - begun
+
+    assert at(ModelServer(), use) >= 1.0
+
+
+def test_a_wait_beyond_all_patience_is_left_to_the_caller() -> None:
+    server = ModelServer()
+    server.fault("/api/chat", status=429, body=BUSY, headers={"Retry-After": "600"}, times=-1)
+    error = failure("ollama", server)
+    assert (error.kind, error.retryable, error.retry_after_s) == ("busy", True, 600.0)
+    assert len(server.sent("/api/chat")) == 1
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_nothing_said_is_a_failure(kind: str) -> None:
+    error = failure(kind, ModelServer(say=lambda asked: ""), retries=1)
+    assert (error.kind, error.retryable) == ("empty", True) and "empty" in str(error)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_a_reply_of_a_megabyte_is_not_believed(kind: str, logprobs: bool) -> None:
+    class Deaf(ModelServer):
+        """Does not hold to the limit."""
+
+        async def _reply(self, *args: Any) -> tuple[str, str, str]:
+            return "x" * 1_000_000, "stop", ""
+
+    error = failure(kind, Deaf(logprobs=logprobs))
+    assert (error.kind, error.retryable) == ("too_long", False)
+    assert ("bytes" if logprobs else "1,000,000 characters, for at most 50 tokens") in str(error)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_long_prompt_is_an_overflow(kind: str) -> None:
+    async def use(server: ModelServer) -> ModelError:
+        async with model_at(kind, server.url, context_length=100) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.complete(asking("a " * 200))
+            return caught.value
+
+    error = at(ModelServer(context=100), use)
+    assert (error.kind, error.retryable) == ("overflow", False) and "raise the context length" in str(error)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("call", ["probe", "complete"])
+def test_no_server_there(kind: str, call: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+
+        async def use() -> ModelError:
+            async with model_at(kind, url, retries=1, api_key=KEY) as model:
+                with pytest.raises(ModelError) as caught:
+                    await (model.probe() if call == "probe" else model.complete(asking()))
+                hides(caught.value, model)
+                return caught.value
+
+        error = asyncio.run(use())
+    assert (error.kind, error.retryable) == ("refused", True)
+    assert "start the server, or check the base URL" in str(error)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_server_without_tls(kind: str) -> None:
+    async def use(server: ModelServer) -> ModelError:
+        async with model_at(kind, server.url.replace("http:", "https:"), api_key=KEY) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.complete(asking())
+            hides(caught.value, model)
+            return caught.value
+
+    error = at(ModelServer(), use)
+    assert (error.kind, error.retryable) == ("tls", False) and "use http://" in str(error)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_a_certificate_that_nobody_trusts(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    paths = ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*make, *paths], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def use() -> ModelError:
+        server = await ModelServer().start(tls=context)
+        async with model_at("ollama", server.url, api_key=KEY) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.complete(asking())
+            hides(caught.value, model)
+        await server.stop()
+        assert not server.requests
+        return caught.value
+
+    error = asyncio.run(use())
+    assert error.kind == "tls" and "certificate" in str(error)
+
+
+def test_a_host_that_no_one_knows() -> None:
+    async def use() -> ModelError:
+        async with model_at("openai", "http://no-such-host.invalid") as model:
+            with pytest.raises(ModelError) as caught:
+                await model.complete(asking())
+            return caught.value
+
+    error = asyncio.run(use())
+    assert (error.kind, error.retryable) == ("dns", False) and "check the base URL" in str(error)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_an_unknown_model_is_named_with_those_there_are(kind: str) -> None:
+    async def use(server: ModelServer) -> ModelError:
+        async with model_at(kind, server.url, name="toi") as model:
+            with pytest.raises(ModelError) as caught:
+                await model.probe()
+            return caught.value
+
+    error = at(ModelServer(), use)
+    assert error.kind == "not_found" and "toy" in str(error) and "model toi" in str(error)
+
+
+@pytest.mark.parametrize("call", [lambda m: m.probe(), lambda m: m.complete(asking())], ids=["probe", "complete"])
+def test_a_server_that_wants_another_key(call: Callable[[Any], Any]) -> None:
+    async def use(server: ModelServer) -> ModelError:
+        async with model_at("openai", server.url, api_key=KEY) as model:
+            with pytest.raises(ModelError) as caught:
+                await call(model)
+            hides(caught.value, model)
+            return caught.value
+
+    server = ModelServer(key="another")
+    assert at(server, use).kind == "bad_key"
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+HOMES = [(Ollama, "OLLAMA_API_KEY", "https://ollama.com"), (OpenAI, "OPENAI_API_KEY", "https://api.openai.com")]
+
+
+@pytest.mark.parametrize(("adapter", "variable", "home"), HOMES, ids=["ollama", "openai"])
+def test_a_key_of_the_environment_goes_to_its_own_host_only(
+    adapter: type, variable: str, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, KEY)
+    host = home.removeprefix("https://")
+    assert adapter("m", Server(base_url=home)).http.place.key is not None
+    for other in (f"http://{host}", f"https://{host}.evil.example", f"https://evil-{host}", "http://127.0.0.1:1"):
+        assert adapter("m", Server(base_url=other)).http.place.key is None, other
+
+    async def use(server: ModelServer) -> None:
+        async with model_at(adapter.kind, server.url) as model:
+            await model.complete(asking())
+        assert all("Authorization" not in seen.headers for seen in server.requests)
+
+    at(ModelServer(), use)
+
+
+@pytest.mark.parametrize("key", ["two words", "line\nend", "schlüssel-" + KEY])
+def test_a_key_that_is_none_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(UsageError, match="API key") as caught:
+        OpenAI("m", Server(api_key=key))
+    assert key not in str(caught.value) and key not in repr(Server(api_key=key))
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://u:pass@host", "http://h/?key=1", "http://h:notaport"])
+def test_a_base_url_that_is_none(url: str) -> None:
+    with pytest.raises(UsageError, match="base URL") as caught:
+        OpenAI("m", Server(base_url=url))
+    assert "pass" not in str(caught.value).replace("password", "")
+
+
+def test_unknown_options_are_named() -> None:
+    with pytest.raises(UsageError, match="backoff_s, keep_alive, think"):
+        Ollama("m", Server(options={"thinking": "true"}))
+    with pytest.raises(UsageError, match="name the model: ollama:NAME"):
+        Ollama("", Server())

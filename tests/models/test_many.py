@@ -1,0 +1,78 @@
+"""Hundreds of requests at one time, and what a cancelled one leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fakes.model_server import ModelServer, serving
+from foretrace.core.errors import ModelError
+from models.served import ADAPTERS, PATHS, asking, at, model_at
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_hundreds_are_in_flight_at_one_time(kind: str) -> None:
+    async def use(server: ModelServer) -> None:
+        async with model_at(kind, server.url) as model:
+            found = await asyncio.gather(*(model.complete(asking(f"number {n} .")) for n in range(300)))
+        assert [one.text for one in found] == [f"{n}" for n in range(300)]
+        assert server.most_in_flight >= 250
+
+    at(ModelServer(say=lambda asked: asked.text.split("number ")[1].split()[0], latency_s=lambda n: 1.0), use)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("how", ["hang", "stall", "status"])
+def test_a_cancelled_request_leaves_nothing_behind(kind: str, how: str) -> None:
+    async def use(server: ModelServer) -> None:
+        fault = {"status": 503, "headers": {"Retry-After": "60"}} if how == "status" else {"how": how}
+        server.fault(PATHS[kind], times=20, **fault)
+        async with model_at(kind, server.url) as model:
+            tasks = [asyncio.create_task(model.complete(asking())) for _ in range(20)]
+            while len(server.sent(PATHS[kind])) < 20:
+                await asyncio.sleep(0.01)
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+            while server.in_flight:  # the server sees them go
+                await asyncio.sleep(0.01)
+            assert (await model.complete(asking())).text == "ok"
+
+    async def bounded(server: ModelServer) -> None:
+        await asyncio.wait_for(use(server), 20)
+
+    at(ModelServer(say=lambda asked: "ok"), bounded)
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_model_may_be_closed_twice_and_used_in_another_loop(kind: str) -> None:
+    with serving(ModelServer()) as server:
+        model = model_at(kind, server.url)
+
+        async def use() -> str:
+            try:
+                return (await model.complete(asking())).text
+            finally:
+                await model.close()
+                await model.close()
+
+        assert [asyncio.run(use()), asyncio.run(use())] == ["ok", "ok"]
+
+
+def test_a_server_that_dies_and_comes_back() -> None:
+    async def use() -> None:
+        server = await ModelServer(latency_s=lambda n: 3.0).start()
+        async with model_at("ollama", server.url, retries=0) as model:
+            pending = asyncio.create_task(model.complete(asking()))
+            await asyncio.sleep(0.1)
+            await server.stop()
+            with pytest.raises(ModelError) as caught:
+                await pending
+            assert caught.value.retryable
+            with pytest.raises(ModelError) as caught:
+                await model.complete(asking())
+            assert caught.value.kind == "refused"
+
+    asyncio.run(use())

@@ -1,0 +1,89 @@
+"""Small parts: pieces that spell a text, waits that are asked for, lines of events, open think blocks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.core.errors import ModelError
+from foretrace.models._lines import sse_data
+from foretrace.models._place import Place
+from foretrace.models._reply import spelling
+from foretrace.models._retry import Patience
+from foretrace.models._think import without_doubled_think
+
+PLACE = Place("http://h", "m", "ollama", None, "")
+
+
+@given(st.lists(st.text("ab\n ", min_size=1, max_size=3)), st.lists(st.text("ab\n ", min_size=1, max_size=3)))
+def test_the_text_is_found_behind_the_thinking(thought: list[str], said: list[str]) -> None:
+    text = "".join(said).encode()
+    pieces = [piece.encode() for piece in [*thought, "</think>", *said]]
+    found = spelling(text, pieces)
+    assert found is not None and b"".join(pieces[found]) == text
+
+
+@given(st.lists(st.text("ab<", min_size=1, max_size=4), min_size=1), st.integers(0, 30))
+def test_a_text_that_a_stop_cut_is_covered_by_whole_pieces(said: list[str], cut: int) -> None:
+    pieces = [b"|", *(piece.encode() for piece in said)]
+    text = b"".join(pieces[1:])[:cut]
+    found = spelling(b"|" + text, pieces)
+    assert found is not None
+    joined = b"".join(pieces[found])
+    assert joined.startswith(b"|" + text) and len(joined) - len(text) - 1 < len(pieces[found][-1])
+
+
+def test_pieces_that_do_not_spell_the_text_are_not_guessed() -> None:
+    assert spelling(b"caf\xc3\xa9", [b"caf", b"\xef\xbf\xbd", b"\xef\xbf\xbd"]) is None
+    assert spelling(b"lo", [b"hello"]) is None
+
+
+def test_a_wait_is_seconds_or_a_date() -> None:
+    def asked(value: str | None) -> float | None:
+        return PLACE.of_status(503, b"", retry_after=value).retry_after_s
+
+    later = asked(format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True))
+    assert later is not None and 95 < later <= 100
+    assert [asked(v) for v in ("2.5", "-3", None, "soon", "")] == [2.5, 0.0, None, None, None]
+
+
+def test_pauses_grow_are_spread_and_end() -> None:
+    patience = Patience(3, 1.0, Random(1))
+    pauses = [patience.pause_s(ModelError("x", retryable=True), n) for n in range(4)]
+    for n, pause in enumerate(pauses[:3]):
+        assert pause is not None and 2**n <= pause <= 1.25 * 2**n
+    assert pauses[3] is None and patience.pause_s(ModelError("x"), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "data"),
+    [
+        (b'data: {"a": 1}', b'{"a": 1}'),
+        (b'data:{"a": 1}', b'{"a": 1}'),
+        (b"data: [DONE]", None),
+        (b": ping", None),
+        (b"event: message", None),
+        (b'error: {"code": 500}', b'{"error":{"code": 500}}'),
+        (b"<html>", b"<html>"),
+    ],
+)
+def test_lines_of_events(line: bytes, data: bytes | None) -> None:
+    assert sse_data(line) == data
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prefill", "sent"),
+    [
+        ("assistant\n<think>\n", "<think>\nso", "so"),
+        ("assistant\n<think>", "<think>\nso", "\nso"),
+        ("assistant\n", "<think>\nso", "<think>\nso"),
+        ("assistant\n<think>\n", "so", "so"),
+    ],
+)
+def test_a_think_block_is_opened_once(prompt: str, prefill: str, sent: str) -> None:
+    assert without_doubled_think(prompt, prefill) == sent
