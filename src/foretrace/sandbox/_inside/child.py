@@ -26,6 +26,8 @@ class Guards:
     def __init__(self, level: int) -> None:
         self.level = level
         self.server = os.getpid()
+        self.null = os.open("/dev/null", os.O_RDONLY)
+        """What a run reads from that is given no input."""
         self.scratch = "/"
         """The folder in which code starts; it may write there at level 3 and below 2."""
         self.user: int | None = None

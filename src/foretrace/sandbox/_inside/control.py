@@ -111,7 +111,10 @@ class Control:
 
     def say(self, kind: bytes, message: Any) -> None:
         """Send a message of JSON, after all that was lined up."""
-        body = json.dumps(message).encode("ascii")
+        self.put(kind, json.dumps(message).encode("ascii"))
+
+    def put(self, kind: bytes, body: bytes) -> None:
+        """Send a message, after all that was lined up."""
         if _VAULT - self._put < MESSAGE.size + len(body):
             self.flush()
         MESSAGE.pack_into(self._out, self._put, kind, len(body))

@@ -155,7 +155,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self._size_mb = 0
-        self._changed = 0
+        self._seen = (0, 0, 0)
 
     def fresh(self, size_mb: int) -> None:
         """Have an empty scratch folder of that size."""
@@ -165,11 +165,15 @@ class Scratch:
             syscalls.call("umount2", SCRATCH.encode(), syscalls.MNT_DETACH)
         options = f"size={size_mb}m,nr_inodes=512,mode=0700,uid={INNER_UID},gid={INNER_UID}"
         syscalls.mount("tmpfs", SCRATCH, "tmpfs", _PLAIN | syscalls.MS_NOEXEC, options)
-        self._size_mb, self._changed = size_mb, os.stat(SCRATCH).st_ctime_ns
+        self._size_mb, self._seen = size_mb, self._look()
 
     def _untouched(self) -> bool:
-        # Nobody can set this time: not even a file that was made and removed, or a mode set and set back, goes unseen.
-        return os.stat(SCRATCH).st_ctime_ns == self._changed and not os.listdir(SCRATCH)
+        return self._look() == self._seen and not os.listdir(SCRATCH)
+
+    def _look(self) -> tuple[int, int, int]:
+        # Nobody can set the first: a file that was made and removed, or a mode set and set back, shows there.
+        now = os.stat(SCRATCH)
+        return now.st_ctime_ns, now.st_mtime_ns, now.st_mode
 
 
 def _bind(handle: int, target: str) -> None:

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from foretrace.sandbox._inside import jail, landlock, runs, session, syscalls
-from foretrace.sandbox._inside.child import Guards, become
+from foretrace.sandbox._inside.child import Guards, become, limits_of
 from foretrace.sandbox._inside.control import Control, kill_all, move_up, read_input
 from foretrace.sandbox._inside.seccomp import Filter, program
 from foretrace.sandbox._inside.syscalls import CallError
@@ -148,6 +148,7 @@ def main() -> None:
         {"python": sys.version.split()[0], "user": guards.user, "spaces": spaces},
     )
     stdin: int | None = None
+    known, request = b"", {}
     while True:
         if not control.pump(None):  # for a run that has ended already
             control.fill()
@@ -157,7 +158,9 @@ def main() -> None:
             stdin = read_input(control)
         if kind != b"R":
             continue
-        request = json.loads(body)
+        if body != known:  # hardly ever: less to do is less memory that a fork makes dear
+            known, request = body, json.loads(body)
+            request["most"] = limits_of(request["limits"], guards)
         if guards.level == 3:
             scratch.fresh(int(request["limits"]["scratch_mb"]))
         if request["mode"] == "session":
