@@ -162,6 +162,8 @@ def _no_step(trace: Trace, index: int) -> str:
         return "preamble"
     if empty:
         return "lost"
+    if following is not None and following.author == "environment" and (following.injected or following.role == "user"):
+        return "prompted"
     if not own_words(content) and "```" not in content:
         return "reasoning"
     first = not any(m.role == "assistant" for m in messages[:index])

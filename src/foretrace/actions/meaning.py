@@ -76,6 +76,9 @@ SEVERITY = {
 OPEN_FILE = "<open file>"
 """Target of an edit that names no file: the one that is open in the agent's window."""
 
+TESTED = "tested code"
+"""The `redo` of a test run whose call brings the code that is tested."""
+
 
 def words(text: str) -> frozenset[str]:
     """The words of a table, written as one text."""
@@ -103,6 +106,8 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     """The text that an edit replaces."""
     creates: bool = False
     """Whether a write makes the whole file rather than changing a part of it."""
+    defines: tuple[str, ...] = ()
+    """Functions and classes that a code cell defines for the cells after it."""
 
 
 def meaning(kind: Kind, rule: str, effect: Effect | None = None, /, **facts: object) -> Meaning:

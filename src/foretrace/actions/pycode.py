@@ -19,6 +19,7 @@ LIMIT = 30_000
 MAX_NODES = 6000
 """Nodes of the syntax tree that are visited."""
 
+_DEFINES = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.M)
 _MAGIC = re.compile(r"^\s*[!%][^\n]*$", re.M)
 _WRITERS = frozenset(("write_text", "write_bytes"))
 _SAVERS = words("to_csv to_json to_excel to_parquet to_pickle savefig imwrite savetxt save_model")
@@ -197,7 +198,7 @@ def read_cell(code: str, lookup: Callable[[str], Kind | None]) -> Meaning:
         code: Python source.
         lookup: the kind of a tool by name, or null; cells call tools as functions.
     """
-    same = {"redo": "code", "payload": code[:6000]}
+    same: dict[str, object] = {"redo": "code", "payload": code[:6000], "defines": tuple(_DEFINES.findall(code[:LIMIT]))}
     facts = facts_of(code)
     if facts is None:
         return meaning(Kind.OTHER, "cell.unparsed", Effect.SANDBOX_EXEC, **same)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from foretrace.actions.meaning import OPEN_FILE, Kind, Meaning
+from foretrace.actions.meaning import OPEN_FILE, TESTED, Kind, Meaning
 from foretrace.actions.outcome import Outcome
 
 _OPEN_FILE = re.compile(r"\(Open file: ([^)\n]+)\)")
@@ -23,7 +23,18 @@ class History:
     calls can be batched before their results.
     """
 
-    __slots__ = ("_attempts", "_created", "_doubtful", "_open_file", "_refused", "_suspect", "_written", "_wrong")
+    __slots__ = (
+        "_attempts",
+        "_created",
+        "_defined",
+        "_doubtful",
+        "_open_file",
+        "_refused",
+        "_suspect",
+        "_suspect_names",
+        "_written",
+        "_wrong",
+    )
 
     def __init__(self) -> None:
         self._written: dict[str, int] = {}
@@ -36,6 +47,10 @@ class History:
         """Target of a refused write -> (when, new content)."""
         self._attempts: dict[str, tuple[int, str]] = {}
         """`redo` of a failed call -> (when, payload)."""
+        self._defined: dict[str, int] = {}
+        """Functions and classes that code cells defined -> when, the last time."""
+        self._suspect_names: set[str] = set()
+        """Those of them since whose last definition a check failed, or a cell that uses them."""
         self._wrong = False
         """Whether an answer was rejected and nothing was tried since."""
         self._open_file = ""
@@ -51,6 +66,11 @@ class History:
             return "repair.undo" if found.rule == "tool.undo" or self._suspect or self._refused else ""
         if found.kind is Kind.WRITE and (rule := self._write_repairs(found)):
             return rule
+        if not self._suspect_names.isdisjoint(found.defines):
+            return "repair.failing_definition"
+        if found.redo == TESTED:
+            earlier = self._attempts.get(TESTED)
+            return "repair.failing_code" if earlier is not None and earlier[1] != found.payload else ""
         if found.kind in (Kind.OTHER, Kind.SEARCH, Kind.WRITE) and found.redo:
             return self._attempt_repairs(found)
         return ""
@@ -88,6 +108,9 @@ class History:
                 if target not in self._written and found.creates:
                     self._created.add(target)
                 self._written.setdefault(target, index)
+        for name in found.defines:
+            self._defined[name] = index
+            self._suspect_names.discard(name)
         if found.kind is Kind.READ and found.reads and found.rule in ("tool.open", "tool.open_file"):
             self._open_file = found.reads[0]
         if found.rule == "tool.create":
@@ -106,6 +129,9 @@ class History:
             self._wrote(index, now, found, failed)
         if found.kind in (Kind.TERMINAL, Kind.GIVE_UP) and failed:
             self._wrong = True
+        if failed and found.redo == "code":
+            used = set(_WORD.findall(found.payload))
+            self._suspect_names.update(n for n, when in self._defined.items() if when <= index and n in used)
         if found.redo:
             if failed:
                 self._attempts[found.redo] = (now, found.payload)
@@ -117,11 +143,13 @@ class History:
     def _checked(self, index: int, now: int, failed: bool, passed: bool) -> None:
         if failed:
             self._suspect.update({path: now for path, when in self._written.items() if when < index})
+            self._suspect_names.update(name for name, when in self._defined.items() if when < index)
             self._doubtful.clear()
             return
         self._suspect = {path: when for path, when in self._suspect.items() if when >= index}
         if passed:
             self._doubtful.clear()
+            self._suspect_names = {name for name in self._suspect_names if self._defined[name] >= index}
         else:
             edited = {path: now for path, when in self._written.items() if when < index and path not in self._created}
             self._doubtful.update(edited)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.meaning import OPEN_FILE, Kind, Meaning, meaning, words
+from foretrace.actions.meaning import OPEN_FILE, TESTED, Kind, Meaning, meaning, words
 from foretrace.actions.pycode import read_cell
 from foretrace.actions.shell import read_shell
 from foretrace.actions.sql import sql_reads
@@ -246,6 +246,9 @@ def _known(name: str, known: tuple[Kind, Effect | None], values: Arguments) -> M
         return meaning(
             kind, f"tool.{name}", reads=paths if kind is Kind.READ else (), writes=() if kind is Kind.READ else paths
         )
+    if kind is Kind.VERIFY and isinstance(code := values.get("code"), str) and code:
+        # The call brings the code that it tests: sent again with other code, it does that over.
+        return meaning(kind, f"tool.{name}", effect, redo=TESTED, payload=code)
     return meaning(kind, f"tool.{name}", effect)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
-from foretrace.episodes._fixes import plans
+from foretrace.episodes._fixes import kept_in_place, plans
 from foretrace.sandbox.base import Sandbox, Session
 
 
@@ -33,12 +33,15 @@ class Blocks:
         """All that stands, in order."""
         return "\n\n".join(block.code.strip("\n") for block in self._blocks) + "\n" * bool(self._blocks)
 
+    @property
+    def ran(self) -> bool:
+        """Whether all that stands was run in the session."""
+        return all(block.state is not None for block in self._blocks)
+
     def keep(self, code: str) -> None:
         """Add a block without running it."""
-        for plan in plans([block.code for block in self._blocks], code):
-            self._blocks[plan.place :] = [_Block(block) for block in plan.blocks]
-            return
-        self._blocks.append(_Block(code))
+        mended = kept_in_place(self.code, code)
+        self._blocks = [*self._blocks, _Block(code)] if mended is None else [_Block(mended)]
 
     async def run(self, code: str) -> RunResult:
         """Run the next block on all that stands; what it defines anew takes the place of what it replaces.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+_DEFINES = re.compile(r"(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)")
 _LINE = re.compile(r"\r\n?|\n")
 
 
@@ -63,6 +64,48 @@ def parsed(code: str) -> ast.Module | None:
         return None
 
 
+def kept_in_place(code: str, fix: str) -> str | None:
+    """Code that is not run between its blocks, with a fix in the place of what it defines anew; null where it is none,
+    or where that could leave a name looked up before it is set.
+
+    Code that is no Python as it stands loses the lines of the old definitions too, where it is Python without them.
+    """
+    for plan in plans([code], fix):
+        text = "\n\n".join(plan.blocks)
+        if (tree := parsed(text)) is not None and not _early(tree):
+            return text
+    tree = parsed(fix)
+    if tree is None or parsed(code) is not None:
+        return None
+    left = _without_lines(code, _names(tree))
+    return f"{left}\n\n{fix}" if left != code and parsed(f"{left}\n\n{fix}") is not None else None
+
+
+def _early(tree: ast.Module) -> bool:
+    """Whether a statement looks a name up that only a later one sets."""
+    later = _bound(tree)
+    for node in tree.body:
+        if _looked_up(node) & (later - _bound(node)):
+            return True
+        later -= _bound(node)
+    return False
+
+
+def _without_lines(code: str, names: set[str]) -> str:
+    """The code without the lines that begin to define one of the names and the indented ones behind them."""
+    kept: list[str] = []
+    gone = False
+    for line in _lines(code):
+        begins = _DEFINES.match(line)
+        if begins:
+            gone = begins.group(1) in names
+        elif line.strip() and not line.startswith((" ", "\t", ")")):
+            gone = False
+        if not gone:
+            kept.append(line)
+    return "\n".join(kept)
+
+
 def _names(tree: ast.Module) -> set[str]:
     """Functions and classes defined at the top."""
     return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
@@ -89,12 +132,16 @@ def _looked_up(node: ast.AST) -> set[str]:
     return {n.id for n in _run(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def _bound(tree: ast.Module) -> set[str]:
+def _bound(tree: ast.AST) -> set[str]:
     """Names that running it sets."""
-    found = _names(tree)
+    found: set[str] = set()
     for node in _run(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
+        elif isinstance(node, _DEFINITIONS):
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
     return found
 
 

@@ -14,9 +14,9 @@ class Tally:
     """Counts what happens in an episode as it happens."""
 
     def __init__(self) -> None:
-        self.invented = self.executions = self.failures = self.seen = self.repairs = 0
-        self.versions: list[str] = []
+        self.invented = self.executions = self.iterations = self.failures = self.seen = self.repairs = 0
         self._answered = 0
+        self._last = ""
 
     def reply(self, reply: Reply) -> None:
         """A reply came: what was answered before has been seen by the model."""
@@ -27,11 +27,13 @@ class Tally:
 
     def result(self, result: Result) -> None:
         """An act was done."""
+        act = result.act
         if result.run is not None or result.public is not None:
             self.executions += 1
             self._answered += 1
-            if result.act.code.strip() and result.act.code not in self.versions[-1:]:
-                self.versions.append(result.act.code)
+            if act.kind in ("code", "final") and act.code.strip() != self._last:
+                self._last = act.code.strip()
+                self.iterations += 1
         self.failures += result.failed
 
 
@@ -47,7 +49,7 @@ def metrics_of(
             kind in ("code", "final") and bool(act.code) for kind, act in zip(kinds, acts, strict=True)
         ),
         "execution_count": tally.executions,
-        "code_iterations": len(tally.versions),
+        "code_iterations": tally.iterations,
         "had_errors": tally.failures > 0,
         "recovered": tally.failures > 0 and verdicts.success,
         "has_verify": "verify" in kinds,
@@ -62,7 +64,8 @@ def metrics_of(
 
 def interleaved(kinds: Sequence[str]) -> bool:
     """Whether words of thought stand between code: a think, then code, then a think, then code or a check."""
-    wanted = [_WORDS, ("code",), _WORDS, ("code", "verify", "final")]
+    words = (*_WORDS, "wait")
+    wanted = [words, ("code",), words, ("code", "verify", "final")]
     for kind in kinds:
         if wanted and kind in wanted[0]:
             wanted.pop(0)

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
 
 from foretrace.core.completion import ChatMessage, Completion
 from foretrace.core.trace import Message, Sampled, ToolCall
-from foretrace.protocols.base import Act, Protocol, Reply, Result
+from foretrace.protocols.base import Act, Reply
 
 _TOOLS = {
-    "run": "run_python",
-    "block": "execute_python",
+    "run": "python",
+    "block": "python",
     "test": "run_tests",
     "check": "run_tests",
-    "keep": "write_file",
+    "keep": "append_file",
     "submit": "submit",
 }
 """The tool that an act is recorded as a call of, by what it has done."""
+FILE = "solution.py"
+"""The file that code which is kept without a run is said to be appended to."""
+
+
+class Answer(NamedTuple):
+    """What the environment said, to one call or to none."""
+
+    text: str
+    call: str | None = None
+    failed: bool | None = None
+    seconds: float | None = None
 
 
 class Record:
     """Collects messages in the order in which they came to be."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: str) -> None:
+        """`unread` is the tool of calls that could not be read."""
+        self._unread = unread
         self._messages: list[Message] = []
         self._turn = -1
         self._calls = 0
-        self.tool_seconds: list[float] = []
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -39,83 +53,82 @@ class Record:
         """The messages that the episode starts with."""
         for message in opening:
             self._turn += 1
-            author = "user" if message.role == "user" else "environment"
-            self._messages.append(Message(role=message.role, author=author, content=message.content, turn=self._turn))
+            self._messages.append(Message(role=message.role, author="user", content=message.content, turn=self._turn))
 
     def reply(self, reply: Reply, completion: Completion, *, continues: bool) -> list[str]:
-        """One completion, as one message for each act that does something; returns the ids of their calls."""
+        """One completion, as one message for each act that does something; returns the ids of their calls.
+
+        The words before an act are in its message, and those behind the last act are in that act's message.
+        """
         if not continues:
             self._turn += 1
         doing = [act for act in reply.acts if act.way is not None or act.error is not None]
-        ends = [0, *(act.span[1] for act in doing)]
-        if not doing or _has_words(reply, ends[-1]):
-            ends.append(len(reply.text))
-            parts: list[Act | None] = [*doing, None]
-        else:
-            ends[-1] = len(reply.text)
-            parts = [*doing]
+        ends = [act.span[1] for act in doing[:-1]]
+        spans = list(pairwise([0, *ends, len(reply.text)]))
+        tokens = _Tokens(completion, reply.text, alone=len(spans) == 1)
         ids: list[str] = []
-        tokens = _Tokens(completion, whole=reply.text == completion.text)
-        for number, ((start, end), act) in enumerate(zip(pairwise(ends), parts, strict=True)):
+        for number, (start, end) in enumerate(spans):
+            first, last = number == 0, number == len(spans) - 1
             calls: tuple[ToolCall, ...] = ()
-            if act is not None:
+            if doing:
                 ids.append(f"call_{self._calls}")
                 self._calls += 1
-                calls = (_call(act, ids[-1], start),)
-            last = number == len(parts) - 1
+                calls = (_call(doing[number], ids[-1], start, self._unread),)
             self._messages.append(
                 Message(
                     role="assistant",
                     author="model",
                     content=reply.text[start:end],
-                    reasoning=completion.reasoning if number == 0 else None,
+                    reasoning=completion.reasoning if first else None,
                     tool_calls=calls,
                     turn=self._turn,
-                    continues=continues or number > 0,
-                    sampled=tokens.take(end, first=number == 0 and not continues, last=last),
-                    model_s=completion.seconds if number == 0 else None,
-                    extra={"reasoning_apart": True} if number == 0 and completion.reasoning else {},
+                    continues=continues or not first,
+                    sampled=tokens.take(end, first=first and not continues, last=last),
+                    model_s=completion.seconds if first else None,
                 )
             )
         return ids
 
-    def answers(self, ids: Sequence[str], results: Sequence[Result], texts: Sequence[str], protocol: Protocol) -> None:
-        """What the environment said: an answer to each call, or words where there was no call."""
-        injected = protocol.continues
-        if not injected and texts:
+    def answers(self, answers: Sequence[Answer], *, injected: bool) -> None:
+        """What the environment said; `injected` where that stands in the assistant's own turn."""
+        if answers and not injected:
             self._turn += 1
-        seconds, self.tool_seconds = self.tool_seconds, []
-        for number, text in enumerate(texts):
-            result = results[number] if number < len(results) else None
+        for answer in answers:
+            as_tool = answer.call is not None or injected
             self._messages.append(
                 Message(
-                    role="tool" if result is not None else "user",
+                    role="tool" if as_tool else "user",
                     author="environment",
-                    content=text,
-                    tool_call_ids=(ids[number],) if result is not None else (),
-                    is_error=result.failed if result is not None else None,
+                    content=answer.text,
+                    tool_call_ids=() if answer.call is None else (answer.call,),
+                    is_error=answer.failed,
                     turn=self._turn,
                     injected=injected,
                     train=False,
-                    raw_role="user" if result is not None and not injected else None,
-                    tool_s=seconds[number] if result is not None and number < len(seconds) else None,
+                    raw_role="user" if as_tool and not injected else None,
+                    tool_s=answer.seconds,
                 )
             )
 
 
-def _has_words(reply: Reply, after: int) -> bool:
-    """Whether words of their own stand after the last thing done."""
-    return any(act.span[0] >= after for act in reply.acts)
-
-
-def _call(act: Act, call_id: str, start: int) -> ToolCall:
-    name = _TOOLS[act.way] if act.way is not None else _TOOLS["run"]
-    arguments = {"path": "solution.py", "content": act.code} if act.way == "keep" else {"code": act.code}
+def _call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
+    span = (act.span[0] - start, act.span[1] - start)
+    name = unread if act.way is None else _TOOLS[act.way]
+    if act.call is not None:
+        name = act.call.name or name
+        return msgspec.structs.replace(act.call, id=call_id, name=name, span=span, repairs=act.repairs, error=act.error)
+    if act.kind == "final":
+        name = _TOOLS["submit"]
+    arguments: dict[str, str] = {}
+    if act.way == "keep":
+        arguments = {"path": FILE, "content": act.code}
+    elif act.code.strip():
+        arguments = {"checks" if act.way == "check" else "code": act.code}
     return ToolCall(
         id=call_id,
         name=name,
-        arguments=json.dumps(arguments, ensure_ascii=False),
-        span=(act.span[0] - start, act.span[1] - start),
+        arguments=msgspec.json.encode(arguments).decode(),
+        span=span,
         repairs=act.repairs,
         error=act.error,
     )
@@ -124,27 +137,39 @@ def _call(act: Act, call_id: str, start: int) -> ToolCall:
 class _Tokens:
     """Deals the tokens of a completion out to the spans of its text: each goes to the span in which it starts."""
 
-    def __init__(self, completion: Completion, *, whole: bool) -> None:
-        self._completion, self._whole = completion, whole
+    def __init__(self, completion: Completion, text: str, *, alone: bool) -> None:
+        self._completion, self._text, self._alone = completion, text, alone
+        self._whole = text.startswith(completion.text)
+        """Whether all of the completion is kept."""
         self._at = self._offset = 0
 
     def take(self, end: int, *, first: bool, last: bool) -> Sampled | None:
-        completion = self._completion
-        if completion.exact == "none" and completion.usage is None:
-            return None
+        """What the server said about the span that ends at `end`; null when it said nothing."""
+        completion, pieces = self._completion, self._completion.pieces
         start = self._at
-        pieces = completion.pieces
-        while self._at < len(pieces) and (self._offset < end or (last and self._whole)):
+        everything = last and self._whole
+        while self._at < len(pieces) and (self._offset < end or everything):
             self._offset += len(pieces[self._at])
             self._at += 1
-        if last and self._whole and not pieces:
-            self._at = len(completion.token_ids)
+        if everything:
+            self._at = max(self._at, len(completion.token_ids), len(completion.logprobs))
         taken = slice(start, self._at)
+        if completion.exact == "none" and not (last and completion.usage):
+            return None
+        exact = "text" if completion.exact == "token" and not self._fits(last) else completion.exact
         return Sampled(
             token_ids=completion.token_ids[taken],
             logprobs=completion.logprobs[taken],
             prompt_token_ids=completion.prompt_token_ids if first else None,
             finish_reason=completion.finish if last else None,
             usage=completion.usage if last else None,
-            exact=completion.exact,
+            exact=exact,
         )
+
+    def _fits(self, last: bool) -> bool:
+        """Whether the tokens so far are surely those of the text so far: not where it was cut in the middle of a token,
+        or where the pieces of the text are not known or do not add up to it (half a character)."""
+        if not self._completion.pieces:
+            return self._alone and self._whole
+        written = "".join(self._completion.pieces[: self._at])
+        return self._text == written if last else self._text.startswith(written)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Integrity, Problem, RunResult, Test, Verdict
 from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
@@ -97,7 +99,11 @@ class Working:
         """Run a check's own code on what stands, and leave that as it was; then the public tests on the answer."""
         run: RunResult | None = None
         if act.code.strip():
-            run = await self._blocks.peek(act.code)
+            if self._answer is None and self._blocks.ran:
+                run = await self._blocks.peek(act.code)
+            else:
+                before = f"{self.code.rstrip()}\n\n"
+                run = _of_check(await self._sandbox.run(before + act.code, stdin=self._input), before.count("\n"))
         public = None
         if self._problem.public_tests and self.code.strip() and (run is None or run.ok):
             public = await self._judge(self.code, self._problem.public_tests)
@@ -149,6 +155,18 @@ class Working:
     async def close(self) -> None:
         """End the session."""
         await self._blocks.close()
+
+
+def _of_check(run: RunResult, before: int) -> RunResult:
+    """The run of an answer with a check behind its `before` lines: its error is at a line of one or the other."""
+    error = run.error
+    if error is None or error.line is None or "\n" in error.traceback.strip("\n"):
+        return run
+    if error.line > before:
+        error = msgspec.structs.replace(error, line=error.line - before)
+    else:
+        error = msgspec.structs.replace(error, line=None, traceback=f"line {error.line} of the answer")
+    return msgspec.structs.replace(run, error=error)
 
 
 def _reading(text: str) -> str:

@@ -6,16 +6,17 @@ An episode never calls a model: `rollout` feeds it from one, an RL trainer from 
 from __future__ import annotations
 
 import time
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
+from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import Outcome, Status, Trace
 from foretrace.episodes._identity import Identity, key_of, provenance_of, task_of
 from foretrace.episodes._metrics import Tally, metrics_of
-from foretrace.episodes._record import Record
+from foretrace.episodes._record import Answer, Record
 from foretrace.episodes._reward import RewardRule, reward_of
 from foretrace.episodes._working import Working
 from foretrace.protocols.base import Act, Protocol, Reply, Result, View
@@ -27,7 +28,7 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     max_turns: int | None = None
     """Completions after which it ends; null takes the protocol's own."""
-    feedback: str = "public"
+    feedback: Literal["public", "counts"] = "public"
     """`public`: a model sees the public tests. `counts`: also how many of the hidden ones pass, never their values."""
     hints: bool = False
     """Add a hint after an error or a partial pass."""
@@ -35,8 +36,19 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Add the structure bonuses to the reward."""
 
 
+class _Deed(NamedTuple):
+    """What became of one act, and how long that took."""
+
+    result: Result
+    seconds: float
+
+
 class Episode:
-    """One attempt: `start`, then `step` for each completion until `done`, then `trace`."""
+    """One attempt: `start`, then `step` for each completion until `done`, then `trace`.
+
+    Raises:
+        ProblemError: the problem has no tests.
+    """
 
     def __init__(
         self,
@@ -47,19 +59,25 @@ class Episode:
         settings: EpisodeSettings | None = None,
         identity: Identity | None = None,
     ) -> None:
+        if not (problem.public_tests or problem.hidden_tests):
+            raise ProblemError(f"{problem.id} has no tests: an answer to it cannot be judged")
         self.problem, self.protocol = problem, protocol
         self.settings = settings or EpisodeSettings()
         self.identity = identity or Identity()
         self.done = False
         self.reward: float | None = None
         self._working = Working(problem, sandbox)
-        self._record = Record()
+        self._record = Record(unread=protocol.tools[0].name if protocol.tools else "")
         self._chat: list[ChatMessage] = []
         self._acts: list[Act] = []
         self._tally = Tally()
-        self._turns = 0
+        self._results: list[Result] = []
+        self.turns = 0
+        """Completions so far."""
+        self.max_turns = self.settings.max_turns or protocol.max_turns
         self._outcome: Outcome | None = None
-        self._prefill = ""
+        self.prefill = ""
+        """The assistant's turn so far, where answers are injected into it."""
 
     async def start(self) -> tuple[ChatMessage, ...]:
         """The messages with which the episode starts."""
@@ -70,6 +88,11 @@ class Episode:
         return opening
 
     @property
+    def code(self) -> str:
+        """The answer so far."""
+        return self._working.code
+
+    @property
     def messages(self) -> tuple[ChatMessage, ...]:
         """All that the model is shown for its next completion."""
         return tuple(self._chat)
@@ -78,7 +101,7 @@ class Episode:
         """The next completion that is wanted; where the turn goes on, its text so far is the prefill."""
         return Request(
             messages=self.messages,
-            prefill=self._prefill,
+            prefill=self.prefill,
             stop=self.protocol.stop,
             sampling=sampling,
             logprobs=logprobs,
@@ -92,22 +115,26 @@ class Episode:
         """
         if self.done:
             raise ValueError("the episode is done")
-        self._turns += 1
-        reply = self.protocol.read(completion.text, cut=completion.finish == "length", before=self._acts)
-        calls = self._record.reply(reply, completion, continues=bool(self._prefill))
+        self.turns += 1
+        reply = self.protocol.read(completion.text, cut=completion.finish == "length", before=tuple(self._acts))
+        calls = self._record.reply(reply, completion, continues=bool(self.prefill))
+        if completion.reasoning:
+            self._acts.append(Act(kind="think", span=(0, 0), text=completion.reasoning))
         self._acts += reply.acts
         self._tally.reply(reply)
-        results = [await self._do(act) for act in reply.acts if act.way is not None or act.error is not None]
-        for result in results:
-            self._tally.result(result)
-        submitted = any(result.act.way == "submit" for result in results)
-        last = self._turns >= (self.settings.max_turns or self.protocol.max_turns)
-        answers = self._answers(reply, results, silent=submitted)
-        self._record.answers(calls, results, answers, self.protocol)
-        if submitted or reply.done or last:
-            await self._finish("limit" if last and not (submitted or reply.done) else "done")
+        deeds = await self._do_all(reply)
+        results = [deed.result for deed in deeds]
+        self._results += results
+        over = self.protocol.over(reply, self._results)
+        last = self.turns >= self.max_turns
+        answers = self._answers(deeds, calls)
+        if not deeds and not over:
+            answers = [Answer(self.protocol.remind(reply))]
+        self._record.answers(answers, injected=self.protocol.continues)
+        if over or last:
+            await self._finish("done" if over else "limit")
         else:
-            self._say(reply, answers)
+            self._say(reply, [answer.text for answer in answers])
         return results
 
     async def fail(self, kind: str, message: str) -> None:
@@ -116,36 +143,52 @@ class Episode:
         self.done = True
         await self._working.close()
 
-    def _answers(self, reply: Reply, results: list[Result], *, silent: bool) -> list[str]:
-        if silent:
-            return []
-        if results:
-            return [self.protocol.answer(result, hints=self.settings.hints) for result in results]
-        return [] if reply.done else [self.protocol.remind(reply)]
+    async def _do_all(self, reply: Reply) -> list[_Deed]:
+        """What became of each act that does something. An answer is not handed in over a failure that the model has
+        not seen."""
+        deeds: list[_Deed] = []
+        for act in reply.acts:
+            if act.way is None and act.error is None:
+                continue
+            started = time.perf_counter()
+            if act.error is not None:
+                result = Result(act=act, error=act.error)
+            elif act.way == "submit" and any(deed.result.failed for deed in deeds):
+                result = Result(act=act, error="not handed in: what stands before it in this reply failed")
+            else:
+                result = await self._do(act)
+            self._tally.result(result)
+            deeds.append(_Deed(result, time.perf_counter() - started))
+        return deeds
+
+    async def _do(self, act: Act) -> Result:
+        result = await self._working.do(act)
+        if self.settings.feedback == "counts" and act.way in ("test", "check") and result.error is None:
+            result = msgspec.structs.replace(result, hidden=await self._working.hidden())
+        return result
+
+    def _answers(self, deeds: list[_Deed], calls: list[str]) -> list[Answer]:
+        """An answer to each call, but to an answer that was handed in."""
+        return [
+            Answer(self.protocol.answer(deed.result, hints=self.settings.hints), call, deed.result.failed, deed.seconds)
+            for deed, call in zip(deeds, calls, strict=True)
+            if deed.result.act.way != "submit" or deed.result.error is not None
+        ]
 
     def _say(self, reply: Reply, answers: list[str]) -> None:
         """Put a reply and what answers it where the model sees them."""
         if self.protocol.continues:
-            self._prefill += reply.text + "".join(answers)
+            # Text for now. A server that works on token ids will want the turn as one growing list of ids: the ids of
+            # the completion, then those of each answer, beside this text.
+            self.prefill += reply.text + "".join(answers)
             return
         self._chat.append(ChatMessage("assistant", reply.text))
         self._chat.append(ChatMessage("user", "\n".join(answers)))
 
-    async def _do(self, act: Act) -> Result:
-        if act.error is not None:
-            return Result(act=act, error=act.error)
-        started = time.perf_counter()
-        result = await self._working.do(act)
-        if self.settings.feedback == "counts" and act.way in ("test", "check"):
-            hidden = (await self._working.hidden()).counts
-            result = msgspec.structs.replace(result, hidden=(hidden.passed, hidden.total))
-        self._record.tool_seconds.append(time.perf_counter() - started)
-        return result
-
     async def _finish(self, status: Status) -> None:
         verdicts = await self._working.judge()
         rule = RewardRule(bonuses=self.settings.bonuses)
-        metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol, self._turns)
+        metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol, self.turns)
         self.reward = reward_of(verdicts, metrics, rule)
         self._outcome = self._working.outcome(status, verdicts, self.reward, metrics)
         self.done = True

@@ -54,7 +54,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """The inner text."""
     code: str = ""
-    """The Python of `code`, `verify` and `final`; empty where there is none."""
+    """The Python of `code`, `verify` and `final`; empty where there is none. Of `refused`, as far as it can be read."""
     way: Way | None = None
     """What is to be done with the code; null for words."""
     repairs: tuple[str, ...] = ()

@@ -1,0 +1,160 @@
+"""Calls inside an open `<think>`: the answer is injected into the same assistant turn, which then goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretrace.core.completion import ChatMessage
+from foretrace.core.trace import ToolSpec
+from foretrace.encodings._code_calls import ReadCall, read_calls
+from foretrace.encodings._code_text import tree
+from foretrace.encodings._markers import Block, pieces
+from foretrace.protocols import _words
+from foretrace.protocols._reading import CUT, EMPTY, MOST_ACTS, TOO_MANY, is_code, is_thought, without_invented
+from foretrace.protocols._turns import CODE, SUBMIT, handed_in
+from foretrace.protocols.base import Act, Reply, Result, View
+
+_SYSTEM = """
+You solve a programming task in Python. While you think, you can run code: write
+<tool_call>{"name": "python", "arguments": {"code": "print(1 + 1)"}}</tool_call>
+inside of <think>...</think>. What the code prints comes back in <tool_response>...</tool_response>, and you go on \
+thinking. Each call is a program of its own. Never write <tool_response> yourself.
+
+When you are sure, close </think> and write the whole answer as one ```python block.
+
+Example:
+<think>
+I check that sorting puts capitals first.
+<tool_call>{"name": "python", "arguments": {"code": "print(sorted(['b', 'A', 'a']))"}}</tool_call>
+<tool_response>
+['A', 'a', 'b']
+</tool_response>
+It does, so I need a key.
+</think>
+```python
+def ordered(words):
+    return sorted(words, key=str.lower)
+```
+"""
+_END = "</tool_call>"
+_THINK_END = "</think>"
+_NAMES = frozenset(
+    (
+        "",
+        "python",
+        "execute_python",
+        "run_python",
+        "python_interpreter",
+        "code_interpreter",
+        "ipython",
+        "execute",
+        "run",
+    )
+)
+"""Names under which models call the one tool that there is."""
+
+
+class Inline:
+    """One assistant turn with calls in its thinking, then the final code (see `base.Protocol`)."""
+
+    name = "inline"
+    stop: tuple[str, ...] = (_END, "<tool_response>")
+    needs: tuple[str, ...] = ("continuation",)
+    continues = True
+    max_turns = 12
+    ideal: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
+    tools: tuple[ToolSpec, ...] = (
+        ToolSpec(name="python", description="Run a Python program and return what it prints.", parameters=CODE),
+        SUBMIT,
+    )
+
+    def opening(self, view: View) -> tuple[ChatMessage, ...]:
+        """The rules, then the task."""
+        return (ChatMessage("system", _SYSTEM.strip()), ChatMessage("user", _words.task(view)))
+
+    def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
+        """The calls of a completion and the final code behind its thinking (see `base.Protocol`)."""
+        kept, made = without_invented(text)
+        cut = cut and not made
+        calls = read_calls(kept, truncated=cut)
+        if calls and not cut and calls[-1].span[1] == len(kept) and not kept.endswith(_END):
+            kept += _END
+            calls = read_calls(kept, truncated=False)
+        closed = any(act.kind == "final" for act in before)
+        end = 0 if closed else _thinking_end(kept, calls)
+        acts: list[Act] = []
+        at = 0
+        for call in calls[: MOST_ACTS + 1]:
+            acts += _thought(kept, at, min(call.span[0], end))
+            acts.append(_call(call, refuse=call in calls[MOST_ACTS:]))
+            at = call.span[1]
+        acts += _thought(kept, at, end)
+        if end < len(kept) or closed or kept.endswith(_THINK_END):
+            acts += _final(kept, max(at, end), cut=cut, called=at > end)
+        return Reply(text=kept, acts=tuple(acts), invented=made)
+
+    def answer(self, result: Result, *, hints: bool) -> str:
+        """`<tool_response>`, on lines of its own."""
+        told = _words.response(result, hints=hints, good="tool_response", bad="tool_response")
+        return f"\n{told}\n"
+
+    def remind(self, reply: Reply) -> str:
+        """What to do, for thinking that stopped without a call and without an end."""
+        told = "Nothing was run. Go on: call python, or close </think> and write the whole answer in ```python."
+        return f"\n<tool_response>\n{told}\n</tool_response>\n"
+
+    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether the final code was given."""
+        return handed_in(results)
+
+
+def _thinking_end(text: str, calls: Sequence[ReadCall]) -> int:
+    """Where the thinking ends: behind its closing tag outside of all calls, or with the text."""
+    at = text.find(_THINK_END)
+    while at >= 0:
+        inside = next((call.span[1] for call in calls if call.span[0] <= at < call.span[1]), None)
+        if inside is None:
+            return at + len(_THINK_END)
+        at = text.find(_THINK_END, inside)
+    return len(text)
+
+
+def _thought(text: str, start: int, end: int) -> list[Act]:
+    words = text[start:end].replace("<think>", "").replace(_THINK_END, "").strip()
+    return [Act(kind="think", span=(start, end), text=words)] if is_thought(words) else []
+
+
+def _call(call: ReadCall, *, refuse: bool) -> Act:
+    error = TOO_MANY if refuse else call.error
+    if error is None and call.name.lower() not in _NAMES:
+        error = f"there is no tool {call.name!r}: the only one is python"
+    if error is None and not (call.code or "").strip():
+        error = EMPTY
+    made = call.call
+    if error is not None:
+        return Act(kind="refused", span=call.span, error=error, repairs=call.repairs, call=made)
+    return Act(kind="code", span=call.span, code=call.code or "", way="run", repairs=call.repairs, call=made)
+
+
+def _final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
+    """The answer behind the thinking: its last block that defines something, or its last block; bare code too.
+
+    Args:
+        called: the part begins right behind a call, so that its answer has still to come.
+    """
+    rest = text[start:]
+    found = [p for p in pieces(rest) if p.kind in ("code", "action") or (p.kind == "answer" and is_code(p))]
+    if not found and tree(rest) is not None and is_code(bare := Block("code", rest, "text", "cut", (0, len(rest)))):
+        found = [bare]
+    if called and not found:
+        return []
+    if cut and not (found and all(piece.closed for piece in found)):
+        return [Act(kind="final", span=(start, len(text)), text=rest.strip(), error=CUT)]
+    if not found:
+        return [Act(kind="final", span=(start, len(text)), text=rest.strip(), way="submit")]
+    whole = next((p for p in reversed(found) if "def " in p.code or "class " in p.code), found[-1])
+    span = (start + whole.span[0], start + whole.span[1])
+    return [Act(kind="final", span=span, text=rest.strip(), code=whole.code.strip("\n") + "\n", way="submit")]
+
+
+PLUGIN = Inline

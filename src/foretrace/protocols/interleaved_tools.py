@@ -1,0 +1,95 @@
+"""Small blocks accumulate in a session, with real feedback after each; a fix replaces what it fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from foretrace.core.trace import ToolSpec
+from foretrace.protocols._turns import CODE, SUBMIT, Turns, handed_in
+from foretrace.protocols.base import ActKind, Reply, Result, Way
+
+_SYSTEM = """
+You solve a programming task in Python in small steps, in a session that keeps what you have run, like a notebook.
+
+1. Think in <think>...</think> about the next small step.
+2. Write that step in <code>...</code>, then stop. It is run in the session, and you are answered with <result> (what \
+it printed) or <error>. Never write <result> or <error> yourself.
+3. All blocks that ran are your answer, in order. A block that fails is no part of it. To fix a function, define it \
+again: the new one takes the place of the old one.
+4. When all is written, <verify>...</verify> runs the tests on your answer; it may hold further checks in Python. If \
+they fail, fix the code and verify again.
+
+Example:
+<think>First the sum.</think>
+<code>
+def total(numbers):
+    return sum(numbers)
+print(total([1, 2, 3]))
+</code>
+
+<result>
+6
+</result>
+
+<think>Now the mean, on top of it.</think>
+<code>
+def mean(numbers):
+    return total(numbers) / len(numbers)
+</code>
+
+<result>
+(no output)
+</result>
+
+<verify>
+assert mean([2, 4]) == 3
+</verify>
+
+<result>
+1 of 2 public tests passed.
+test 2: ZeroDivisionError: division by zero
+</result>
+
+<think>The second test has an empty list: its mean is 0.</think>
+<code>
+def mean(numbers):
+    return total(numbers) / len(numbers) if numbers else 0
+</code>
+
+<result>
+(no output)
+</result>
+
+<verify></verify>
+"""
+
+
+class InterleavedTools(Turns):
+    """A session of small blocks; ends when a verify block passes (see `base.Protocol`)."""
+
+    name = "interleaved_tools"
+    max_turns = 16
+    rules = _SYSTEM
+    ways: ClassVar[Mapping[ActKind, Way]] = {"code": "block", "verify": "check", "final": "submit"}
+    reminder: ClassVar[str] = (
+        "Nothing was run. Write the next step in <code>...</code>, or run the tests with <verify>...</verify>."
+    )
+    tools = (
+        ToolSpec(
+            name="python", description="Run a block in the session; blocks that ran are the answer.", parameters=CODE
+        ),
+        ToolSpec(
+            name="run_tests",
+            description="Run checks, if any, and the public tests on the answer so far.",
+            parameters='{"type":"object","properties":{"checks":{"type":"string"}}}',
+        ),
+        SUBMIT,
+    )
+
+    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether a verify block passed, or the model handed its answer in."""
+        return handed_in(results) or any(r.act.way == "check" and not r.failed for r in results)
+
+
+PLUGIN = InterleavedTools

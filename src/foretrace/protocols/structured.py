@@ -1,0 +1,60 @@
+"""Rounds of planning, action and reflection, until the tests pass or the rounds are used up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from foretrace.core.trace import ToolSpec
+from foretrace.protocols._turns import CODE, SUBMIT, Turns, handed_in
+from foretrace.protocols.base import ActKind, Reply, Result, Way
+
+_SYSTEM = """
+You solve a programming task in Python in rounds. A round has three parts, and you are asked for one after the other:
+
+1. <plan>...</plan>: what the code has to do, step by step.
+2. <code>...</code>: your whole code. It is run on the tests, and you are answered with <result> or <error>. Never \
+write <result> or <error> yourself.
+3. <reflect>...</reflect>: what the result tells you, and what the next round must change.
+
+Begin with the plan.
+"""
+_PLAN = "Now plan the next round in <plan>...</plan>."
+_ACT = "Now write your whole code in <code>...</code>."
+_REFLECT = "Now reflect on this in <reflect>...</reflect>."
+_ROUNDS = 4
+
+
+class Structured(Turns):
+    """Plan, act, reflect; ends with the reflection on code that passes (see `base.Protocol`)."""
+
+    name = "structured"
+    stop = ("</code>", "</reflect>", "<result>", "<error>")
+    max_turns = 3 * _ROUNDS
+    ideal = ("has_tool_feedback",)
+    rules = _SYSTEM
+    ways: ClassVar[Mapping[ActKind, Way]] = {"code": "test", "verify": "submit", "final": "submit"}
+    tools = (
+        ToolSpec(
+            name="run_tests",
+            description="Run code, which is the whole answer so far, against the public tests.",
+            parameters=CODE,
+        ),
+        SUBMIT,
+    )
+
+    def answer(self, result: Result, *, hints: bool) -> str:
+        """What running the code gave, and the call to reflect on it."""
+        return f"{super().answer(result, hints=hints)}\n\n{_REFLECT}"
+
+    def remind(self, reply: Reply) -> str:
+        """The part that comes next."""
+        return _PLAN if reply.acts and reply.acts[-1].kind == "reflect" else _ACT
+
+    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether the model has reflected on code that passes, or handed its answer in."""
+        reflects = not any(act.way is not None or act.error is not None for act in reply.acts)
+        return handed_in(results) or (reflects and bool(results) and not results[-1].failed)
+
+
+PLUGIN = Structured

@@ -1,0 +1,67 @@
+"""Think and code over several turns: each code block is the whole answer so far, run against the public tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from foretrace.core.trace import ToolSpec
+from foretrace.protocols._turns import CODE, SUBMIT, Turns
+from foretrace.protocols.base import ActKind, Way
+
+_SYSTEM = """
+You solve a programming task in Python. Your code is really run.
+
+1. Think in <think>...</think>.
+2. Write your whole code in <code>...</code>, then stop. It is run on the tests, and you are answered with <result> or \
+<error>. Never write <result> or <error> yourself.
+3. If something fails, think about why, and write the whole code again, corrected.
+4. When the tests pass, end with <verify>...</verify>: one sentence on why the code is right.
+
+Example:
+<think>The sum of two numbers.</think>
+<code>
+def add(a, b):
+    return a - b
+</code>
+
+<result>
+0 of 1 public tests passed.
+test 1: got -1, expected 3
+</result>
+
+<think>I subtracted where I must add.</think>
+<code>
+def add(a, b):
+    return a + b
+</code>
+
+<result>
+The public test passed.
+</result>
+
+<verify>It returns the sum, as the test asks.</verify>
+"""
+
+
+class Tools(Turns):
+    """Think, code, result, and again until it is right; ends with a verify block (see `base.Protocol`)."""
+
+    name = "tools"
+    rules = _SYSTEM
+    ways: ClassVar[Mapping[ActKind, Way]] = {"code": "test", "verify": "submit", "final": "submit"}
+    reminder: ClassVar[str] = (
+        "Nothing was run. Write your whole code in <code>...</code>. If its tests have passed, end with "
+        "<verify>...</verify>."
+    )
+    tools = (
+        ToolSpec(
+            name="run_tests",
+            description="Run code, which is the whole answer so far, against the public tests.",
+            parameters=CODE,
+        ),
+        SUBMIT,
+    )
+
+
+PLUGIN = Tools

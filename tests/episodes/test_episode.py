@@ -1,0 +1,347 @@
+"""An episode by itself: its states, tokens, metrics and reward, and a trace that serves like an imported one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from foretrace.core.completion import Completion
+from foretrace.core.errors import ProblemError
+from foretrace.core.plugins import resolve
+from foretrace.core.problem import Problem, Test
+from foretrace.core.store import TraceStore, read_traces, write_traces
+from foretrace.core.trace import Trace, Usage, decode_trace, encode_trace, with_id
+from foretrace.episodes._identity import Identity
+from foretrace.episodes._reward import RewardRule
+from foretrace.episodes.episode import Episode, EpisodeSettings
+from foretrace.notebook import build, label
+from foretrace.protocols.tools import Tools
+from protocols.play import ADD, RIGHT, TWICE, WRONG, Played, Stage
+
+THINK = "<think>Let me think of it.</think>\n"
+BAD, GOOD = (f"{THINK}<code>\n{code}</code>" for code in (WRONG, RIGHT))
+DONE = "<verify>It adds.</verify>"
+MODEL = Identity(
+    model="scripted:x", sampling={"temperature": 0.5, "seed": 3}, seed=3, sample=1, created_at="2026-01-01"
+)
+
+
+def pieces_of(text: str, size: int = 5) -> tuple[str, ...]:
+    return tuple(text[at : at + size] for at in range(0, len(text), size))
+
+
+def tokens(text: str, pieces: tuple[str, ...] | None = None, **more: Any) -> Completion:
+    """A completion with a token for every few characters, numbered from 100 on."""
+    pieces = pieces_of(text) if pieces is None else pieces
+    given: dict[str, Any] = {
+        "token_ids": tuple(range(100, 100 + len(pieces))),
+        "logprobs": tuple(-n / 8 for n in range(len(pieces))),
+        "pieces": pieces,
+        "exact": "token",
+        "usage": Usage(prompt_tokens=7, completion_tokens=len(pieces)),
+        "prompt_token_ids": (1, 2, 3),
+        "seconds": 0.5,
+    }
+    return Completion(text=text, **given | more)
+
+
+def sampled(played: Played) -> list[Any]:
+    return [m.sampled for m in played.models]
+
+
+# --- its states
+
+
+def test_it_is_fed_from_outside_and_ends_once(stage: Stage) -> None:
+    async def live() -> None:
+        async with Episode(ADD, Tools(), stage.sandbox) as episode:
+            opening = await episode.start()
+            assert episode.messages == opening and not episode.done and episode.turns == 0
+            with pytest.raises(ValueError, match="not done"):
+                episode.trace()
+            await episode.step(Completion(text=GOOD))
+            assert [m.role for m in episode.messages] == ["system", "user", "assistant", "user"]
+            await episode.step(Completion(text=DONE))
+            assert episode.done and episode.reward == 1.0 and episode.turns == 2
+            with pytest.raises(ValueError, match="done"):
+                await episode.step(Completion(text=DONE))
+            await episode.close()
+
+    stage.runner.run(live())
+
+
+def test_what_fails_around_it_is_recorded_without_a_score(stage: Stage) -> None:
+    async def live() -> Trace:
+        async with Episode(ADD, Tools(), stage.sandbox, identity=MODEL) as episode:
+            await episode.start()
+            await episode.step(Completion(text=BAD))
+            await episode.fail("stream", "the stream ended early")
+            assert episode.done and episode.reward is None
+            return with_id(episode.trace())
+
+    outcome = (trace := stage.runner.run(live())).outcome
+    assert (outcome.status, outcome.success, outcome.reward, outcome.tests) == ("error", None, None, None)
+    assert outcome.error is not None and (outcome.error.kind, outcome.metrics["turns"]) == ("stream", 1)
+    assert len(trace.messages) == 4 and trace.key == stage.play("tools", GOOD, DONE, identity=MODEL).trace.key
+
+
+def test_a_problem_without_tests_is_refused() -> None:
+    with pytest.raises(ProblemError, match="p has no tests"):
+        Episode(Problem(id="p", statement="Add."), Tools(), sandbox=None)  # type: ignore[arg-type]
+
+
+def test_the_turn_limit_is_the_protocols_own_or_the_users(stage: Stage) -> None:
+    assert Episode(ADD, Tools(), stage.sandbox).max_turns == Tools.max_turns
+    played = stage.play("tools", *[BAD] * 3, max_turns=3)
+    assert played.episode.done and played.trace.outcome.status == "limit"
+    played = stage.play("tools", GOOD, DONE, max_turns=2)
+    assert played.trace.outcome.status == "done"
+
+
+def test_empty_replies_and_replies_of_a_megabyte_are_taken(stage: Stage) -> None:
+    words = "I do not know yet. " * 55_000
+    played = stage.play("tools", "", words, "<code>\n" + "x = 1\n" * 180_000 + "</code>", max_turns=3)
+    assert played.trace.outcome.status == "limit" and played.models[1].content == words
+    assert played.labels[:2] == ["nonstep.lost", "nonstep.prompted"]
+
+
+# --- its messages
+
+
+def test_messages_of_a_turn_give_the_reply_and_spans_the_blocks(stage: Stage) -> None:
+    reply = f"First.\n{BAD}\nThen I saw it:\n```python\n{RIGHT}```\nand so it ends. {DONE} Bye."
+    played = stage.play("tools", reply, max_turns=1)
+    assert "".join(m.content for m in played.models) == reply
+    assert [m.content[slice(*m.tool_calls[0].span)] for m in played.models] == [  # type: ignore[misc]
+        f"<code>\n{WRONG}</code>",
+        f"```python\n{RIGHT}```",
+        DONE,
+    ]
+    results = [m for m in played.trace.messages if m.author == "environment"]
+    assert [m.tool_call_ids for m in results] == [("call_0",), ("call_1",), ("call_2",)]
+
+
+def test_reasoning_that_comes_apart_is_kept_and_counts_as_a_thought(stage: Stage) -> None:
+    reply = Completion(text=f"<code>\n{RIGHT}</code>", reasoning="A sum.")
+    played = stage.play("tools", reply, Completion(text=DONE, reasoning="It passed."))
+    assert [m.reasoning for m in played.models] == ["A sum.", "It passed."]
+    assert played.counted("think_count", "is_interleaved") == (2, 1)
+    assert "A sum." not in played.prompts[1]
+
+
+def test_tokens_go_to_the_span_in_which_they_start(stage: Stage) -> None:
+    reply = f"{BAD}\n{GOOD}\nSo far."
+    played = stage.play("tools", tokens(reply), max_turns=1)
+    first, second = sampled(played)
+    assert first.token_ids + second.token_ids == tokens(reply).token_ids
+    assert first.logprobs + second.logprobs == tokens(reply).logprobs
+    assert len(first.token_ids) == -(-len(played.models[0].content) // 5)
+    assert (first.exact, second.exact) == ("token", "token")
+    assert (first.prompt_token_ids, second.prompt_token_ids) == ((1, 2, 3), None)
+    assert (first.usage, first.finish_reason) == (None, None)
+    assert second.usage == tokens(reply).usage and second.finish_reason == "stop"
+    assert [m.model_s for m in played.models] == [0.5, None]
+
+
+def test_tokens_behind_a_cut_are_dropped(stage: Stage) -> None:
+    kept, cut = f"{BAD}\n", "<result>\nAll 2 public tests passed.\n</result>"
+    (found,) = sampled(stage.play("tools", tokens(kept + cut, (*pieces_of(kept), *pieces_of(cut))), max_turns=1))
+    assert len(found.token_ids) == len(pieces_of(kept)) and found.exact == "token"
+    (found,) = sampled(stage.play("tools", tokens(kept + cut, pieces_of(f" {kept}{cut}")), max_turns=1))
+    assert found.exact == "text", "the cut goes through the middle of a token"
+
+
+def test_a_closing_tag_that_was_put_back_has_its_tokens_or_says_so(stage: Stage) -> None:
+    text = f"<code>\n{RIGHT}"
+    (found,) = sampled(stage.play("tools", tokens(text, (*pieces_of(text), "</code>")), max_turns=1))
+    assert len(found.token_ids) == len(pieces_of(text)) + 1 and found.exact == "token"
+    (found,) = sampled(stage.play("tools", tokens(text), max_turns=1))
+    assert len(found.token_ids) == len(pieces_of(text)) and found.exact == "text"
+
+
+def test_ids_without_pieces_are_exact_for_one_message_only(stage: Stage) -> None:
+    (found,) = sampled(
+        stage.play("tools", tokens(GOOD, pieces=(), token_ids=(1, 2), logprobs=(-1.0, -2.0)), max_turns=1)
+    )
+    assert found.token_ids == (1, 2) and found.exact == "token"
+    reply = tokens(f"{BAD}{GOOD}", pieces=(), token_ids=(1, 2), logprobs=(-1.0, -2.0))
+    first, second = sampled(stage.play("tools", reply, max_turns=1))
+    assert first.token_ids + second.token_ids == (1, 2) and {first.exact, second.exact} == {"text"}
+
+
+# --- what it is worth
+
+METRICS = (
+    "turns think_count code_block_count execution_count code_iterations had_errors recovered has_verify is_interleaved "
+    "has_tool_feedback invented_results repairs is_ideal"
+).split()
+CASES: dict[str, tuple[list[str], list[float]]] = {
+    "mended": ([BAD, GOOD, THINK + DONE], [3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 1]),
+    "at once": ([GOOD, f"{THINK}{DONE}"], [2, 2, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1]),
+    "not seen": ([f"{GOOD}\n{THINK}{DONE}"], [1, 2, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0]),
+    "the same code twice": ([GOOD, GOOD, DONE], [3, 2, 2, 2, 1, 0, 0, 1, 1, 1, 0, 0, 1]),
+    "without thoughts": ([f"<code>\n{RIGHT}</code>", DONE], [2, 0, 1, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0]),
+    "wrong to the end": ([BAD, THINK + DONE], [2, 2, 1, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0]),
+    "invented": ([f"{GOOD}<error>\nno\n</error><result>\nx\n</result>", DONE], [2, 1, 1, 1, 1, 0, 0, 1, 0, 1, 2, 0, 0]),
+    "no code": (["What do you mean by that?"], [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_metrics_are_counted_as_they_are_defined(stage: Stage, case: str) -> None:
+    replies, wanted = CASES[case]
+    played = stage.play("tools", *replies, max_turns=len(replies))
+    assert played.metrics == dict(zip(METRICS, wanted, strict=True))
+
+
+def test_a_failure_that_is_only_shown_by_counts_is_an_error_recovered_from(stage: Stage) -> None:
+    partly = f"{THINK}<code>\ndef add(a, b):\n    return 3 if a == 1 else a + b if a >= 0 else 0\n</code>"
+    played = stage.play("tools", partly, GOOD, DONE, feedback="counts")
+    assert played.counted("had_errors", "recovered") == (1, 1)
+    played = stage.play("tools", partly, GOOD, DONE)
+    assert played.counted("had_errors", "recovered") == (0, 0)
+
+
+def test_the_reward_counts_hidden_tests(stage: Stage) -> None:
+    def reward(code: str, problem: Problem = ADD, **settings: Any) -> float | None:
+        return stage.play(
+            "tools", f"{THINK}<code>\n{code}\n</code>", problem=problem, max_turns=1, **settings
+        ).episode.reward
+
+    assert reward(RIGHT) == 1.0
+    assert reward(f"{RIGHT}\nreal = add\ndef add(a, b):\n    return real(a, b) if a > 0 else 0") == pytest.approx(1 / 3)
+    assert reward("def add(a, b):\n    return {1: 3, 0: 0}[a]") == -1.0, "public tests are no reward"
+    assert reward("def add(a, b) return") == -1.0
+    assert reward("print(int(input()) * 2 or 1)", TWICE) == 0.0
+    only_public = msgspec.structs.replace(ADD, hidden_tests=())
+    assert reward(WRONG, only_public) == 0.0
+
+
+def test_bonuses_are_an_option_and_count_at_full_pass_too(stage: Stage) -> None:
+    full = stage.play("tools", GOOD, f"{THINK}{DONE}", bonuses=True)
+    assert full.episode.reward == pytest.approx(1.2)
+    assert stage.play("tools", GOOD, DONE, bonuses=True).episode.reward == pytest.approx(1.1)
+    none = stage.play("tools", "I do not know it yet.", max_turns=1, bonuses=True)
+    assert none.episode.reward == -1.0
+    assert full.trace.extra["reward_formula"] == RewardRule(bonuses=True).formula != RewardRule().formula
+
+
+def test_success_needs_public_tests_too(stage: Stage) -> None:
+    problem = msgspec.structs.replace(ADD, public_tests=(Test(code="assert add(1, 2) == 4"),))
+    played = stage.play("tools", GOOD, DONE, problem=problem)
+    assert (played.episode.reward, played.trace.outcome.success) == (1.0, False)
+
+
+# --- whose it is
+
+
+def test_the_key_names_the_attempt_and_nothing_else(stage: Stage) -> None:
+    def key(identity: Identity = MODEL, problem: Problem = ADD, protocol: str = "tools", **settings: Any) -> str:
+        episode = Episode(
+            problem,
+            resolve("protocol", protocol)(),
+            stage.sandbox,
+            identity=identity,
+            settings=EpisodeSettings(**settings),
+        )
+        return episode.key
+
+    same = msgspec.structs.replace(MODEL, run="other", created_at="2030-01-01", tool_versions={"x": "1"})
+    assert key() == key(same)
+    others = {
+        key(),
+        key(msgspec.structs.replace(MODEL, model="scripted:y")),
+        key(msgspec.structs.replace(MODEL, sampling={"temperature": 0.7})),
+        key(msgspec.structs.replace(MODEL, seed=4)),
+        key(msgspec.structs.replace(MODEL, sample=2)),
+        key(problem=TWICE),
+        key(protocol="inline"),
+        key(feedback="counts"),
+        key(hints=True),
+        key(max_turns=3),
+    }
+    assert len(others) == 10
+
+
+@pytest.mark.parametrize("protocol", ["tools", "interleaved_tools", "structured"])
+def test_two_runs_of_one_attempt_have_one_id(stage: Stage, protocol: str) -> None:
+    code = "print(object(), {'a', 'b', 'c'})\ndef add(a, b):\n    return a + c\nadd(1, 2)\n"
+    replies = [f"{THINK}<code>\n{code}</code>", BAD, GOOD, DONE]
+    one, two = (
+        stage.play(
+            protocol,
+            *(tokens(reply, seconds=seconds) for reply in replies),
+            identity=msgspec.structs.replace(MODEL, created_at=created),
+            max_turns=4,
+        ).trace
+        for seconds, created in ((0.1, "2026-01-01"), (0.2, "2026-01-02"))
+    )
+    assert one.id == two.id and one.key == two.key and one != two
+    assert any("0x..." in m.content for m in one.messages)
+
+
+def test_the_trace_says_how_it_was_made(stage: Stage) -> None:
+    trace = stage.play("tools", GOOD, DONE, identity=MODEL, hints=True).trace
+    about = trace.provenance
+    assert (about.origin, about.source, about.raw_id, about.licence) == ("generated", "little", "add", "MIT")
+    assert (about.model, about.protocol, about.seed, about.sample) == ("scripted:x", "tools", 3, 1)
+    assert about.sampling == {"temperature": 0.5, "seed": 3, "feedback": "public", "hints": True, "max_turns": 10}
+    assert (trace.task.id, trace.task.group, trace.task.statement) == ("little/add", "little/add", ADD.statement)
+    assert [tool.name for tool in trace.tools] == ["run_tests", "submit"]
+
+
+# --- what it serves for
+
+
+def stories(stage: Stage) -> list[Trace]:
+    """Attempts at a few problems in each protocol, some of which fail."""
+    import json
+
+    body = json.dumps({"name": "python", "arguments": {"code": f"{RIGHT}print(add(1, 2))"}})
+    replies = {
+        "tools": [BAD, GOOD, DONE],
+        "interleaved_tools": [BAD, "<verify></verify>", GOOD, "<verify></verify>"],
+        "structured": ["<plan>A sum of two.</plan>", BAD, "<reflect>A plus.</reflect>", GOOD, "It is right now."],
+        "interleaved": [f"{GOOD}\n<verify></verify>"],
+        "inline": [f"<think>I try it.\n<tool_call>{body}</tool_call>", f"Good.</think>\n```python\n{RIGHT}```"],
+    }
+    made: list[Trace] = []
+    for number in range(8):
+        problem = msgspec.structs.replace(ADD, id=f"add/{number}", statement=f"Sum {number}: give a + b.")
+        for protocol, said in replies.items():
+            for sample, turns in enumerate((len(said), 1)):
+                about = Identity(model="scripted:x", sample=sample)
+                made.append(stage.play(protocol, *said[:turns], problem=problem, identity=about, max_turns=turns).trace)
+    return made
+
+
+def test_traces_are_stored_labelled_shown_and_built_like_imported_ones(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import datasets
+
+    from foretrace.cli.main import main
+
+    traces = stories(stage)
+    for trace in traces:
+        assert decode_trace(encode_trace(trace)) == trace and with_id(trace).id == trace.id != ""
+    assert len({trace.key for trace in traces}) == len(traces)
+    folder = tmp_path / "traces"
+    assert write_traces(traces, folder) == {"added": len(traces)}
+    assert sorted(read_traces(folder), key=lambda t: t.key) == sorted(traces, key=lambda t: t.key)
+    assert write_traces(traces, folder)["same"] == len(traces)
+    key = traces[0].key
+    assert [x.rule for x in label(TraceStore(folder).get(key))][-1] == "terminal_call"
+    assert main(["show", str(folder), key]) == 0 and "run_tests" in capsys.readouterr().out
+    build(folder, out=tmp_path / "dataset", outcomes="all", statistical_gates=False, seed=1)
+    for config in ("proposer", "trajectories", "eval"):
+        rows = datasets.load_dataset(str(tmp_path / "dataset"), config, cache_dir=str(tmp_path / "cache"))
+        assert sum(part.num_rows for part in rows.values()) > 0
+    trained = datasets.load_dataset(str(tmp_path / "dataset"), "trajectories", cache_dir=str(tmp_path / "cache"))[
+        "train"
+    ]
+    one = next(row for row in trained if "tools/" not in row["key"] and len(row["messages"]) > 4)
+    assert [m["train"] for m in one["messages"] if m["role"] != "assistant"].count(True) == 0

@@ -1,0 +1,20 @@
+"""One sandbox a module."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from foretrace.sandbox.base import Settings
+from foretrace.sandbox.local import LocalSandbox
+from protocols.play import Stage
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with asyncio.Runner() as runner:
+        sandbox = LocalSandbox(Settings(workers=1))
+        yield Stage(runner, sandbox)
+        runner.run(sandbox.close())
