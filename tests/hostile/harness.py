@@ -63,7 +63,7 @@ class Snippet:
     stdin: str = ""
     limits: dict[str, float] = field(default_factory=dict)
     endings: tuple[str, ...] = ()
-    """Endings that are right; empty: those of the kind."""
+    """Endings that are right; empty: all of `ENDED`."""
     most: int | None = None
     """The code prints `TOOK n` for what it took: more than this is a violation. None: it may not print TOOK at all."""
     stdout: str | tuple[str, ...] | None = None
@@ -106,8 +106,7 @@ class Seen:
 
 
 ENDED = ("ok", "error", "exit", "timeout", "memory", "output", "killed")
-ENDINGS = {"forge": (*ENDED, "lost")}
-"""Endings that are right where a snippet names none. `lost` is for those that break the protocol."""
+"""Endings that are right where a snippet names none: not `lost`, which code cannot bring about."""
 DEFAULT_BITE = {"forge": "forged", "leak": "leaked", "escape": "changed"}
 
 
@@ -126,7 +125,7 @@ def violations(snippet: Snippet, seen: Seen) -> list[str]:
         found.append(f"left: {seen.left} processes")
     if seen.seconds > snippet.limits.get("wall_s", WALL_S) + 1:
         found.append(f"late: {seen.seconds:.1f} s")
-    allowed = snippet.endings or ENDINGS.get(snippet.kind, ENDED)
+    allowed = snippet.endings or ENDED
     if seen.ending not in allowed and not seen.raised:
         found.append(f"ending: {seen.ending}: {seen.everything[:300]}")
     took = [int(number) for number in re.findall(r"TOOK (\d+)", seen.stdout)]

@@ -65,8 +65,9 @@ def _keep(keeper: list[subprocess.Popen[bytes]], folder: Path, *program: str) ->
 
 def _kill_and_count(keeping: subprocess.Popen[bytes]) -> list[str]:
     os.kill(tree.children(keeping.pid)[0], signal.SIGKILL)  # the first is the parent; orphans come after it
-    time.sleep(1.0)
-    left = tree.descendants(keeping.pid)
+    until = time.monotonic() + 1.0
+    while (left := tree.descendants(keeping.pid)) and time.monotonic() < until:
+        time.sleep(0.02)
     return [f"{pid}: {Path(f'/proc/{pid}/cmdline').read_text()}" for pid in left]
 
 
@@ -84,7 +85,7 @@ def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]],
     while len(tree.descendants(keeping.pid)) < 2 * len(_RUNS) and time.monotonic() < until:
         time.sleep(0.05)
     assert len(tree.descendants(keeping.pid)) >= 2 * len(_RUNS)  # fork servers, and what they run
-    time.sleep(0.5)  # in the middle of it
+    time.sleep(0.3)  # in the middle of it
     assert not _kill_and_count(keeping)
 
 

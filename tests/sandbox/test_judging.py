@@ -388,9 +388,9 @@ def test_nothing_passes_that_was_not_computed(judged: Judge, name: str) -> None:
 )
 def test_a_process_that_breaks_the_protocol_is_believed_in_nothing(judged: Judge, name: str) -> None:
     for tests in (["assert f(1) == 7", "assert f(2) == 14"], [LOOP]):
-        verdict = judged(FORGED[name], *tests, wall_s=0.5)
+        verdict = judged(FORGED[name], *tests, wall_s=5)
         assert not any(outcome(verdict)), verdict
-        assert verdict.ending == "lost"
+        assert verdict.ending == "killed" and verdict.seconds < 2
         assert verdict.error is not None and verdict.error.kind == "OutOfTurn"
 
 

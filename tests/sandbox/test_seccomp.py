@@ -13,7 +13,7 @@ import pytest
 
 from foretrace.sandbox._inside import seccomp, syscalls
 
-ALLOW, KILL = 0x7FFF0000, 0x80000000
+ALLOW, KILL, ASK = 0x7FFF0000, 0x80000000, 0x7FC00000
 EPERM, ENOSYS = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 OWN = 4242
 
@@ -77,7 +77,7 @@ def test_it_is_an_allowlist(plain: Filter, jailed: Filter, forking: Filter) -> N
         assert len(filter_.code) < 4096
         assert {n for n in range(1024) if n not in known and filter_(n) != ENOSYS} == set()
         allowed = {name for name, n in filter_.numbers.items() if filter_(n, *[0x7FFFFFFF] * 6) == ALLOW}
-        listed = set(seccomp._ALLOWED) | set(seccomp._METADATA) | {"fork", "vfork", "kill", "tgkill"}
+        listed = set(seccomp._ALLOWED) | set(seccomp._METADATA) | {"kill", "tgkill"}
         assert allowed <= listed
         assert "prlimit64" not in allowed and "clone" not in allowed
 
@@ -117,7 +117,11 @@ def test_threads_may_be_made_and_processes_not(plain: Filter, jailed: Filter, fo
         assert filter_("clone", 17) == filter_("clone", 0x4111) == EPERM  # fork, posix_spawn
         for name in ("fork", "vfork"):
             assert name not in filter_.numbers or filter_(name) == EPERM
-    assert forking("clone", thread) == forking("clone", 17) == ALLOW
+    assert forking("clone", thread) == ALLOW
+    for flags in (17, 0x4111, 0x1200011, 0):  # each of them is for the fork server to decide
+        assert forking("clone", flags) == ASK
+    for name in ("fork", "vfork"):
+        assert name not in forking.numbers or forking(name) == EPERM
     for space in (0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
         for filter_ in (plain, jailed, forking):
             assert filter_("clone", 17 | space) == filter_("clone", thread | space) == EPERM

@@ -22,8 +22,9 @@ Ending = Literal["ok", "error", "exit", "timeout", "memory", "output", "killed",
 
 `ok`: it came to its end. `error`: an exception, or a source that does not compile. `exit`: the code left the process
 (`sys.exit`, `os._exit`). `timeout`: the wall clock or the CPU limit. `memory`: out of memory. `output`: it printed more
-than a run may. `killed`: a signal (a crash of the interpreter, a forbidden system call). `lost`: the worker died or
-answered out of turn; says nothing of the code's worth.
+than a run may. `killed`: a signal (a crash of the interpreter, a forbidden system call), or the sandbox, since the
+code broke the protocol (`RunError.kind` is then `OutOfTurn`) or its session. `lost`: the sandbox itself failed, say by
+a worker that was killed from outside; says nothing of the code's worth, and code cannot bring it about from level 1 on.
 """
 
 

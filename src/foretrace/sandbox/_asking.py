@@ -10,12 +10,13 @@ import msgspec
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox._conversation import Conversation, Ended, Open
 from foretrace.sandbox._inside.values import decode
-from foretrace.sandbox._run import limit_error, read_error
+from foretrace.sandbox._run import OUT_OF_TURN, limit_error, out_of_turn, read_error
 from foretrace.sandbox.base import Limits
 
+LEAVE_S = 1.0
+"""Seconds that a process gets to end by itself once it has nothing left to do."""
 MOST_PROCESSES = 3
 """Processes that one judging may use for the candidate; together they may run for twice the time limit."""
-OUT_OF_TURN = "the code's process broke the protocol, so nothing that it said counts"
 NOT_RUN = "not run"
 
 
@@ -86,10 +87,6 @@ def text_of(error: RunError) -> str:
     return f"{error.kind}: {error.message}"[:500] if error.message else error.kind
 
 
-def out_of_turn() -> RunError:
-    return RunError(kind="OutOfTurn", message=OUT_OF_TURN)
-
-
 def read_answer(message: Any) -> Answer | None:
     """The answer to a call as a candidate gives it; None where it is none."""
     if not isinstance(message, list):
@@ -123,9 +120,11 @@ async def ask(
         request = {"mode": "candidate", "code": code, "calls": calls[position:], "needs": needs}
         async with open_(request, allowed) as child:
             got, failed, wrong = await _hear(child, len(calls) - position)
-            ended = await child.finish()
+            if wrong:
+                child.stop()
+            ended = await child.finish(LEAVE_S)
         if wrong or child.broken:
-            process.add(ended, "lost", out_of_turn())
+            process.add(ended, "killed", out_of_turn())
             for answer in answers[position:]:
                 answer.error = OUT_OF_TURN
             break
@@ -158,14 +157,14 @@ async def _hear(child: Conversation, count: int) -> tuple[list[Answer] | None, R
         return None, None, False
     if isinstance(message, list) and len(message) == 2 and message[0] == "failed":
         error = read_error(message[1])
-        return None, error, error is None or await child.receive() is not None
+        return None, error, error is None
     if message != ["loaded"]:
         return None, None, True
     answers: list[Answer] = []
     before = child.elapsed
-    while (message := await child.receive()) is not None:
+    while len(answers) < count and (message := await child.receive()) is not None:
         answer = read_answer(message)
-        if answer is None or len(answers) == count:
+        if answer is None:
             return answers, None, True
         answer.seconds, before = child.elapsed - before, child.elapsed
         answers.append(answer)

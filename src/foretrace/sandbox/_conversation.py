@@ -41,8 +41,18 @@ class Conversation(Protocol):
         """The child's next frame; None when its channel has ended or is broken."""
         ...
 
-    async def finish(self) -> Ended:
-        """Wait for the child's end (bring it about where its channel is broken), and say how it ended."""
+    def stop(self) -> None:
+        """Have the child ended; what it says after this may be lost."""
+        ...
+
+    async def finish(self, within: float | None = None) -> Ended:
+        """Wait for the child's end (bring it about where its channel is broken), and say how it ended.
+
+        What it has said that nobody received makes its channel `broken`.
+
+        Args:
+            within: seconds after which it is ended; null leaves it its time limit.
+        """
         ...
 
 

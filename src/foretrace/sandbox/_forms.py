@@ -16,6 +16,7 @@ from foretrace.sandbox import _split
 from foretrace.sandbox._inside import asserts
 from foretrace.sandbox._inside.judge import check_of
 from foretrace.sandbox._reading import Code, needs_one_process, read
+from foretrace.sandbox._run import MOST_INPUT
 from foretrace.sandbox._split import Check
 
 _STRENGTH: tuple[Integrity, ...] = ("split", "judge", "shared")
@@ -71,7 +72,7 @@ def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: In
     found = [asserts.find(tree) for tree in trees]
     for number, some in enumerate(found):
         if not some:
-            raise ProblemError(f"test {number} has no assert: write what must hold as `assert ...`")
+            raise ProblemError(f"test {number} has no assert: {_instead(trees[number])}")
     code = read(trees, entry_point, _setup_tree(setup))
     for number, tree in enumerate(trees):
         _check_names(number, tree, code, entry_point)
@@ -103,9 +104,19 @@ def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | Non
             raise ProblemError(f"test {number} mixes programs and functions: give either stdin and stdout, or code")
         if test.stdout is None:
             raise ProblemError(f"test {number} has an input and no stdout: say what the program must print")
+        if len(test.stdin or "") > MOST_INPUT:
+            raise ProblemError(f"test {number} has an input of more than {MOST_INPUT:,} characters: give a smaller one")
     if form not in (None, "stdin"):
         raise ProblemError(f"tests with stdin and stdout cannot be judged in the form {form}: ask for none")
     return Plan(form="stdin", names=tuple(map(str, range(len(tests)))), tests=tuple(tests))
+
+
+def _instead(tree: ast.Module) -> str:
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    methods = sorted({f.attr for f in calls if isinstance(f, ast.Attribute) and f.attr.startswith("assert")})
+    if methods:
+        return f"methods such as {methods[0]} are not read; write `assert f(1) == 2` for `self.assertEqual(f(1), 2)`"
+    return "write what must hold as `assert f(1) == 2`"
 
 
 def _tree(number: int, code: str) -> ast.Module:

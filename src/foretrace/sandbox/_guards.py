@@ -98,6 +98,7 @@ async def _unguarded(interpreter: str, program: str, given: dict[str, Any]) -> s
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            await process.wait()
             raise
     return out.decode("utf-8", "replace")
 

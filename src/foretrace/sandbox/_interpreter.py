@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import sysconfig
@@ -53,7 +54,13 @@ async def packages_by(command: Sequence[str], interpreter: str) -> tuple[str, ..
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 20)
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), 20)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
         return tuple(dict.fromkeys(json.loads(out)))
     except (OSError, ValueError, TimeoutError) as error:
         raise SandboxError(f"cannot ask {interpreter} for its packages: {error}; is it a Python 3.11+?") from None

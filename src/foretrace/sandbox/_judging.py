@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from foretrace.core.problem import RunError, TestResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.sandbox._asking import Process, ask, ending_of, load_ending, out_of_turn, text_of
+from foretrace.sandbox._asking import LEAVE_S, Process, ask, ending_of, load_ending, text_of
 from foretrace.sandbox._compare import same_output
 from foretrace.sandbox._conversation import Open
 from foretrace.sandbox._evaluate import FailedError
@@ -17,7 +17,7 @@ from foretrace.sandbox._forms import Plan
 from foretrace.sandbox._hearing import Heard, judge_request
 from foretrace.sandbox._inside.values import show
 from foretrace.sandbox._relaying import relay
-from foretrace.sandbox._run import MOST_SOURCE, read_error, run, too_large
+from foretrace.sandbox._run import MOST_SOURCE, out_of_turn, read_error, run, too_large
 from foretrace.sandbox.base import Limits
 
 
@@ -84,12 +84,13 @@ async def _shared(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[l
         if isinstance(loaded, list) and len(loaded) == 2 and loaded[0] == "failed":
             failed = read_error(loaded[1])
         wrong = loaded is not None and failed is None and loaded != ["loaded"]
-        while (frame := await child.receive()) is not None:
-            wrong = wrong or heard.done or failed is not None
+        while not (wrong or failed or heard.done) and (frame := await child.receive()) is not None:
             heard.take(frame, child.elapsed)
-        ended = await child.finish()
+        if wrong:
+            child.stop()
+        ended = await child.finish(LEAVE_S)
     if wrong or child.broken:
-        process.add(ended, "lost", out_of_turn())
+        process.add(ended, "killed", out_of_turn())
         return heard.all_failed(text_of(out_of_turn())), process
     if failed is not None:
         process.add(ended, load_ending(failed), failed)

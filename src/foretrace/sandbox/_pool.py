@@ -66,6 +66,8 @@ class Pool:
         """End all fork servers, lent ones too."""
         self._closed = True
         for worker in (*self._idle, *self._lent):
+            worker.hang_up()  # so that all of them end at one time
+        for worker in (*self._idle, *self._lent):
             worker.kill()
         self._idle.clear()
 

@@ -9,19 +9,18 @@ import msgspec
 
 from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox._asking import (
+    LEAVE_S,
     NOT_RUN,
-    OUT_OF_TURN,
     Process,
     ending_of,
     load_ending,
-    out_of_turn,
     text_of,
 )
 from foretrace.sandbox._conversation import Conversation, Open
 from foretrace.sandbox._forms import Plan
 from foretrace.sandbox._hearing import Heard, judge_request
 from foretrace.sandbox._inside.values import decode
-from foretrace.sandbox._run import read_error
+from foretrace.sandbox._run import OUT_OF_TURN, out_of_turn, read_error
 from foretrace.sandbox.base import Limits
 
 _JUDGE_MEMORY_MB = 512
@@ -46,6 +45,11 @@ class Candidate:
 
     async def __aexit__(self, *error: Any) -> None:
         await self._stack.__aexit__(*error)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether all tests have failed, whatever comes."""
+        return self.out_of_turn or self.failed is not None
 
     async def start(self) -> bool:
         """Have a process with the code loaded; False when there can be none."""
@@ -86,19 +90,19 @@ class Candidate:
         if self._child is None:
             return
         await self._child.send(["bye"])
-        if await self._child.receive() is not None:
-            self.out_of_turn = True
         await self._end(None)
 
     async def _end(self, failed: RunError | None, *, answered: bool = True) -> RunError | None:
         """Take the end of the live process into account, and say what was wrong with it."""
         assert self._child is not None
         child, self._child = self._child, None
-        ended = await child.finish()
+        if self.out_of_turn:
+            child.stop()
+        ended = await child.finish(LEAVE_S)
         await self._stack.aclose()
         if self.out_of_turn or child.broken:
             self.out_of_turn = True
-            self.process.add(ended, "lost", out_of_turn())
+            self.process.add(ended, "killed", out_of_turn())
             return out_of_turn()
         if failed is not None:
             self.process.add(ended, load_ending(failed), failed)
@@ -147,13 +151,13 @@ async def relay(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[lis
     # The judge first: who holds a candidate never waits for another process, so that judgings cannot block one another.
     async with open_(judge_request(plan), patient) as judge, Candidate(open_, plan, code, limits) as candidate:
         await candidate.start()
-        while not heard.done and (frame := await judge.receive()) is not None:
+        while not (heard.done or candidate.hopeless) and (frame := await judge.receive()) is not None:
             if isinstance(frame, list) and len(frame) == 4 and frame[0] in ("call", "do"):
                 await judge.send(await candidate.relay(frame))
             else:
                 heard.take(frame, judge.elapsed)
         await candidate.close()
-        ended = await judge.finish()
+        ended = await judge.finish(0 if candidate.hopeless else LEAVE_S)
     if candidate.out_of_turn:
         return heard.all_failed(OUT_OF_TURN), candidate.process
     if candidate.failed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from foretrace.core.problem import Ending, RunError, RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox._conversation import Ended, Open
@@ -11,16 +13,28 @@ from foretrace.sandbox.base import Limits
 
 MOST_SOURCE = 1 << 20
 """Longest source text that is run, characters."""
+MOST_INPUT = 16_000_000
+"""Longest input that a run is given, characters."""
+OUT_OF_TURN = "the code's process broke the protocol, so nothing that it said counts"
 
 
 async def run(open_: Open, code: str, stdin: str, limits: Limits, isolation: Isolation) -> RunResult:
     """Run `code` once, in a fresh child."""
     if len(code) > MOST_SOURCE:
         return too_large(code, isolation)
+    if len(stdin) > MOST_INPUT:
+        message = f"the input has {len(stdin):,} characters, which is more than the {MOST_INPUT:,} that are given"
+        return RunResult(ending="error", error=RunError(kind="InputTooLarge", message=message), isolation=isolation)
     async with open_({"mode": "run", "code": code, "stdin": stdin}, limits) as child:
         frame = await child.receive()
         ended = await child.finish()
-    return result(ended, frame, limits, isolation)
+    found = result(ended, frame, limits, isolation)
+    return replace(found, error=out_of_turn()) if child.broken and found.ending == "killed" else found
+
+
+def out_of_turn() -> RunError:
+    """What a process is told of that has said what it may not say."""
+    return RunError(kind="OutOfTurn", message=OUT_OF_TURN)
 
 
 def too_large(code: str, isolation: Isolation) -> RunResult:
@@ -88,6 +102,5 @@ def limit_error(ended: Ended, limits: Limits) -> RunError:
         return RunError(kind="ProcessLimit", message=f"it made more than {limits.processes} threads or processes")
     if ended.ending == "lost":
         return RunError(kind="WorkerLost", message="the process that ran it died from outside; run it again")
-    return RunError(
-        kind="Killed", message=f"it was killed by signal {ended.signal}" if ended.signal else "it was killed"
-    )
+    by = f"by signal {ended.signal}" if ended.signal else "since it did not end when it had to, or broke its channel"
+    return RunError(kind="Killed", message=f"it was killed {by}")

@@ -11,9 +11,10 @@ from typing import Any, Self
 import msgspec
 
 from foretrace.core.errors import SandboxError
-from foretrace.core.problem import RunResult
+from foretrace.core.problem import Ending, RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox import _run
+from foretrace.sandbox._conversation import Ended
 from foretrace.sandbox._inside import wire
 from foretrace.sandbox._inside.control import STAMP
 from foretrace.sandbox._pool import Pool
@@ -118,14 +119,14 @@ class ForkSession(_Blocks):
                     else:
                         {b"O": out, b"E": err}[message[0]].add(message[1])
         except (EOFError, TimeoutError):
-            return self._lost({"killed": "lost", "status": 0, "seconds": 0.0}, out, err)
+            return self._lost({}, out, err, "lost")
         except BaseException:
             self._worker.kill()  # half a block may still be running there
             self._closed = "the session was interrupted: open a new one"
             raise
         said = json.loads(message[1])
-        if said["lost"]:
-            return self._lost(said, out, err)
+        if said.get("lost", True):
+            return self._lost(said, out, err, "killed")
         frame = _last(frames) if said["said"] and not said["killed"] else None
         result = self._result(said, frame, out, err)
         return msgspec.structs.replace(result, step=said["step"], mode="fork")
@@ -135,12 +136,20 @@ class ForkSession(_Blocks):
         how = ended(said | {"status": 0 if frame else said["status"]}, self._limits, output)
         return _run.result(how, frame, self._limits, self._isolation)
 
-    def _lost(self, said: dict[str, Any], out: Kept, err: Kept) -> RunResult:
-        self._closed = "the session was lost: its code killed its own processes; open a new one"
+    def _lost(self, said: dict[str, Any], out: Kept, err: Kept, ending: Ending) -> RunResult:
+        why = "its code killed or stopped its own processes" if ending == "killed" else "its fork server has gone"
+        self._closed = f"the session was lost: {why}; open a new one"
         self._worker.kill()
-        killed = said["killed"] if said["killed"] == "timeout" else "lost"
-        result = self._result(said | {"killed": killed}, None, out, err)
-        return msgspec.structs.replace(result, ending=killed, mode="fork")
+        if said.get("killed") == "timeout":
+            ending = "timeout"
+        how = Ended(
+            ending=ending,
+            seconds=said.get("seconds", 0.0),
+            stdout=out.text(),
+            stderr=err.text(),
+            truncated=out.cut or err.cut,
+        )
+        return msgspec.structs.replace(_run.result(how, None, self._limits, self._isolation), mode="fork")
 
     def _interrupt(self) -> None:
         self._worker.kill()

@@ -31,6 +31,8 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from foretrace.sandbox._in
 FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _START_S = 20.0
 _END_S = 10.0
+_LEAVE_S = 0.3
+"""How long a fork server gets to end by itself."""
 _GRACE_S = 2.0
 """How long after its deadline a fork server may still be busy with a run before it is given up."""
 ENVIRONMENT = {
@@ -86,6 +88,9 @@ class Worker:
         self.facts: dict[str, Any] = {}
         """What the fork server said of itself when it was ready."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._head: tuple[bytes, int] | None = None
+        """Kind and length of the message whose rest is still to come."""
         self._scratch: str | None = None
         name = f"foretrace-{os.getpid()}-{secrets.token_hex(6)}"
         self._command = tuple(part.replace(NAME, name) for part in launch.command or ())
@@ -120,20 +125,22 @@ class Worker:
             )
         except OSError as error:
             ours.close()
+            self.kill()
             raise StartError("execve", f"cannot start {self._what()}: {error.strerror}") from None
         finally:
             theirs.close()
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
+        self._socket = ours
         settings = {
             "level": self.launch.level,
             "preload": self.launch.preload,
             "path": self.launch.path,
             "scratch": self.launch.scratch or self._scratch,
         }
-        self._writer.write(self.launch.first)
-        self.post(b"C", json.dumps(settings).encode())
-        self.alive = True
         try:
+            self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
+            self._writer.write(self.launch.first)
+            self.post(b"C", json.dumps(settings).encode())
+            self.alive = True
             kind, body = await asyncio.wait_for(self.message(), _START_S)
         except (EOFError, TimeoutError):
             said = self._last_words()
@@ -161,14 +168,18 @@ class Worker:
         return lines[-1] if lines else f"no answer within {_START_S:.0f} s"
 
     async def message(self) -> tuple[bytes, bytes]:
-        """The next message of the fork server.
+        """The next message of the fork server; may be cancelled and called again.
 
         Raises:
             EOFError: it has gone.
         """
         try:
-            kind, length = MESSAGE.unpack(await self._reader.readexactly(MESSAGE.size))
-            return kind, await self._reader.readexactly(length) if length else b""
+            if self._head is None:
+                self._head = MESSAGE.unpack(await self._reader.readexactly(MESSAGE.size))
+            kind, length = self._head
+            body = await self._reader.readexactly(length) if length else b""
+            self._head = None
+            return kind, body
         except (asyncio.IncompleteReadError, ConnectionError, OSError):
             self.alive = False
             raise EOFError from None
@@ -200,26 +211,41 @@ class Worker:
         """False when the fork server has died since it was last used."""
         return self.alive and self._process is not None and self._process.poll() is None
 
-    def kill(self) -> None:
-        """End it and all its children at once."""
+    def hang_up(self) -> None:
+        """Close the connection: with that it ends by itself, and takes all that it has started along."""
         self.alive = False
-        if self._process is None:
-            return
-        end, self._end = self._end, ()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
         if hasattr(self, "_writer"):
             self._writer.close()
+        elif self._socket is not None:
+            self._socket.close()
+
+    def kill(self) -> None:
+        """End it and all its children, at once."""
+        self.hang_up()
+        if self._process is not None:
+            self._end_process(self._process)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _end_process(self, process: subprocess.Popen[bytes]) -> None:
+        end, self._end = self._end, ()
+        # Killed from here, its own children would be left for others to wait for.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LEAVE_S)
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
         if end:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 null = subprocess.DEVNULL
                 subprocess.run(end, stdin=null, stdout=null, stderr=null, timeout=_END_S, check=False)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            process.wait(5)
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 class Talk:
@@ -263,12 +289,15 @@ class Talk:
                 return None
             await self._hear()
 
-    async def finish(self) -> Ended:
-        """End the child if it has not ended, and say how it did."""
-        if not self.over and self.broken is not None:
-            self._worker.post(b"K", b"")
+    async def finish(self, within: float | None = None) -> Ended:
+        """Wait for the child's end, or bring it about, and say how it ended (see `_conversation`)."""
+        if self.broken is not None:
+            self.stop()
+        timer = None if within is None else asyncio.get_running_loop().call_later(within, self.stop)
         while not self.over:
             await self._hear()
+        if timer is not None:
+            timer.cancel()
         self.cancel_watch()
         assert self._ended is not None
         if self.broken is None and self._frames.rest:
@@ -277,7 +306,8 @@ class Talk:
 
     def stop(self) -> None:
         """Have the child ended; `finish` then says so."""
-        self._worker.post(b"K", b"")
+        if not self.over:
+            self._worker.post(b"K", b"")
 
     def cancel_watch(self) -> None:
         self._watch.cancel()

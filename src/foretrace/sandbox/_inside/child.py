@@ -116,6 +116,8 @@ def enter(guards: Guards, limits: list[tuple[int, int, int]], *, forks: bool = F
         For a session that forks: the descriptor by which the fork server is asked for processes.
     """
     os.setsid()
+    if guards.level < 2:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the fork server's own way to end is not this one's
     for kind, soft, hard in limits:
         resource.setrlimit(kind, (soft, hard))
     os.chdir(guards.scratch)

@@ -19,7 +19,7 @@ import os
 import signal
 import socket
 import struct
-from typing import Any
+from typing import Any, NoReturn
 
 MESSAGE = struct.Struct(">cI")
 STAMP = struct.Struct(">d")
@@ -44,6 +44,8 @@ class Control:
 
     def __init__(self, descriptor: int) -> None:
         self.socket = socket.socket(fileno=descriptor)
+        self.scratch: str | None = None
+        """A folder of the host that goes when this process ends."""
         self.left = 0
         """Bytes of a streamed message (S, I) that have not been passed on yet; `pump` passes them on."""
         self._in, self._start, self._end = vault(), 0, 0
@@ -67,7 +69,7 @@ class Control:
             self._start, self._end = 0, kept
         count = self.socket.recv_into(self._in[self._end :])
         if not count:
-            end_everything()
+            self.leave()
         self._end += count
 
     def take(self) -> tuple[bytes, bytes] | None:
@@ -152,14 +154,17 @@ class Control:
             try:
                 self.socket.sendall(self._out[: self._put])
             except OSError:
-                end_everything()
+                self.leave()
             self._put = 0
 
+    def leave(self) -> NoReturn:
+        """End this process, with all that was started here and what lies in the scratch folder."""
+        kill_all()
+        if self.scratch is not None:
+            import shutil
 
-def end_everything() -> None:
-    """Leave, and take all children along: in a pid namespace they die with their first process."""
-    kill_all()
-    os._exit(0)
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        os._exit(0)
 
 
 def kill_all() -> None:

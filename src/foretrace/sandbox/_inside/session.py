@@ -32,7 +32,7 @@ _MOST_STATES = 512
 _GRACE_S = 0.3
 _START_S = 5.0
 _FRAME = 1 << 16
-_BEGINNING = 32
+_BEGINNING = 20
 
 
 # The process of the session's code.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
@@ -12,7 +11,7 @@ from typing import Any
 
 from foretrace.sandbox._inside import jail, landlock, runs, session, syscalls
 from foretrace.sandbox._inside.child import Guards, become, limits_of
-from foretrace.sandbox._inside.control import Control, kill_all, move_up, read_input
+from foretrace.sandbox._inside.control import Control, move_up, read_input
 from foretrace.sandbox._inside.seccomp import Filter, program
 from foretrace.sandbox._inside.syscalls import CallError
 
@@ -121,6 +120,7 @@ def main() -> None:
         os.dup2(null, target)
     kind, body = control.receive()
     configuration = json.loads(body)
+    control.scratch = configuration["scratch"]
     try:
         if configuration["level"] == 3:
             enter_namespaces()
@@ -128,7 +128,7 @@ def main() -> None:
             # Where no namespace takes its processes along, the fork server must outlive its parent to end them.
             weak = configuration["level"] < 2
             if weak:
-                signal.signal(signal.SIGTERM, lambda *_: leave(configuration.get("scratch")))
+                signal.signal(signal.SIGTERM, lambda *_: control.leave())
             wanted = signal.SIGTERM if weak else signal.SIGKILL
             syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(wanted), 0, 0, 0)
             syscalls.call("prctl", syscalls.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -189,16 +189,6 @@ def enter_namespaces() -> None:
         os.closerange(10, 64)
         _, status = os.waitpid(inner, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-
-
-def leave(folder: str | None) -> None:
-    """End, with all that was started here and what lies in the scratch folder."""
-    kill_all()
-    if folder:
-        empty(folder)
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
-    os._exit(0)
 
 
 def empty(folder: str) -> None:
