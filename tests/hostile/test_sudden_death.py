@@ -58,7 +58,7 @@ def keeper() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 def _keep(keeper: list[subprocess.Popen[bytes]], folder: Path, *program: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(HERE / "keeper.py"), sys.executable, *program]
-    environment = {**os.environ, "TMPDIR": str(folder)}  # what a killed sandbox could not remove lies there
+    environment = {**os.environ, "TMPDIR": str(folder)}
     keeper.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment))
     return keeper[-1]
 
@@ -67,7 +67,7 @@ def _kill_and_count(keeping: subprocess.Popen[bytes]) -> list[str]:
     os.kill(tree.children(keeping.pid)[0], signal.SIGKILL)  # the first is the parent; orphans come after it
     until = time.monotonic() + 1.0
     while (left := tree.descendants(keeping.pid)) and time.monotonic() < until:
-        time.sleep(0.02)
+        time.sleep(0.05)
     return [f"{pid}: {Path(f'/proc/{pid}/cmdline').read_text()}" for pid in left]
 
 
@@ -87,6 +87,7 @@ def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]],
     assert len(tree.descendants(keeping.pid)) >= 2 * len(_RUNS)  # fork servers, and what they run
     time.sleep(0.3)  # in the middle of it
     assert not _kill_and_count(keeping)
+    assert list(tmp_path.glob("foretrace-*")) == []
 
 
 def test_without_a_sandbox_they_outlive_it(keeper: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:

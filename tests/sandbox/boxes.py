@@ -81,6 +81,9 @@ class Box:
         given = Limits(**limits) if limits else None
         return self.runner.run(self.sandbox.run(code, stdin=stdin, limits=given))
 
+    def judge(self, code: str, tests: list[Any], **more: Any) -> Any:
+        return self.runner.run(self.sandbox.judge(code, tests, **more))
+
     def out(self, code: str, **more: Any) -> str:
         """What a program prints that comes to its end."""
         result = self.run(code, **more)

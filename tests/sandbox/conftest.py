@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import foretrace
+from foretrace.sandbox import _worker
 from sandbox.boxes import Blocks, Box, box_at, mark_fork_servers, marked, until
 
 
@@ -54,6 +58,25 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     assert list(temporary.iterdir()) == []
     # A fork server that was killed in a test of a shared sandbox is replaced by one (two processes at level 3).
     assert until(lambda: len(marked() - before) <= 2), marked() - before
+
+
+@pytest.fixture
+def spoiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A copy of the fork server's code in which one line is another."""
+    source = Path(foretrace.__file__).parent
+    copy = tmp_path / "src"
+    for part in ("core", "sandbox"):
+        shutil.copytree(source / part, copy / "foretrace" / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(source / "__init__.py", copy / "foretrace")
+
+    def spoil(file: str, line: str, other: str) -> None:
+        path = copy / "foretrace/sandbox/_inside" / file
+        text = path.read_text("utf-8")
+        assert text.count(line) >= 1, f"{file} has no {line!r} any more"
+        path.write_text(text.replace(line, other), "utf-8")
+
+    monkeypatch.setattr(_worker, "_ROOT", copy)
+    return spoil
 
 
 @pytest.fixture

@@ -159,3 +159,17 @@ def test_humaneval_is_split_but_for_a_few(shared: Path) -> None:
         rows = [json.loads(line) for line in file]
     forms = Counter(of(row["test"], entry_point=row["entry_point"], setup=row["prompt"]).form for row in rows)
     assert forms["split"] >= 143 and forms["split"] + forms["judge"] == 164
+
+
+def test_checks_by_methods_are_told_what_to_write() -> None:
+    check = "def check(candidate):\n    import unittest\n    unittest.TestCase().assertEqual(candidate(1), 2)"
+    with pytest.raises(ProblemError, match=r"methods such as assertEqual .* write `assert f\(1\) == 2` for") as caught:
+        of(check)
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(ProblemError, match=r"no assert: write what must hold as `assert"):
+        of("f(1)")
+
+
+def test_an_input_that_is_too_long_is_the_problems_fault() -> None:
+    with pytest.raises(ProblemError, match="test 1 has an input of more than 16,000,000 characters"):
+        plan([Test(stdin="1", stdout="1"), Test(stdin="x" * 16_000_001, stdout="1")])

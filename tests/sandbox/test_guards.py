@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any
 
 import pytest
 
-import foretrace
 from foretrace.core.errors import SandboxError
-from foretrace.sandbox import _guards, _worker
+from foretrace.sandbox import _guards
 from foretrace.sandbox.base import Guard
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import Box, box_at, settings
@@ -43,25 +41,6 @@ def test_the_self_test_leaves_no_files(runner: asyncio.Runner, monkeypatch: pyte
     for box in box_at(2, runner):
         assert box.out("print(1)") == "1\n"
         assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture
-def spoiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A copy of the fork server's code in which one line is another."""
-    source = Path(foretrace.__file__).parent
-    copy = tmp_path / "src"
-    for part in ("core", "sandbox"):
-        shutil.copytree(source / part, copy / "foretrace" / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(source / "__init__.py", copy / "foretrace")
-
-    def spoil(file: str, line: str, other: str) -> None:
-        path = copy / "foretrace/sandbox/_inside" / file
-        text = path.read_text("utf-8")
-        assert text.count(line) >= 1, f"{file} has no {line!r} any more"
-        path.write_text(text.replace(line, other), "utf-8")
-
-    monkeypatch.setattr(_worker, "_ROOT", copy)
-    return spoil
 
 
 SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {

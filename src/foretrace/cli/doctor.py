@@ -176,7 +176,7 @@ def _show(say: Output, facts: dict[str, Any]) -> None:
         ("sandbox", facts["name"]),
         ("isolation", f"level {facts['level']} ({_LEVELS.get(facts['level'], 'unknown')})"),
         *((f"not {name}", why) for name, why in facts["refused"].items()),
-        ("not in force", ", ".join(facts["missing"]) or "none is missing"),
+        ("missing", ", ".join(facts["missing"]) or "nothing"),
         ("python", f"{facts['python'] or 'unknown'} on {facts['machine'] or 'unknown'}"),
         ("preloaded", facts["preload"]),
         ("workers", facts["workers"]),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from foretrace.episodes.check import Checked
+    from foretrace.sandbox.base import Settings
 
 HELP = "List problem sets, and prove them without a model."
 _NAMED = 5
@@ -55,6 +56,15 @@ def check(
     sandbox: Annotated[
         str, typer.Option("--sandbox", metavar="NAME,...", help="What runs the code: the first of these that starts.")
     ] = "local",
+    preload: Annotated[
+        str, typer.Option("--preload", metavar="SET", help="Import beforehand: none, numpy, science, or a+b.")
+    ] = "none",
+    min_level: Annotated[
+        int, typer.Option("--min-level", metavar="N", min=0, max=4, help="Isolation that must be had.")
+    ] = 2,
+    allow_weak_isolation: Annotated[
+        bool, typer.Option("--allow-weak-isolation", help="Accept levels 0 and 1.")
+    ] = False,
     workers: Annotated[
         int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")
     ] = 0,
@@ -66,10 +76,14 @@ def check(
     import msgspec
 
     from foretrace.core.errors import ProblemError
+    from foretrace.sandbox.base import Settings
 
-    say.kept = "interrupted; nothing was written"
+    say.kept = "interrupted"
+    settings = Settings(
+        workers=workers, preload=preload, min_level=min_level, allow_weak_isolation=allow_weak_isolation
+    )
     with say.progress(f"checking {name}") as progress:
-        isolation, found = _run(name, path, limit, sandbox, workers, lambda done: progress(f"checking {name}", done))
+        isolation, found = _run(name, path, limit, sandbox, settings, lambda done: progress(f"checking {name}", done))
     if not found.problems:
         raise ProblemError(f"{path or name}: there is no problem in it")
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(found)}
@@ -81,7 +95,7 @@ def check(
 
 
 def _run(
-    name: str, path: Path | None, limit: int | None, sandbox: str, workers: int, progress: Callable[[int], None]
+    name: str, path: Path | None, limit: int | None, sandbox: str, settings: Settings, progress: Callable[[int], None]
 ) -> tuple[Any, Checked]:
     """How well the code was isolated, and what was found."""
     import asyncio
@@ -90,17 +104,15 @@ def _run(
 
     import msgspec
 
+    from foretrace.cli._sandboxes import sandbox_of
     from foretrace.core.plugins import resolve
     from foretrace.episodes.check import check as prove
-    from foretrace.sandbox._choose import FirstThatStarts
-    from foretrace.sandbox.base import Settings
 
     problems = itertools.islice(resolve("problems", name)().load(path), limit)
-    at_once = workers or len(
+    at_once = settings.workers or len(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
-    settings = Settings(workers=workers)
-    runner = FirstThatStarts([(one, resolve("sandbox", one)(settings)) for one in sandbox.split(",")])
+    runner = sandbox_of(sandbox, settings)
 
     async def run() -> tuple[Any, Checked]:
         async with runner:

@@ -114,8 +114,8 @@ class RunResult(_Record, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """True when the code came to its end (an `exit` with code 0 included)."""
-        return self.ending == "ok" or (self.ending == "exit" and self.exit_code == 0)
+        """True when the code came to its end (for a program, an `exit` with code 0 included)."""
+        return self.ending == "ok" or (self.ending == "exit" and self.exit_code == 0 and self.mode is None)
 
 
 class TestResult(_Record, frozen=True, kw_only=True):

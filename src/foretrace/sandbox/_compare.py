@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any, NamedTuple
 
+from foretrace.sandbox._inside.spelled import is_spelled
 from foretrace.sandbox._inside.values import MAX_DEPTH, Opaque, Stream
 
 _NUMBERS = frozenset({bool, int, float, complex})
@@ -42,6 +43,7 @@ def equal(actual: Any, expected: Any, tolerance: Tolerance | None = None) -> boo
     - `True == 1 == 1.0 == (1+0j)`, also inside containers and as keys; `"1" != 1`.
     - A list is no tuple; a set equals a frozenset, and bytes a bytearray, of the same contents; dicts are equal in any
       order; ranges are equal as sequences.
+    - Decimals, fractions, dates, times and UUIDs are compared as Python does; a named tuple is a tuple.
     - NaN equals nothing, also inside containers: values are never taken as equal for being the same object. So it is
       with `Opaque` values, iterators, and all that is no builtin value.
     - Numbers may differ only where the test says so: by `tolerance`, or within an `Approx`.
@@ -73,6 +75,10 @@ def _equal(a: Any, b: Any, tolerance: Tolerance | None, depth: int) -> bool:
             and all(key in b and _equal(value, b[key], tolerance, depth + 1) for key, value in a.items())
             and not any(_unequal_to_itself(key, depth + 1) for key in a)
         )
+    if is_spelled(a) and (is_spelled(b) or other in _NUMBERS):
+        return bool(a == b)
+    if is_spelled(b) and kind in _NUMBERS:
+        return bool(a == b)
     return kind is type and other is type and a is b
 
 

@@ -56,6 +56,10 @@ def plan(
     Raises:
         ProblemError: no tests, tests that cannot be parsed or hold no assert, or programs and functions in one set.
     """
+    if any(type(test) is not Test for test in tests):
+        raise ProblemError('tests are given as Test objects, e.g. [Test(code="assert f(1) == 2")]')
+    if form not in (None, "split", "judge", "stdin", "shared"):
+        raise ProblemError(f"unknown form {form!r}: choose split, judge, stdin or shared, or none")
     return _plan(tuple(tests), entry_point, setup, form)
 
 
@@ -93,9 +97,14 @@ def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: In
         form="shared" if shared else "judge",
         callees=tuple(sorted(code.callees)),
         exceptions=tuple(sorted(code.exceptions)),
-        keep=code.classes,
+        keep=code.classes or any(map(_calls_results, trees)),
         **common,
     )
+
+
+def _calls_results(tree: ast.Module) -> bool:
+    """Whether what a call gives is called in turn: then it must be kept where it is."""
+    return any(isinstance(node, ast.Call) and isinstance(node.func, ast.Call) for node in ast.walk(tree))
 
 
 def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | None) -> Plan:

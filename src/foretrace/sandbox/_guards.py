@@ -56,8 +56,16 @@ async def test(attempt: Attempt, interpreter: str, spaces: dict[str, int], kinds
     """
     with _decoys() as given:
         program = f"{_ACTS.read_text('utf-8')}\nmain({given!r})\n"
-        inside, control = await asyncio.gather(attempt(program), _unguarded(interpreter, program, given))
-    return [*_judge(_read(inside), _read(control)), _namespaces(spaces, kinds)]
+        # Both are waited for, whatever becomes of one: they use the folder that goes now.
+        both = await asyncio.gather(attempt(program), _unguarded(interpreter, program, given), return_exceptions=True)
+    inside, control = map(_read, map(_raised, both))
+    return [*_judge(inside, control), _namespaces(spaces, kinds)]
+
+
+def _raised(said: str | BaseException) -> str:
+    if isinstance(said, BaseException):
+        raise said
+    return said
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from foretrace.core.problem import RunError, TestResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.sandbox._asking import LEAVE_S, Process, ask, ending_of, load_ending, text_of
+from foretrace.sandbox._asking import LEAVE_S, MOST_PROCESSES, NOT_RUN, Process, ask, ending_of, load_ending, text_of
 from foretrace.sandbox._compare import same_output
 from foretrace.sandbox._conversation import Open
 from foretrace.sandbox._evaluate import FailedError
@@ -102,10 +102,14 @@ async def _shared(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[l
 
 async def _programs(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
     results: list[TestResult] = []
-    process = Process()
+    process, late = Process(), 0
     for name, test in zip(plan.names, plan.tests, strict=True):
         expected = test.stdout or ""
+        if late >= MOST_PROCESSES:
+            results.append(TestResult(name=name, passed=False, expected=show(expected), error=NOT_RUN))
+            continue
         ran = await run(open_, code, test.stdin or "", limits, _NOWHERE)
+        late += ran.ending == "timeout"
         same = same_output(ran.stdout, expected, test.tolerance) and not ran.truncated
         error = None
         if not ran.ok:

@@ -36,7 +36,15 @@ class Pool:
         Raises:
             StartError: one could not be started.
         """
-        self._idle += await asyncio.gather(*(self._start() for _ in range(count - len(self._idle))))
+
+        async def add() -> None:
+            self._idle.append(await self._start())
+
+        # All are waited for, whatever becomes of one: none may start behind our back.
+        missing = range(count - len(self._idle))
+        for failed in await asyncio.gather(*(add() for _ in missing), return_exceptions=True):
+            if failed is not None:
+                raise failed
 
     @contextlib.asynccontextmanager
     async def lend(self, use: Use) -> AsyncGenerator[Worker]:

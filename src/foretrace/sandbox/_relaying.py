@@ -162,7 +162,10 @@ async def relay(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[lis
         return heard.all_failed(OUT_OF_TURN), candidate.process
     if candidate.failed:
         return heard.all_failed(text_of(candidate.failed)), candidate.process
-    error = ending_of(ended, heard.done, patient)[1]
+    ending, error = ending_of(ended, heard.done, patient)
+    if error and candidate.process.ending == "ok":
+        # The tests failed to run, and not the candidate: the verdict must not read as if all had gone well.
+        candidate.process.ending, candidate.process.error = ending, error
     return heard.results(
         f"the tests did not come to their end: {text_of(error)}" if error else NOT_RUN
     ), candidate.process

@@ -20,6 +20,8 @@ def refused(message: str, call: str) -> str:
         remedy = "needs a kernel with Landlock (5.13 or later, with landlock in its `lsm=` list)"
     if call == "seccomp":
         remedy = "needs a kernel with seccomp filters, and a container that allows seccomp(2)"
+    if call == "madvise":
+        remedy = "needs Linux 4.14 or later, whose MADV_WIPEONFORK keeps one run's data from the next"
     text = message.removeprefix("CallError: ")
     return f"{text}; {remedy}" if remedy else text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from foretrace.core.problem import Ending, RunError, RunResult
@@ -52,6 +53,8 @@ def result(ended: Ended, frame: Any, limits: Limits, isolation: Isolation) -> Ru
     exit_code = ended.exit_code
     if ending in ("ok", "exit"):
         if error is not None:
+            if error.kind == "MemoryError" and not error.message:
+                error = msgspec.structs.replace(error, message=f"it needs more than {limits.memory_mb} MiB")
             ending, exit_code = ("memory" if error.kind == "MemoryError" else "error"), None
         elif ending == "exit" or not whole:  # it left by itself, whatever it says
             ending = "exit"

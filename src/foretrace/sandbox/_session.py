@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from foretrace.core.errors import SandboxError
-from foretrace.core.problem import Ending, RunResult
+from foretrace.core.problem import Ending, RunError, RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox import _run
 from foretrace.sandbox._conversation import Ended
@@ -22,6 +22,7 @@ from foretrace.sandbox._worker import Kept, Talk, Worker, ended
 from foretrace.sandbox.base import Limits
 
 _MOST_STATES = 256
+_NO_SESSION = "no session can start within these limits: raise memory_mb, open_files or processes"
 _NO_END_S = 7 * 24 * 3600.0
 
 
@@ -46,7 +47,8 @@ class _Blocks:
                 raise SandboxError(self._closed)
             start = self.head if at is None else at
             if start not in self._states:
-                known = f"0 to {max(self._states)}" if len(self._states) > 1 else "0"
+                some = sorted(self._states)
+                known = ", ".join(map(str, some if len(some) <= 20 else [*some[:10], "...", *some[-9:]]))
                 raise SandboxError(f"the session has no state {start}: choose one of {known}")
             if len(self._states) >= _MOST_STATES:
                 raise SandboxError(f"the session has {_MOST_STATES} states, which is the most: open a new one")
@@ -125,7 +127,10 @@ class ForkSession(_Blocks):
             self._closed = "the session was interrupted: open a new one"
             raise
         said = json.loads(message[1])
-        if said.get("lost", True):
+        if "lost" not in said:  # the session ended before its first block
+            result = self._lost({}, out, err, "killed")
+            return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_NO_SESSION))
+        if said["lost"]:
             return self._lost(said, out, err, "killed")
         frame = _last(frames) if said["said"] and not said["killed"] else None
         result = self._result(said, frame, out, err)

@@ -20,11 +20,27 @@ class TooMuchError(Exception):
     pass
 
 
+_FEW = 100
+_MOST_DIVIDED = 1 << 17
+"""Bits of a number that is divided: the work grows with their square."""
+
+
 def items(value: Any) -> list[Any]:
     """The items of a plain value or iterator, unless there are too many."""
     if hasattr(type(value), "__len__") and len(value) > MOST_ITEMS:
         raise TooMuchError("too many items")
     return list(value)
+
+
+def members(value: Any) -> list[Any]:
+    """The items, if they can be members of a set at a fair price: not where many were made to share a hash."""
+    seen: dict[int, int] = {}
+    found = items(value)
+    for item in found if len(found) > _FEW else ():
+        seen[hash(item)] = seen.get(hash(item), 0) + 1
+        if seen[hash(item)] > _FEW and isinstance(item, int):
+            raise TooMuchError("too many members of one hash")
+    return found
 
 
 def _total(values: Any, start: Any = 0) -> Any:
@@ -89,10 +105,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bytes": lambda *values: bytes(*(items(values[0]),) if values and not isinstance(values[0], str) else values),
     "dict": lambda *values, **named: dict(*(_pairs(value) for value in values), **named),
     "enumerate": lambda values, start=0: list(enumerate(items(values), start)),
-    "frozenset": lambda *values: frozenset(*map(items, values)),
+    "frozenset": lambda *values: frozenset(*map(members, values)),
     "list": lambda *values: list(*map(items, values)),
     "reversed": lambda values: items(values)[::-1],
-    "set": lambda *values: set(*map(items, values)),
+    "set": lambda *values: set(*map(members, values)),
     "sorted": lambda values, reverse=False: sorted(items(values), reverse=reverse),
     "tuple": lambda *values: tuple(*map(items, values)),
     "zip": lambda *values: list(zip(*map(items, values), strict=False)),
@@ -157,6 +173,16 @@ def _power_checked(a: Any, b: Any) -> Any:
     return a**b
 
 
+def _divide_checked(a: Any, b: Any) -> Any:
+    _bounded_division(a, b)
+    return a // b
+
+
+def _bounded_division(a: Any, b: Any) -> None:
+    if isinstance(a, int) and isinstance(b, int) and a.bit_length() > _MOST_DIVIDED:
+        raise TooMuchError("too large a number")
+
+
 def _shift_checked(a: Any, b: Any) -> Any:
     if isinstance(b, int) and b > _MOST_BITS:
         raise TooMuchError("too large a number")
@@ -170,6 +196,7 @@ def _add_checked(a: Any, b: Any) -> Any:
 
 
 def _modulo_checked(a: Any, b: Any) -> Any:
+    _bounded_division(a, b)
     if isinstance(a, (str, bytes, bytearray)):
         raise TooMuchError("a format")
     return a % b
@@ -181,7 +208,7 @@ BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Mult: _repeat_checked,
     ast.Pow: _power_checked,
     ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
+    ast.FloorDiv: _divide_checked,
     ast.Mod: _modulo_checked,
     ast.LShift: _shift_checked,
     ast.RShift: operator.rshift,

@@ -44,6 +44,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
 }
 """All that code sees of an environment: none of the user's variables."""
 
@@ -375,7 +376,7 @@ def ended(said: dict[str, Any], limits: Limits, output: dict[str, Any]) -> Ended
         ending = "killed"
     elif exit_code is not None and exit_code < 0:
         number, exit_code = -exit_code, None
-        out_of_cpu = number == signal.SIGXCPU or (number == signal.SIGKILL and (cpu or 0) >= limits.cpu_s)
+        out_of_cpu = number in (signal.SIGXCPU, signal.SIGKILL) and (cpu or limits.cpu_s) >= limits.cpu_s / 2
         ending = "timeout" if out_of_cpu else "killed"
     elif exit_code:
         ending = "exit"

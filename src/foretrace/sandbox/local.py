@@ -12,6 +12,7 @@ import msgspec
 from foretrace.core.errors import SandboxError
 from foretrace.core.trace import Isolation
 from foretrace.sandbox import _guards, _remedies
+from foretrace.sandbox._inside import syscalls
 from foretrace.sandbox._interpreter import packages_of
 from foretrace.sandbox._pool import Pool
 from foretrace.sandbox._serving import WEAK, ServedSandbox, Serving
@@ -48,6 +49,9 @@ class LocalSandbox(ServedSandbox):
                 serving.pool.close()
                 raise
             self._announce(serving.isolation, refused)
+            if serving.isolation.level < WEAK and sys.platform == "linux":
+                # Code can open files of this user there: it shall not read this process, which knows what is expected.
+                syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
             return serving._replace(guards=[_explained(guard, refused) for guard in serving.guards])
         raise SandboxError(_remedies.too_weak(lowest, refused))
 

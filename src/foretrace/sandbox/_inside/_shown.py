@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from foretrace.sandbox._inside.spelled import is_spelled
+
 _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 _PLAIN = frozenset({type(None), bool, float, complex, type(...)})
 _LONG_INT = 2000
@@ -110,6 +112,8 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
         yield repr(value)
     elif "kept_name" in getattr(kind, "__slots__", ()):
         yield f"<{value.kept_name} object>"
+    elif is_spelled(value):
+        yield repr(value)[: limit + 1]
     else:
         yield f"<{type_name(value)} object>"
 

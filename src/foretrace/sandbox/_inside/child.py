@@ -26,8 +26,6 @@ class Guards:
     def __init__(self, level: int) -> None:
         self.level = level
         self.server = os.getpid()
-        self.null = os.open("/dev/null", os.O_RDONLY)
-        """What a run reads from that is given no input."""
         self.scratch = "/"
         """The folder in which code starts; it may write there at level 3 and below 2."""
         self.user: int | None = None
@@ -43,6 +41,8 @@ class Guards:
     def prepare(self, rules: int | None) -> None:
         """Line up the calls of this level; `rules` is the descriptor of Landlock's."""
         if not self.level:
+            if sys.platform == "linux" and self.user is None and os.getuid() == 0:
+                self.calls.append(syscalls.dropping_capabilities())
             if sys.platform == "linux":
                 self.calls.append(syscalls.prepared("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
             return

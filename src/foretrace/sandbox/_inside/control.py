@@ -29,14 +29,16 @@ _STREAMED = (b"S", b"I")
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
 
 
-def vault() -> memoryview:
-    """Memory that is all zeros in every child."""
+def vault() -> tuple[memoryview, bool]:
+    """Memory, and whether it is all zeros in every child."""
     if not hasattr(mmap, "MAP_ANONYMOUS") or not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
-        return memoryview(bytearray(_VAULT))
+        return memoryview(bytearray(_VAULT)), False
     memory = mmap.mmap(-1, _VAULT, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):
+    try:
         memory.madvise(_WIPE_ON_FORK)
-    return memoryview(memory)
+    except OSError:
+        return memoryview(memory), False
+    return memoryview(memory), True
 
 
 class Control:
@@ -48,8 +50,10 @@ class Control:
         """A folder of the host that goes when this process ends."""
         self.left = 0
         """Bytes of a streamed message (S, I) that have not been passed on yet; `pump` passes them on."""
-        self._in, self._start, self._end = vault(), 0, 0
-        self._out, self._put = vault(), 0
+        self._in, self.wiped = vault()
+        self._start = self._end = 0
+        self._out, _ = vault()
+        self._put = 0
 
     # What comes from the parent.
 
@@ -67,7 +71,10 @@ class Control:
             kept = self._end - self._start
             self._in[:kept] = self._in[self._start : self._end]
             self._start, self._end = 0, kept
-        count = self.socket.recv_into(self._in[self._end :])
+        try:
+            count = self.socket.recv_into(self._in[self._end :])
+        except OSError:  # the parent died with something unread
+            count = 0
         if not count:
             self.leave()
         self._end += count

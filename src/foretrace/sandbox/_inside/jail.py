@@ -141,7 +141,8 @@ def build(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
         os.close(handle)
     os.makedirs(base + SCRATCH)
     os.symlink(SCRATCH, base + "/dev/shm")
-    os.symlink(SCRATCH, base + "/tmp")
+    if not os.path.lexists(base + "/tmp"):  # something that is readable may lie there
+        os.symlink(SCRATCH, base + "/tmp")
     os.chdir(base)
     syscalls.call("pivot_root", b".", b".")
     syscalls.call("umount2", b".", syscalls.MNT_DETACH)

@@ -75,7 +75,10 @@ class Unit:
         self._names = asserts.names(number, tree, found)
         self._forbidden = [asserts.constant(node) is False for node in found]
         self._branches = asserts.branches(tree)
+        self._catches = any(isinstance(node, (ast.ExceptHandler, ast.With, ast.AsyncWith)) for node in ast.walk(tree))
+        """Whether the code may mean to go on after an exception."""
         self._check = check_of(tree)
+        self._cases = cases_of(tree)
         self._tree = asserts.Instrument(callees | ({self._check[1]} if self._check else set())).visit(tree)
         self._records: list[list[Any]] = [[None, None, None, None] for _ in found]
         """For each assert: whether it passed (null: not reached), actual, expected, error."""
@@ -84,13 +87,15 @@ class Unit:
         """Run the code, and return a `test` frame for each assert."""
         problem = None
         if self._link:
-            self._link.lost = None
+            self._link.lost = self._link.raised = None
         try:
             names = _run(self._tree, f"test_{self._number}", {**base, asserts.RECORDER: self}, self._code)
             if self._check and not self._check[2]:
                 if "candidate" not in base:
                     raise NameError(f"name {entry_point!r} is not defined")
                 names[self._check[0]](base["candidate"])
+            for name in self._cases:
+                names[name]()
         except BaseException as error:
             problem = describe(error)
         why = f"not reached: {problem['kind']}: {problem['message']}"[:500] if problem else "not reached"
@@ -139,8 +144,24 @@ class Unit:
         if self._link and self._link.lost:
             # The test code went on as if the candidate had not ended.
             passed, error = False, self._link.lost
+        if self._link and (swallowed := self._link.raised):
+            self._link.raised = None
+            if passed and not self._catches:
+                # Something between the call and the assert took the exception for its own.
+                passed, error = False, swallowed[:500]
         if self._records[number][0] is not False:
             self._records[number] = [passed, actual, expected, error]
+
+
+def cases_of(tree: ast.Module) -> list[str]:
+    """Names of the functions `test...` without parameters that the code defines and does not call itself."""
+    defined = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test") and not ast.unparse(node.args)
+    ]
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return [name for name in defined if name not in used]
 
 
 def check_of(tree: ast.Module) -> tuple[str, str, bool] | None:

@@ -10,6 +10,9 @@ from foretrace.sandbox._inside.values import decode, encode, type_name
 _CHANGEABLE = (list, dict, set, bytearray, tuple)
 
 
+_ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
+
+
 class Gone(BaseException):
     """The candidate's process ended in this call. No ordinary `except` of a test catches it."""
 
@@ -26,6 +29,8 @@ class Link:
         self.exceptions: dict[str, type[Exception]] = {name: type(name, (Exception,), {}) for name in exceptions}
         self.lost: str | None = None
         """Why the candidate ended, until somebody has taken note of it."""
+        self.raised: str | None = None
+        """What the candidate raised last, until somebody has taken note of it."""
 
     def ask(self, kind: str, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """What the candidate gives for a call (`call`) or an operation (`do`).
@@ -44,7 +49,12 @@ class Link:
             self.lost = answer[1] if answer else "the candidate has ended"
             raise Gone(self.lost)
         if answer[0] == "raised":
-            raise self._exception(answer[1])
+            self.raised = f"{answer[1]['kind']}: {answer[1]['message']}"
+            error = self._exception(answer[1])
+            if isinstance(error, _ENDS) and not (kind == "do" and name == "next"):
+                # Raised by a call, it would end a loop of the test's, as if all had been well.
+                raise RuntimeError(f"the code raised {self.raised}")
+            raise error
         for key, changed in answer[2] or []:
             if key in given:
                 put_back(given[key], self._decode(changed))
@@ -119,14 +129,16 @@ class Global:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         made = self._link.ask("call", self._name, args, named)
-        if type(made) is Kept:
+        if type(made) is Kept and made.kept_name == self._name:  # a class was called, and gave one of its objects
             object.__setattr__(made, "kept_made", True)
         return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._itself(), name)
+        itself = self._itself()
+        object.__setattr__(itself, "kept_made", True)  # the class itself, of which the test makes objects
+        return getattr(itself, name)
 
     def __instancecheck__(self, other: object) -> bool:
         return type(other) is Kept and _do(other, "isinstance", self._itself()) is True
@@ -150,16 +162,20 @@ class Kept:
     it is never equal.
     """
 
-    __slots__ = ("kept_link", "kept_made", "kept_name", "kept_number")
+    __slots__ = ("kept_bound", "kept_link", "kept_made", "kept_name", "kept_number")
 
     def __init__(self, link: Link, number: int, name: str) -> None:
-        for slot, value in zip(Kept.__slots__, (link, False, name, number), strict=True):
+        for slot, value in zip(Kept.__slots__, (False, link, False, name, number), strict=True):
             object.__setattr__(self, slot, value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        return _do(self, "getattr", name)
+        found = _do(self, "getattr", name)
+        if type(found) is Kept:
+            object.__setattr__(found, "kept_made", self.kept_made)
+            object.__setattr__(found, "kept_bound", True)
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         _do(self, "setattr", name, value)
@@ -168,7 +184,12 @@ class Kept:
         _do(self, "delattr", name)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.kept_link.ask("do", "call", (self, *args), named)
+        if self.kept_bound:  # a method, which could be asked `is this it?`
+            _allow(self, *args, *named.values())
+        given = self.kept_link.ask("do", "call", (self, *args), named)
+        if type(given) is Kept and self.kept_made:
+            object.__setattr__(given, "kept_made", True)
+        return given
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Kept and _do(self, "eq", other) is True

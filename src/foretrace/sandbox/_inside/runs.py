@@ -33,17 +33,16 @@ class Run:
         channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         out, out_theirs = os.pipe()
         err, err_theirs = os.pipe()
-        given = guards.null if stdin is None else stdin
+        if stdin is None:
+            stdin = os.open("/dev/null", os.O_RDONLY)  # anew: what is shared would carry marks from run to run
         self.started = time.monotonic()
         self.deadline = self.started + float(limits["wall_s"])
         self.pid = os.fork()
         if self.pid == 0:
-            child.start(guards, asked["mode"], asked["most"], (given, out_theirs, err_theirs, theirs.fileno()))
+            child.start(guards, asked["mode"], asked["most"], (stdin, out_theirs, err_theirs, theirs.fileno()))
         theirs.close()
-        for descriptor in (out_theirs, err_theirs):
+        for descriptor in (stdin, out_theirs, err_theirs):
             os.close(descriptor)
-        if stdin is not None:
-            os.close(stdin)
         self.channel, self.out, self.err = channel, out, err
         for descriptor in (channel.fileno(), out, err):
             os.set_blocking(descriptor, False)

@@ -20,7 +20,7 @@ _ALLOWED = _names(
     """
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range open openat
     openat2 creat stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents
-    getdents64 getcwd chdir fchdir statfs fstatfs flock fsync fdatasync ftruncate fallocate fadvise64 readahead
+    getdents64 getcwd chdir fchdir statfs fstatfs fsync fdatasync ftruncate fallocate fadvise64 readahead
     mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat umask sendfile
     copy_file_range splice tee mmap mprotect munmap mremap brk madvise mincore msync rt_sigaction rt_sigprocmask
     rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause nanosleep clock_nanosleep
@@ -46,7 +46,7 @@ _METADATA = _names(
 # Refused with EPERM, which Python turns into a plain PermissionError, instead of "function not implemented".
 _REFUSED = _names(
     """
-    execve execveat fork vfork socket connect bind listen accept accept4 kill tkill pidfd_open pidfd_send_signal
+    flock execve execveat fork vfork socket connect bind listen accept accept4 kill tkill pidfd_open pidfd_send_signal
     rt_sigqueueinfo rt_tgsigqueueinfo ptrace process_vm_readv process_vm_writev chown fchown lchown fchownat mknod
     mknodat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mount umount2 pivot_root chroot
     unshare setns sethostname setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid

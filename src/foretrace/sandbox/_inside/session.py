@@ -128,7 +128,7 @@ class _Ear:
                 self._frame(self._start)
 
     def _frame(self, start: bytes) -> None:
-        if start.startswith(b'["ready",') and not self.pid and start[9:-1].isdigit() and int(start[9:-1]) > 1:
+        if start.startswith(b'["ready",') and not self.pid and start[9:-1].isdigit() and 1 < int(start[9:-1]) < 1 << 31:
             self.pid = int(start[9:-1])
         elif start.startswith(b'["ended",'):
             self.good = start == b'["ended",null]'

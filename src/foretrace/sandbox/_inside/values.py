@@ -1,4 +1,4 @@
-"""Values on the wire: exact builtin types as tagged JSON; everything else is opaque, and equal to nothing."""
+"""Values on the wire: builtin types and a few more as tagged JSON; all else is opaque, and equal to nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from foretrace.sandbox._inside._shown import Opaque, Stream, show, type_name
+from foretrace.sandbox._inside.spelled import is_spelled, read, spell
 
 __all__ = ["MAX_DEPTH", "MAX_ITEMS", "Opaque", "Stream", "decode", "encode", "show", "type_name"]
 MAX_DEPTH = 200
@@ -153,6 +154,12 @@ class _Encoder:
             item = value.item()
             if type(item) in _NUMBERS or type(item) in (str, bytes):
                 return self.walk(item, depth)
+        if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple is equal to a tuple
+            return self.walk(tuple(tuple.__iter__(value)), depth)
+        if is_spelled(value):
+            spelling = spell(value)
+            self.pay(len(spelling[1]) + 20)
+            return ["x", *spelling]
         name = type_name(value)
         self.pay(len(_quoted(name)) + 40)
         number = self.keep(value) if self.keep is not None else None
@@ -190,10 +197,10 @@ class _Decoder:
             return tagged
         if kind is not list or not tagged or type(tagged[0]) is not str:
             raise ValueError("no value")
-        read = _READERS.get(tagged[0])
-        if read is None:
+        reader = _READERS.get(tagged[0])
+        if reader is None:
             raise ValueError("no known kind of value")
-        return read(self, tagged[1:], depth + 1)
+        return reader(self, tagged[1:], depth + 1)
 
     def walk_all(self, items: list[Any], depth: int) -> list[Any]:
         return [self.walk(item, depth) for item in items]
@@ -251,6 +258,11 @@ def _read_stream(decoder: _Decoder, rest: list[Any], depth: int) -> Stream:
     return Stream(decoder.walk_all(rest[1:], depth), end[:_TEXT])
 
 
+def _read_spelled(_: _Decoder, rest: list[Any], depth: int) -> Any:
+    name, text = _typed(rest, str, str)
+    return read(name, text)
+
+
 def _read_opaque(_: _Decoder, rest: list[Any], depth: int) -> Opaque:
     name, text = _typed(rest, str, str)
     return Opaque(name[:_TEXT], text[:_TEXT])
@@ -298,6 +310,7 @@ _READERS: dict[str, Any] = {
     "F": lambda decoder, rest, depth: frozenset(_read_set(decoder, rest, depth)),
     "d": _read_dict,
     "g": _read_stream,
+    "x": _read_spelled,
     "o": _read_opaque,
     "h": _read_remote,
 }

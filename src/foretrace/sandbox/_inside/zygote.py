@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import json
 import os
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from foretrace.sandbox._inside import jail, landlock, runs, session, syscalls
 from foretrace.sandbox._inside.child import Guards, become, limits_of
@@ -34,6 +36,7 @@ def prepare(configuration: dict[str, Any], scratch: jail.Scratch) -> Guards:
     writable = ["/dev/null"]
     if guards.level == 3:
         jail.build(roots, holes, packages)
+        os.environ["TMPDIR"] = os.environ["HOME"] = jail.SCRATCH
         scratch.fresh(16)  # proves now that it can be done
         readable, listed, writable = ["/"], [], ["/dev/null", jail.BOX]
     else:
@@ -44,8 +47,10 @@ def prepare(configuration: dict[str, Any], scratch: jail.Scratch) -> Guards:
     if guards.level == 3:
         guards.session_filter = Filter(program(metadata=True, forks=True), asks=True)
         guards.user = jail.INNER_UID if jail.two_users() else None
-    elif guards.level and os.getuid() == 0 and can_drop_user():
+    elif sys.platform == "linux" and os.getuid() == 0 and can_drop_user():
         guards.user = jail.NOBODY
+        if guards.level < 2:
+            os.chown(guards.scratch, jail.NOBODY, jail.NOBODY)
     guards.prepare(move_up(landlock.ruleset(readable, listed, writable)) if guards.level >= 2 else None)
     return guards
 
@@ -90,6 +95,8 @@ def warm() -> None:
     import site  # not its start-up: only what it defines for scripts
     import traceback
 
+    # What was printed before a hang or a crash is what its author needs most.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     for name, maker in (("exit", "setquit"), ("help", "sethelper")):
         if not hasattr(builtins, name):
             getattr(site, maker)()
@@ -118,7 +125,7 @@ def main() -> None:
     for target in (0, 1, 3):
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, target)
-    kind, body = control.receive()
+    _, body = control.receive()
     configuration = json.loads(body)
     control.scratch = configuration["scratch"]
     try:
@@ -132,6 +139,8 @@ def main() -> None:
             wanted = signal.SIGTERM if weak else signal.SIGKILL
             syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(wanted), 0, 0, 0)
             syscalls.call("prctl", syscalls.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        if configuration["level"] and not control.wiped:
+            raise CallError("madvise", errno.EINVAL)  # a run would find in its memory what earlier ones were told
         warm()
         spaces = namespaces()
         scratch = jail.Scratch()
@@ -147,6 +156,14 @@ def main() -> None:
         b"A",
         {"python": sys.version.split()[0], "user": guards.user, "spaces": spaces},
     )
+    try:
+        serve(control, guards, scratch)
+    finally:
+        control.leave()  # a fault here must not leave processes and files behind either
+
+
+def serve(control: Control, guards: Guards, scratch: jail.Scratch) -> NoReturn:
+    """Serve one run or session after the other."""
     stdin: int | None = None
     known, request = b"", {}
     while True:
@@ -195,7 +212,11 @@ def empty(folder: str) -> None:
     """Remove what a run left in a scratch folder of the host."""
     import shutil
 
-    for name in os.listdir(folder) if folder != "/" else ():
+    if folder == "/":
+        return
+    with contextlib.suppress(OSError):  # code may have taken the folder itself away
+        os.mkdir(folder, 0o700)
+    for name in os.listdir(folder):
         path = os.path.join(folder, name)
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -207,9 +228,8 @@ def forget(path: list[str]) -> None:
     """Take this program's own modules, and the way to them, out of what children can import."""
     for name in [n for n in sys.modules if n == "foretrace" or n.startswith("foretrace.")]:
         del sys.modules[name]
-    sys.path[:] = [p for p in sys.path if not os.path.isdir(os.path.join(p, "foretrace"))] + [
-        p for p in path if os.path.isdir(p) and p not in sys.path
-    ]
+    own = sys.argv[1] if len(sys.argv) > 1 else None
+    sys.path[:] = [p for p in sys.path if p != own] + [p for p in path if os.path.isdir(p) and p not in sys.path]
     sys.argv = [""]
     gc.collect()
     gc.freeze()

@@ -1,0 +1,97 @@
+"""Value types of the standard library that can be spelled: decimals, fractions, dates and times, UUIDs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_MOST = 2000
+"""Characters of a spelling."""
+_MOST_EXPONENT = 10_000
+"""Above this, comparing a decimal with an int takes for ever."""
+
+
+def _read_decimal(text: str) -> Any:
+    from decimal import Decimal
+
+    value = Decimal(text)
+    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MOST_EXPONENT):
+        raise ValueError("a decimal that cannot be compared")
+    return value
+
+
+def _read_fraction(text: str) -> Any:
+    from fractions import Fraction
+
+    above, _, below = text.partition("/")
+    return Fraction(int(above, 16), int(below, 16))
+
+
+def _read_date(name: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        import datetime
+
+        return getattr(datetime, name).fromisoformat(text)
+
+    return read
+
+
+def _read_delta(text: str) -> Any:
+    from datetime import timedelta
+
+    days, seconds, microseconds = map(int, text.split())
+    return timedelta(days, seconds, microseconds)
+
+
+def _read_uuid(text: str) -> Any:
+    from uuid import UUID
+
+    return UUID(hex=text)
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
+    "Decimal": ("decimal", str, _read_decimal),
+    "Fraction": ("fractions", lambda v: f"{v.numerator:x}/{v.denominator:x}", _read_fraction),
+    "date": ("datetime", lambda v: v.isoformat(), _read_date("date")),
+    "time": ("datetime", lambda v: v.isoformat(), _read_date("time")),
+    "datetime": ("datetime", lambda v: v.isoformat(), _read_date("datetime")),
+    "timedelta": ("datetime", lambda v: f"{v.days} {v.seconds} {v.microseconds}", _read_delta),
+    "UUID": ("uuid", lambda v: v.hex, _read_uuid),
+}
+"""By type name: its module, how a value is spelled, and how a spelling is read."""
+
+
+def is_spelled(value: Any) -> bool:
+    """Whether the value is of one of these types, exactly."""
+    kind = type(value)
+    found = _KINDS.get(kind.__name__)
+    return found is not None and getattr(sys.modules.get(found[0]), kind.__name__, None) is kind
+
+
+def spell(value: Any) -> list[str]:
+    """Type name and spelling of a value of one of these types.
+
+    Raises:
+        ValueError: too long.
+    """
+    name = type(value).__name__
+    text = _KINDS[name][1](value)
+    if len(text) > _MOST:
+        raise ValueError("too long")
+    return [name, text]
+
+
+def read(name: str, text: str) -> Any:
+    """The value of a spelling.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _KINDS.get(name)
+    if found is None or len(text) > _MOST:
+        raise ValueError("no known spelling")
+    try:
+        return found[2](text)
+    except (ArithmeticError, TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from None
