@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foretrace.actions import ActionType as ActionType
+    from foretrace.core.problem import Problem as Problem
     from foretrace.core.store import read_traces as read_traces
     from foretrace.core.store import write_traces as write_traces
     from foretrace.core.trace import Message as Message
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from foretrace.core.trace import Trace as Trace
     from foretrace.dataset.tokenize import tokenize as tokenize
     from foretrace.notebook import build as build
+    from foretrace.notebook import generate as generate
     from foretrace.notebook import import_source as import_source
     from foretrace.notebook import label as label
 
@@ -24,11 +26,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "ActionType": "foretrace.actions",
     "Message": "foretrace.core.trace",
+    "Problem": "foretrace.core.problem",
     "Step": "foretrace.core.trace",
     "Task": "foretrace.core.trace",
     "ToolCall": "foretrace.core.trace",
     "Trace": "foretrace.core.trace",
     "build": "foretrace.notebook",
+    "generate": "foretrace.notebook",
     "import_source": "foretrace.notebook",
     "label": "foretrace.notebook",
     "read_traces": "foretrace.core.store",
@@ -40,11 +44,13 @@ _HOMES = {
 __all__ = [
     "ActionType",
     "Message",
+    "Problem",
     "Step",
     "Task",
     "ToolCall",
     "Trace",
     "build",
+    "generate",
     "import_source",
     "label",
     "read_traces",

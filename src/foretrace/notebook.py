@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from foretrace.actions import StepLabel
+    from foretrace.core.problem import Problem
     from foretrace.core.trace import Trace
     from foretrace.dataset.build import BuildReport
+    from foretrace.episodes._status import Status
+    from foretrace.episodes.generate import GenerateReport
+    from foretrace.models.base import ChatModel, Server
+    from foretrace.protocols.base import Protocol
+    from foretrace.sandbox.base import Sandbox
     from foretrace.sources._importing import ImportReport
     from foretrace.sources.base import Rows, Source
 
@@ -64,6 +70,61 @@ def import_source(
     if not listed:
         rows = [hub_input(source, split=split, revision=revision, repo=repo)]
     return run(source, rows, out, limit=limit, replace=replace, shards=shards, progress=progress)
+
+
+def generate(
+    problems: str | Sequence[Problem],
+    *,
+    model: str | ChatModel,
+    protocol: str | Protocol,
+    out: str | Path,
+    path: str | Path | None = None,
+    limit: int | None = None,
+    server: Server | None = None,
+    sandbox: str | Sandbox = "local",
+    progress: Callable[[Status], None] | None = None,
+    **settings: Any,
+) -> GenerateReport:
+    """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
+
+    A model and a sandbox that are given as objects are closed at the end.
+
+    Args:
+        problems: Name of a problem set, or `Problem` objects.
+        model: As on the command line (`ollama:qwen3-coder`, `scripted:FILE`), or a `ChatModel`.
+        protocol: Name of a protocol, or a `Protocol`.
+        path: File or folder of the problem set, else the Hub.
+        limit: Only the first problems.
+        server: Where the model server is, for a model that is named.
+        sandbox: Names in order of preference, or a `Sandbox`.
+        settings: Those of `GenerateSettings`: samples, seed, keep, concurrency, and the tables sampling, episode and
+            budget.
+
+    Raises:
+        UsageError: a setting that is unknown or cannot be served.
+        ProblemError: a problem set that cannot be used.
+        ModelError: the server cannot be reached or refuses for good; what was finished is kept.
+        SandboxError: no sandbox serves; what was finished is kept.
+        StoreError: `out` cannot be written.
+    """
+    import msgspec
+
+    from foretrace.cli import _generating as names
+    from foretrace.core.errors import UsageError
+    from foretrace.episodes._plan import GenerateSettings
+
+    try:
+        chosen = msgspec.convert(msgspec.to_builtins(settings), GenerateSettings, strict=True)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"generate settings: {error}") from None
+    if isinstance(problems, str):
+        problems = names.problems_of(problems, None if path is None else Path(path), limit)
+    elif path is not None:
+        raise UsageError("path is for a problem set that is named; leave it out for Problem objects")
+    talk = names.protocol_of(protocol) if isinstance(protocol, str) else protocol
+    box = names.sandbox_for(sandbox, chosen.concurrency) if isinstance(sandbox, str) else sandbox
+    asked = names.model_of(model, server) if isinstance(model, str) else model
+    return names.run(problems[:limit], talk, asked, box, Path(out), chosen, progress)
 
 
 def label(trace: Trace) -> list[StepLabel]:

@@ -112,7 +112,7 @@ def test_empty_replies_and_replies_of_a_megabyte_are_taken(stage: Stage) -> None
 
 
 def test_messages_of_a_turn_give_the_reply_and_spans_the_blocks(stage: Stage) -> None:
-    reply = f"First.\n{BAD}\nThen I saw it:\n```python\n{RIGHT}```\nand so it ends. {DONE} Bye."
+    reply = f"First.\n{BAD}\nThen I saw it:\n```python\n{RIGHT}```\nand so it ends.\n{DONE} Bye."
     played = stage.play("tools", reply, max_turns=1)
     assert "".join(m.content for m in played.models) == reply
     assert [m.content[slice(*m.tool_calls[0].span)] for m in played.models] == [  # type: ignore[misc]
@@ -172,12 +172,20 @@ def test_ids_without_pieces_are_exact_for_one_message_only(stage: Stage) -> None
     assert first.token_ids + second.token_ids == (1, 2) and {first.exact, second.exact} == {"text"}
 
 
+def test_no_token_is_lost_where_pieces_do_not_add_up(stage: Stage) -> None:
+    reply = f"{BAD}\n{GOOD}"
+    halves = (*pieces_of(reply[:-6]), *["\ufffd"] * 30)
+    first, second = sampled(stage.play("tools", tokens(reply, halves), max_turns=1))
+    assert first.token_ids + second.token_ids == tokens(reply, halves).token_ids
+    assert (first.exact, second.exact) == ("token", "text")
+
+
 # --- what it is worth
 
 METRICS = (
-    "turns think_count code_block_count execution_count code_iterations had_errors recovered has_verify is_interleaved "
-    "has_tool_feedback invented_results repairs is_ideal"
-).split()
+    *("turns", "think_count", "code_block_count", "execution_count", "code_iterations", "had_errors", "recovered"),
+    *("has_verify", "is_interleaved", "has_tool_feedback", "invented_results", "repairs", "is_ideal"),
+)
 CASES: dict[str, tuple[list[str], list[float]]] = {
     "mended": ([BAD, GOOD, THINK + DONE], [3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 1]),
     "at once": ([GOOD, f"{THINK}{DONE}"], [2, 2, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1]),
@@ -194,7 +202,15 @@ CASES: dict[str, tuple[list[str], list[float]]] = {
 def test_metrics_are_counted_as_they_are_defined(stage: Stage, case: str) -> None:
     replies, wanted = CASES[case]
     played = stage.play("tools", *replies, max_turns=len(replies))
-    assert played.metrics == dict(zip(METRICS, wanted, strict=True))
+    timed = {"model_s", "tool_s"}
+    assert {k: v for k, v in played.metrics.items() if k not in timed} == dict(zip(METRICS, wanted, strict=True))
+    assert played.metrics["model_s"] == 0 and (played.metrics["tool_s"] > 0) == (wanted[3] > 0)
+
+
+def test_seconds_and_tokens_are_summed(stage: Stage) -> None:
+    played = stage.play("tools", tokens(GOOD), tokens(DONE))
+    counted = played.counted("model_s", "prompt_tokens", "completion_tokens")
+    assert counted == (1.0, 14, len(pieces_of(GOOD)) + len(pieces_of(DONE)))
 
 
 def test_a_failure_that_is_only_shown_by_counts_is_an_error_recovered_from(stage: Stage) -> None:
@@ -249,7 +265,9 @@ def test_the_key_names_the_attempt_and_nothing_else(stage: Stage) -> None:
         )
         return episode.key
 
-    same = msgspec.structs.replace(MODEL, run="other", created_at="2030-01-01", tool_versions={"x": "1"})
+    same = msgspec.structs.replace(
+        MODEL, run="other", created_at="2030-01-01", tool_versions={"x": "1"}, sampling={"temperature": 0.5, "seed": 9}
+    )
     assert key() == key(same)
     others = {
         key(),
@@ -330,9 +348,9 @@ def test_traces_are_stored_labelled_shown_and_built_like_imported_ones(
         assert decode_trace(encode_trace(trace)) == trace and with_id(trace).id == trace.id != ""
     assert len({trace.key for trace in traces}) == len(traces)
     folder = tmp_path / "traces"
-    assert write_traces(traces, folder) == {"added": len(traces)}
+    assert write_traces(traces, folder)["new"] == len(traces)
     assert sorted(read_traces(folder), key=lambda t: t.key) == sorted(traces, key=lambda t: t.key)
-    assert write_traces(traces, folder)["same"] == len(traces)
+    assert write_traces(traces, folder)["present"] == len(traces)
     key = traces[0].key
     assert [x.rule for x in label(TraceStore(folder).get(key))][-1] == "terminal_call"
     assert main(["show", str(folder), key]) == 0 and "run_tests" in capsys.readouterr().out

@@ -78,6 +78,11 @@ class Snippet:
     needs: str = ""
     """What the control needs to bite: `root`, `x86_64`."""
 
+    @property
+    def weighed(self) -> bool:
+        """Whether it matters how many tasks and how much memory it takes."""
+        return self.tasks is not None or self.memory_mb is not None
+
     def world(self, facts: dict[str, Any]) -> tuple[str, str]:
         """Code and probe, each with `WORLD` where it asks for it."""
         head = f"WORLD = {facts!r}\n"
@@ -168,6 +173,8 @@ class Parent:
         os.close(secret)
         os.close(folder)
         self._buffer = b""
+        self.weighed = False
+        """Whether `answer` keeps the peaks of its tree in `tasks` and `memory_mb`."""
         self.tasks, self.memory_mb = 0, 0.0
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -176,7 +183,7 @@ class Parent:
         self.process.stdin.flush()
 
     def answer(self, timeout_s: float = 30.0) -> dict[str, Any]:
-        """The next line it says; meanwhile `tasks` and `memory_mb` keep the peaks of its tree."""
+        """The next line it says."""
         assert self.process.stdout
         until = time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
@@ -187,8 +194,9 @@ class Parent:
                 self._buffer += chunk
             elif time.monotonic() > until:
                 return {"raised": f"no answer within {timeout_s:g} s"}
-            tasks, memory_mb = tree.weigh(self.process.pid)
-            self.tasks, self.memory_mb = max(self.tasks, tasks), max(self.memory_mb, memory_mb)
+            if self.weighed:
+                tasks, memory_mb = tree.weigh(self.process.pid)
+                self.tasks, self.memory_mb = max(self.tasks, tasks), max(self.memory_mb, memory_mb)
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
 
@@ -217,6 +225,7 @@ def unguarded(snippet: Snippet) -> Seen:
         job = {"code": code, "control": snippet.control, "probe": f"{probe}\n", "checks": checks, "cap": cap}
         job |= {"wanted": tests[0].get("stdout") or "", "stdin": snippet.stdin or tests[0].get("stdin") or ""}
         job |= {"secret": SECRETS["memory"], "folder": str(world.work)}
+        supervisor.weighed = snippet.weighed
         supervisor.tell(job)
         gave = supervisor.answer()
         after = world.seen()
@@ -265,7 +274,8 @@ class Host(Parent):
         code, probe = snippet.world(self.world.facts())
         before = self.world.seen()
         self.tasks, self.memory_mb = 0, 0.0
-        idle_tasks, idle_mb = tree.weigh(self.process.pid)
+        self.weighed = snippet.weighed
+        idle_tasks, idle_mb = tree.weigh(self.process.pid) if self.weighed else (0, 0.0)
         begun = time.monotonic()
         gave = self.ask(
             form, code, tests=snippet.tests or TESTS.get(form, ()), setup=snippet.setup, stdin=snippet.stdin,

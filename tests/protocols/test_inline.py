@@ -102,6 +102,7 @@ def test_thinking_that_stops_is_told_to_go_on(stage: Stage) -> None:
     played = stage.play("inline", "<think>\nIt must be the sum of both.", FINAL)
     assert "close </think>" in played.said[0] and played.labels == ["nonstep.prompted", "final_answer"]
     reminder = played.trace.messages[3]
+    assert stage.play("inline", "", FINAL).labels == ["nonstep.lost", "final_answer"]
     assert (reminder.role, reminder.injected, reminder.tool_call_ids) == ("tool", True, ())
 
 
@@ -125,3 +126,23 @@ def test_of_several_blocks_the_last_that_defines_something_is_the_answer(stage: 
 def test_a_think_tag_in_the_code_of_a_call_ends_nothing(stage: Stage) -> None:
     played = stage.play("inline", "<think>\n" + call("print('</think>')"), FINAL)
     assert played.said[0] == "\n<tool_response>\n&lt;/think>\n</tool_response>\n" and played.trace.outcome.success
+
+
+def test_the_usual_layout_with_line_breaks_needs_no_repair(stage: Stage) -> None:
+    body = '{"name": "python", "arguments": {"code": "print(7)"}}'
+    played = stage.play("inline", f"<think>\nI look.\n<tool_call>\n{body}\n", FINAL)
+    assert played.models[0].content.endswith(f"{body}\n</tool_call>") and played.metrics["repairs"] == 0
+    assert played.said[0] == "\n<tool_response>\n7\n</tool_response>\n"
+
+
+def test_a_call_behind_the_thinking_is_answered_before_the_answer_is_read(stage: Stage) -> None:
+    late = "<think>I have it now.</think>\n" + call("print(8)")
+    played = stage.play("inline", late, f"```python\n{RIGHT}```")
+    assert played.said == ["\n<tool_response>\n8\n</tool_response>\n"] and played.trace.outcome.success
+
+
+def test_a_model_that_does_not_think_in_tags_may_answer(stage: Stage) -> None:
+    played = stage.play("inline", f"The sum of both:\n```python\n{RIGHT}```\n")
+    assert played.labels == ["final_answer"] and played.trace.outcome.success
+    played = stage.play("inline", f"<think>A draft of it:\n```python\n{WRONG}```\n", FINAL)
+    assert played.labels == ["nonstep.prompted", "final_answer"] and played.trace.outcome.success

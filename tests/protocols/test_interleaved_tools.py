@@ -78,6 +78,11 @@ def test_checks_run_on_the_session_and_leave_it_as_it_was(stage: Stage) -> None:
     assert played.models[1].tool_calls[0].arguments.startswith('{"checks":"seen = 5')
 
 
+def test_checks_that_pass_do_not_hide_an_answer_that_does_not_load(stage: Stage) -> None:
+    played = stage.play("interleaved_tools", code("total = 1"), "<verify>assert total == 1</verify>", max_turns=2)
+    assert played.said[1] == "<error>\nNameError: the code does not define 'add'\n</error>"
+
+
 def test_words_in_a_verify_are_no_checks(stage: Stage) -> None:
     played = stage.play("interleaved_tools", code(RIGHT), "<verify>done</verify>")
     assert played.models[1].tool_calls[0].arguments == "{}" and played.trace.outcome.success

@@ -22,6 +22,7 @@ import pytest
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Test
 from foretrace.sandbox import docker
+from foretrace.sandbox._worker import ENVIRONMENT
 from foretrace.sandbox.base import Limits, Settings
 from foretrace.sandbox.docker import DockerSandbox
 

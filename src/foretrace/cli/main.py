@@ -10,7 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-from foretrace.cli import build, demo, doctor, export, import_, label, problems, push, schema, score, show, sources
+from foretrace.cli import (
+    build,
+    demo,
+    doctor,
+    export,
+    generate,
+    import_,
+    label,
+    problems,
+    push,
+    schema,
+    score,
+    show,
+    sources,
+)
 from foretrace.cli._output import ReaderGoneError, one_line
 from foretrace.cli._verb import Session, verb
 from foretrace.core.errors import ForetraceError
@@ -24,6 +38,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 for _name, _function in {
     "demo": demo.demo,
     "import": import_.import_,
+    "generate": generate.generate,
     "label": label.label,
     "show": show.show,
     "export": export.export,

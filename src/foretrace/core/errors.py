@@ -23,6 +23,10 @@ class StoreError(ForetraceError):
     """A traces folder that cannot be read or written."""
 
 
+_FINAL = frozenset({"bad_key", "not_found", "quota", "redirect"})
+"""Kinds of a model server's failure after which no other request would fare better."""
+
+
 class ModelError(ForetraceError):
     """A model server failed.
 
@@ -30,12 +34,21 @@ class ModelError(ForetraceError):
         kind: a slug that is counted, e.g. `refused`, `quota`, `not_found`, `bad_key`, `stream`, `overflow`.
         retryable: whether trying the whole episode again later may help.
         retry_after_s: how long the server asked to wait, seconds.
+        final: whether no other episode would fare better (a refused key, an unknown model, a used-up quota), so that
+            a run had better stop; null goes by the kind.
     """
 
     def __init__(
-        self, message: str, *, kind: str = "server", retryable: bool = False, retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        kind: str = "server",
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        final: bool | None = None,
     ) -> None:
         super().__init__(message)
+        self.final = kind in _FINAL if final is None else final
         self.kind = kind
         self.retryable = retryable
         self.retry_after_s = retry_after_s

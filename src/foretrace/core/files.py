@@ -39,6 +39,16 @@ def partial_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names of a folder's files durable; where a file system cannot, it is left to it."""
+    with contextlib.suppress(OSError):
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
+
+
 def cannot_write(path: Path, error: OSError) -> str:
     """One line for a failed write."""
     return f"{path}: cannot write: {error.strerror or error}"

@@ -1,8 +1,8 @@
-"""The only reader and writer of traces on disk: immutable Parquet segments, listed by one manifest.
+"""The only reader and writer of traces on disk: Parquet segments, listed by one manifest.
 
 Segments are sharded by task, so that siblings lie together, and listed together with the cursor of the input
 in one rename: a file that is not listed is garbage, and an interrupted writer leaves the folder as it was at
-its last checkpoint.
+its last checkpoint. Generated traces come by way of a journal, which the next writer seals if its own could not.
 """
 
 from __future__ import annotations
@@ -10,17 +10,29 @@ from __future__ import annotations
 import hashlib
 import heapq
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from foretrace.core import tokens
+from foretrace.core._segments import (
+    Segment,
+    number_of,
+    read_table,
+    reading,
+    row_of,
+    schema,
+    shard_number,
+    shard_of,
+    write_table,
+)
 from foretrace.core.errors import StoreError, UsageError
-from foretrace.core.files import only_writer, partial_name, replace_file
+from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
+from foretrace.core.journal import FOLDER, Index, folded, unfolded
 from foretrace.core.trace import SCHEMA_VERSION, Trace, decode_trace, encode_trace, with_id
 
 SHARDS = 16
@@ -28,16 +40,8 @@ SHARDS = 16
 _MOST_SHARDS = 4096
 _SEGMENT = re.compile(r"shard-\d{2,4}/\d{6,}\.parquet")
 _READ_ROWS = 8
-_ROW_GROUP_ROWS = 8
 
 Added = Literal["new", "present", "conflict", "replaced"]
-
-
-class Segment(msgspec.Struct, frozen=True):
-    """One immutable Parquet file."""
-
-    path: str
-    rows: int
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +69,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Revision, split and licence, by `source@revision/split`."""
     counts: dict[str, int] = {}
     drops: dict[str, int] = {}
+    left_out: dict[str, dict[str, list[int]]] = {}
+    """Keys of generated attempts that were finished and not kept, by reason (see `journal.folded`)."""
 
 
 class TraceStore:
@@ -77,12 +83,12 @@ class TraceStore:
     @property
     def shards(self) -> list[int]:
         """Numbers of the shards that hold something, ascending."""
-        return sorted({_shard_number(s.path) for s in self.manifest.segments})
+        return sorted({shard_number(s.path) for s in self.manifest.segments})
 
     def read(self, shard: int | None = None) -> Iterator[Trace]:
         """Traces in the order of (task id, key), shard by shard: the order in which they came has no say."""
         for number in self.shards if shard is None else [shard]:
-            streams = [self._stream(s) for s in self.manifest.segments if _shard_number(s.path) == number]
+            streams = [self._stream(s) for s in self.manifest.segments if shard_number(s.path) == number]
             for _, _, record, packed in heapq.merge(*streams):
                 yield self._decode(record, packed)
 
@@ -113,7 +119,7 @@ class TraceStore:
         import pyarrow as pa
 
         tables = [self._table(s, list(names)) for s in self.manifest.segments]
-        return pa.concat_tables(tables) if tables else _schema().empty_table().select(list(names))
+        return pa.concat_tables(tables) if tables else schema().empty_table().select(list(names))
 
     def fingerprint(self) -> str:
         """Digest of the names and bytes of all segments."""
@@ -132,21 +138,21 @@ class TraceStore:
 
     def _table(self, segment: Segment, names: list[str]) -> Any:
         path = self._path(segment)
-        with _reading(path):
-            return _read_table(path, names)
+        with reading(path):
+            return read_table(path, names)
 
     def _stream(self, segment: Segment) -> Iterator[tuple[str, str, bytes, bytes | None]]:
         """Task id, key, record and tokens of each row, in this order, in which a segment is sorted."""
         import pyarrow.parquet as pq
 
         path = self._path(segment)
-        with _reading(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+        with reading(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
             columns = ["task_id", "key", "record", "tokens"]
             for batch in file.iter_batches(batch_size=_READ_ROWS, columns=columns, use_threads=False):
                 yield from zip(*(batch.column(c).to_pylist() for c in columns), strict=True)
 
     def _decode(self, record: bytes, packed: bytes | None) -> Trace:
-        with _reading(self.folder):
+        with reading(self.folder):
             trace = decode_trace(record)
             return tokens.unpack(trace, packed) if packed else trace
 
@@ -193,9 +199,42 @@ class TraceWriter:
         self._replaced: set[str] = set()
         self.waiting_bytes = 0
         """Bytes of records added since the last checkpoint."""
+        for journal in sorted((self.folder / FOLDER).glob("*.jsonl.zst")):  # of runs that could not seal their own
+            self.seal(journal)
 
-    def add(self, trace: Trace) -> Added:
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why a generated attempt that was finished is not here, by key."""
+        return {key: reason for reason, keys in self.manifest.left_out.items() for key in unfolded(keys)}
+
+    def seal(self, journal: Path) -> None:
+        """Take what stands in a journal into segments of its run, and remove the journal.
+
+        It may be interrupted anywhere: what is sealed already is found again, and nothing is taken twice.
+        """
+        index = Index(journal)
+        for shard in sorted({shard_of(task, self.manifest.shards) for task in index.tasks}):
+            for trace in index.traces(lambda task, shard=shard: shard_of(task, self.manifest.shards) == shard):
+                self.add(trace, replace=True)
+            self.checkpoint(index.run)
+        left_out = {k: v for k, v in self.left_out.items() if k not in index.stored} | index.left_out
+        reasons = sorted(set(left_out.values()))
+        self.manifest.left_out = {r: folded(k for k, v in left_out.items() if v == r) for r in reasons}
+        self.manifest.segments = [self._recounted(s) if s.run == index.run else s for s in self.manifest.segments]
+        self.checkpoint()
+        for place in (self.folder, *self.folder.glob("shard-*")):
+            sync_folder(place)
+        journal.unlink()
+
+    def _recounted(self, segment: Segment) -> Segment:
+        """The segment as it is on disk: a writer may have been killed between the segment and the manifest."""
+        return Segment(segment.path, read_table(self.folder / segment.path, ["key"]).num_rows, segment.run)
+
+    def add(self, trace: Trace, *, replace: bool | None = None) -> Added:
         """Take a trace, which is durable after the next `checkpoint`.
+
+        Args:
+            replace: Take it where its key is known with other content; null is the writer's own setting.
 
         Returns:
             `new`, `present` (same key, same id), or for a known key with other content `conflict` (not taken)
@@ -209,22 +248,26 @@ class TraceWriter:
         known = self._ids.get(trace.key)
         if known is not None and known == trace.id:
             return "present"
-        if known is not None and not self._replace:
+        if known is not None and not (self._replace if replace is None else replace):
             return "conflict"
         bare, packed = tokens.pack(trace)
         record = encode_trace(bare)
         decode_trace(record)
         if known is not None and trace.key not in self._waiting:
             self._replaced.add(trace.key)
-        shard = _shard(trace.task.id, self.manifest.shards)
-        self._waiting[trace.key] = (shard, _row(trace, record, packed))
+        shard = shard_of(trace.task.id, self.manifest.shards)
+        self._waiting[trace.key] = (shard, row_of(trace, record, packed))
         self._ids[trace.key] = trace.id
         self.waiting_bytes += len(record)
         return "new" if known is None else "replaced"
 
-    def checkpoint(self) -> None:
-        """Seal what was added into segments and list them, with the manifest's other changes, in one rename."""
-        gone = self._seal()
+    def checkpoint(self, run: str = "") -> None:
+        """Seal what was added into segments and list them, with the manifest's other changes, in one rename.
+
+        Args:
+            run: Of generated traces: their run, which has one segment in a shard.
+        """
+        gone = self._seal(run)
         self.manifest.counts["traces"] = sum(s.rows for s in self.manifest.segments)
         data = msgspec.json.format(msgspec.json.encode(self.manifest, order="deterministic"), indent=1)
         replace_file(self.folder / "manifest.json", data)
@@ -234,61 +277,55 @@ class TraceWriter:
         self._replaced.clear()
         self.waiting_bytes = 0
 
-    def _seal(self) -> list[str]:
+    def _seal(self, run: str) -> list[str]:
         """Write the waiting rows; returns the segments that they replace."""
         kept: list[Segment] = []
-        rewritten: dict[int, list[dict[str, Any]]] = {}
+        homes: dict[tuple[int, str], str] = {}
+        rewritten: dict[tuple[int, str], list[dict[str, Any]]] = {}
         gone: list[str] = []
+        for shard, row in self._waiting.values():
+            rewritten.setdefault((shard, run), []).append(row)
         for segment in self.manifest.segments:
-            rows = self._without_replaced(segment)
-            if rows is None:
+            place = shard_number(segment.path), segment.run
+            if run and place in rewritten and segment.run == run:
+                # Written over: it holds all that it held, so that a reader misses nothing at any moment.
+                homes[place] = segment.path
+                rewritten[place].extend(r for r in self._rows(segment) if r["key"] not in self._waiting)
+            elif (rows := self._without_replaced(segment)) is None:
                 kept.append(segment)
             else:
-                rewritten.setdefault(_shard_number(segment.path), []).extend(rows)
+                rewritten.setdefault(place, []).extend(rows)
                 gone.append(segment.path)
-        for shard, row in self._waiting.values():
-            rewritten.setdefault(shard, []).append(row)
-        taken = [*kept, *(Segment(path, 0) for path in gone)]
+        taken = [s.path for s in self.manifest.segments]
         written: dict[str, list[dict[str, Any]]] = {}
-        for shard in sorted(rewritten):
-            rows = sorted(rewritten[shard], key=lambda r: (r["task_id"], r["key"]))
-            number = 1 + max((_number(s.path) for s in taken if _shard_number(s.path) == shard), default=0)
-            path = f"shard-{shard:02d}/{number:06d}.parquet"
+        for place in sorted(rewritten):
+            rows = sorted(rewritten[place], key=lambda r: (r["task_id"], r["key"]))
+            number = 1 + max((number_of(p) for p in taken if shard_number(p) == place[0]), default=0)
+            path = homes.get(place) or f"shard-{place[0]:02d}/{number:06d}.parquet"
             if rows:
+                taken.append(path)
                 written[path] = rows
-                kept.append(Segment(path, len(rows)))
+                kept.append(Segment(path, len(rows), place[1]))
         # Compressing and syncing leave the interpreter free: the segments are written side by side.
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(write_table, (self.folder / path for path in written), written.values()))
         self.manifest.segments = sorted(kept, key=lambda s: s.path)
         return gone
 
+    def _rows(self, segment: Segment) -> list[dict[str, Any]]:
+        path = self.folder / segment.path
+        with reading(path):
+            return read_table(path).to_pylist()
+
     def _without_replaced(self, segment: Segment) -> list[dict[str, Any]] | None:
         if not self._replaced:
             return None
         path = self.folder / segment.path
-        with _reading(path):
-            keys = _read_table(path, ["key"])["key"].to_pylist()
+        with reading(path):
+            keys = read_table(path, ["key"])["key"].to_pylist()
             if not self._replaced.intersection(keys):
                 return None
-            return [r for r in _read_table(path).to_pylist() if r["key"] not in self._replaced]
-
-
-def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write one segment, whole or not at all."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    options: dict[str, Any] = {
-        "compression": "zstd",
-        "compression_level": 3,
-        "use_dictionary": ["group", "source", "licence", "model"],
-        "write_statistics": ["key", "task_id"],
-        "row_group_size": _ROW_GROUP_ROWS,
-    }
-    buffer = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), buffer, **options)
-    replace_file(path, memoryview(buffer.getvalue()))
+            return [r for r in read_table(path).to_pylist() if r["key"] not in self._replaced]
 
 
 def read_traces(folder: Path | str) -> Iterator[Trace]:
@@ -308,31 +345,6 @@ def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool =
     return counts
 
 
-def _row(trace: Trace, record: bytes, packed: bytes | None) -> dict[str, Any]:
-    return {
-        "key": trace.key,
-        "id": trace.id,
-        "task_id": trace.task.id,
-        "group": trace.task.group,
-        "source": trace.provenance.source,
-        "licence": trace.provenance.licence,
-        "model": trace.provenance.model,
-        "success": trace.outcome.success,
-        "n_messages": len(trace.messages),
-        "n_steps": sum(m.role == "assistant" for m in trace.messages),
-        "record": record,
-        "tokens": packed,
-    }
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    text = [(name, pa.string()) for name in ("key", "id", "task_id", "group", "source", "licence", "model")]
-    numbers = [("success", pa.bool_()), ("n_messages", pa.int32()), ("n_steps", pa.int32())]
-    return pa.schema([*text, *numbers, ("record", pa.binary()), ("tokens", pa.binary())])
-
-
 def _refuse_strangers(folder: Path) -> None:
     """A folder that holds something else is left as it is: not even a lock is put there."""
     if not folder.is_dir() or (folder / "manifest.json").exists():
@@ -340,27 +352,6 @@ def _refuse_strangers(folder: Path) -> None:
     strangers = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".", "shard-")))
     if strangers:
         raise StoreError(f"{folder}: is no traces folder and holds {strangers[0]!r}; choose another")
-
-
-@contextmanager
-def _reading(path: Path) -> Generator[None]:
-    """Turn what a damaged file breaks into one line that names it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise StoreError(f"{path}: damaged, cannot read: {reason}; import again into a new folder") from error
-
-
-def _read_table(path: Path, columns: list[str] | None = None) -> Any:
-    # Not `pq.read_table`: that loads Arrow's dataset engine, 60 MB that nothing here needs.
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        table = file.read(columns, use_threads=False)
-        return table if columns is None else table.select(columns)
 
 
 def _read_manifest(folder: Path) -> Manifest:
@@ -378,15 +369,3 @@ def _read_manifest(folder: Path) -> Manifest:
     if strange := [s.path for s in manifest.segments if not _SEGMENT.fullmatch(s.path)]:
         raise StoreError(f"{path}: damaged: lists {strange[0]!r}, which is no segment")
     return manifest
-
-
-def _shard(task_id: str, shards: int) -> int:
-    return int.from_bytes(hashlib.blake2b(task_id.encode(), digest_size=8).digest(), "big") % shards
-
-
-def _shard_number(path: str) -> int:
-    return int(path.split("/")[0].removeprefix("shard-"))
-
-
-def _number(path: str) -> int:
-    return int(path.rsplit("/", 1)[1].split(".")[0])

@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -54,6 +55,7 @@ def plans(blocks: Sequence[str], fix: str) -> list[Plan]:
     return [best] if any(_bound(found) & sets for found in behind) else [best, whole]
 
 
+@lru_cache(maxsize=64)
 def parsed(code: str) -> ast.Module | None:
     """The code's syntax tree, null when it is no Python."""
     try:

@@ -45,7 +45,7 @@ def task_of(problem: Problem) -> Task:
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
 
-def provenance_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> Provenance:
+def provenance_of(problem: Problem, protocol: Protocol, identity: Identity, sampling: dict[str, Any]) -> Provenance:
     """Where the trace comes from."""
     return Provenance(
         origin="generated",
@@ -55,7 +55,7 @@ def provenance_of(problem: Problem, protocol: Protocol, identity: Identity, sett
         agent="foretrace",
         model=identity.model or None,
         protocol=protocol.name,
-        sampling={**identity.sampling, "feedback": settings.feedback, "hints": settings.hints},
+        sampling=sampling,
         seed=identity.seed,
         sample=identity.sample,
         run=identity.run,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foretrace.core.completion import Completion
+from foretrace.core.trace import Usage
 from foretrace.episodes._working import Verdicts
 from foretrace.protocols.base import Act, Protocol, Reply, Result
 
@@ -17,16 +19,29 @@ class Tally:
         self.invented = self.executions = self.iterations = self.failures = self.seen = self.repairs = 0
         self._answered = 0
         self._last = ""
+        self._sums: dict[str, float] = {"turns": 0, "model_s": 0.0, "tool_s": 0.0}
 
-    def reply(self, reply: Reply) -> None:
+    def sums(self) -> dict[str, float]:
+        """Turns, seconds and tokens so far; tokens only where the server counts them."""
+        return {name: round(float(value), 6) for name, value in self._sums.items()}
+
+    def reply(self, reply: Reply, completion: Completion) -> None:
         """A reply came: what was answered before has been seen by the model."""
         self.seen += self._answered
         self._answered = 0
         self.invented += reply.invented
         self.repairs += sum(len(act.repairs) for act in reply.acts)
+        self._sums["turns"] += 1
+        self._sums["model_s"] += completion.seconds
+        usage = completion.usage or Usage()
+        counts = {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens}
+        for name, count in counts.items():
+            if count is not None:
+                self._sums[name] = self._sums.get(name, 0) + count
 
-    def result(self, result: Result) -> None:
+    def result(self, result: Result, seconds: float) -> None:
         """An act was done."""
+        self._sums["tool_s"] += seconds
         act = result.act
         if result.run is not None or result.public is not None:
             self.executions += 1
@@ -37,13 +52,10 @@ class Tally:
         self.failures += result.failed
 
 
-def metrics_of(
-    tally: Tally, acts: Sequence[Act], verdicts: Verdicts, protocol: Protocol, turns: int
-) -> dict[str, float]:
+def metrics_of(tally: Tally, acts: Sequence[Act], verdicts: Verdicts, protocol: Protocol) -> dict[str, float]:
     """All metrics of a finished episode; truths are 1 and 0 (docs/protocols.md defines each)."""
     kinds = [act.kind for act in acts]
     found: dict[str, float] = {
-        "turns": turns,
         "think_count": sum(kind in _WORDS for kind in kinds),
         "code_block_count": sum(
             kind in ("code", "final") and bool(act.code) for kind, act in zip(kinds, acts, strict=True)
@@ -59,7 +71,7 @@ def metrics_of(
         "repairs": tally.repairs,
     }
     found["is_ideal"] = verdicts.success and all(found[name] for name in protocol.ideal)
-    return {name: float(value) for name, value in found.items()}
+    return tally.sums() | {name: float(value) for name, value in found.items()}
 
 
 def interleaved(kinds: Sequence[str]) -> bool:

@@ -147,11 +147,10 @@ class _Tokens:
         """What the server said about the span that ends at `end`; null when it said nothing."""
         completion, pieces = self._completion, self._completion.pieces
         start = self._at
-        everything = last and self._whole
-        while self._at < len(pieces) and (self._offset < end or everything):
+        while self._at < len(pieces) and self._offset < end:
             self._offset += len(pieces[self._at])
             self._at += 1
-        if everything:
+        if last and self._whole:
             self._at = max(self._at, len(completion.token_ids), len(completion.logprobs))
         taken = slice(start, self._at)
         if completion.exact == "none" and not (last and completion.usage):

@@ -80,12 +80,9 @@ class Working:
         if way == "check":
             return await self._check(act)
         if way == "block":
-            result = await self._blocks.run(act.code)
-            self._answer = None if result.ok else self._answer
-            return Result(act=act, run=result)
+            return Result(act=act, run=await self._blocks.run(act.code))
         if way == "keep":
             self._blocks.keep(act.code)
-            self._answer = None
             return Result(act=act)
         self._answer = act.code if given else self._answer
         return await self._test(act) if way == "test" else Result(act=act)
@@ -148,9 +145,10 @@ class Working:
             metrics=metrics,
         )
 
-    def failure(self, kind: str, message: str) -> Outcome:
+    def failure(self, kind: str, message: str, metrics: dict[str, float]) -> Outcome:
         """The outcome of an episode around which something failed: neither a success nor a failure of the model."""
-        return Outcome(status="error", error=Failure(kind=kind, message=message[:2000]), isolation=self._isolation)
+        error = Failure(kind=kind, message=message[:2000])
+        return Outcome(status="error", error=error, isolation=self._isolation, metrics=metrics)
 
     async def close(self) -> None:
         """End the session."""

@@ -6,7 +6,7 @@ An episode never calls a model: `rollout` feeds it from one, an RL trainer from 
 from __future__ import annotations
 
 import time
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -79,6 +79,11 @@ class Episode:
         self.prefill = ""
         """The assistant's turn so far, where answers are injected into it."""
 
+    @property
+    def key(self) -> str:
+        """The key of its trace: known before it starts, so that what was done is not done again."""
+        return key_of(self.problem, self.protocol, self.identity, self.settings)
+
     async def start(self) -> tuple[ChatMessage, ...]:
         """The messages with which the episode starts."""
         await self._working.start()
@@ -121,7 +126,7 @@ class Episode:
         if completion.reasoning:
             self._acts.append(Act(kind="think", span=(0, 0), text=completion.reasoning))
         self._acts += reply.acts
-        self._tally.reply(reply)
+        self._tally.reply(reply, completion)
         deeds = await self._do_all(reply)
         results = [deed.result for deed in deeds]
         self._results += results
@@ -139,7 +144,7 @@ class Episode:
 
     async def fail(self, kind: str, message: str) -> None:
         """End the episode because something around it failed; its trace says so and has no reward."""
-        self._outcome = self._working.failure(kind, message)
+        self._outcome = self._working.failure(kind, message, self._tally.sums())
         self.done = True
         await self._working.close()
 
@@ -157,13 +162,13 @@ class Episode:
                 result = Result(act=act, error="not handed in: what stands before it in this reply failed")
             else:
                 result = await self._do(act)
-            self._tally.result(result)
             deeds.append(_Deed(result, time.perf_counter() - started))
+            self._tally.result(*deeds[-1])
         return deeds
 
     async def _do(self, act: Act) -> Result:
         result = await self._working.do(act)
-        if self.settings.feedback == "counts" and act.way in ("test", "check") and result.error is None:
+        if self.settings.feedback == "counts" and act.way in ("test", "check") and not result.broken:
             result = msgspec.structs.replace(result, hidden=await self._working.hidden())
         return result
 
@@ -188,7 +193,7 @@ class Episode:
     async def _finish(self, status: Status) -> None:
         verdicts = await self._working.judge()
         rule = RewardRule(bonuses=self.settings.bonuses)
-        metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol, self.turns)
+        metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol)
         self.reward = reward_of(verdicts, metrics, rule)
         self._outcome = self._working.outcome(status, verdicts, self.reward, metrics)
         self.done = True
@@ -203,14 +208,19 @@ class Episode:
         if self._outcome is None:
             raise ValueError("the episode is not done")
         return Trace(
-            key=key_of(self.problem, self.protocol, self.identity, self.settings),
+            key=self.key,
             task=task_of(self.problem),
             tools=self.protocol.tools,
             messages=self._record.messages,
             outcome=self._outcome,
-            provenance=provenance_of(self.problem, self.protocol, self.identity, self.settings),
+            provenance=provenance_of(self.problem, self.protocol, self.identity, self._mode()),
             extra={"reward_formula": RewardRule(bonuses=self.settings.bonuses).formula},
         )
+
+    def _mode(self) -> dict[str, Any]:
+        """How the episode was run, for its trace."""
+        mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
+        return {**self.identity.sampling, **mode}
 
     async def close(self) -> None:
         """End what is still running. May be called twice."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from foretrace.encodings._code_text import tree
 from foretrace.encodings._markers import Block, invented, pieces
@@ -26,6 +26,7 @@ _KINDS: dict[str, ActKind] = {
     "verify": "verify",
     "answer": "final",
 }
+_OPENING = re.compile(r"<(\w+)")
 _WORDS = re.compile(r"\w+")
 _FEWEST_WORDS = 3
 """Words from which text between the blocks is a thought: a lone `Then:` is none."""
@@ -42,14 +43,13 @@ def without_invented(text: str) -> tuple[str, int]:
     return text[:at], max(1, made)
 
 
-def closed(text: str, stops: tuple[str, ...]) -> str:
-    """The text with the closing tag that stopped the model: the tag is the model's own, but servers leave it out."""
-    last = next(iter(pieces(text)[-1:]), None)
-    if last is None or last.closed or last.form != "xml":
-        return text
-    opening = re.match(r"<(\w+)", text[last.span[0] :])
+def _missing_end(text: str, parts: Sequence[Block], stops: tuple[str, ...]) -> str:
+    """The closing tag that stopped the model: the tag is the model's own, but servers leave it out."""
+    if not parts or parts[-1].closed or parts[-1].form != "xml":
+        return ""
+    opening = _OPENING.match(text, parts[-1].span[0])
     tag = f"</{opening.group(1)}>" if opening else ""
-    return text + tag if tag in stops else text
+    return tag if tag in stops else ""
 
 
 def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], ways: Mapping[ActKind, Way]) -> Reply:
@@ -63,11 +63,13 @@ def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], ways: Mapping[A
     """
     kept, made = without_invented(text)
     cut = cut and not made
-    if not cut:
-        kept = closed(kept, stops)
+    parts = pieces(kept)
+    if not cut and not made and (tag := _missing_end(kept, parts, stops)):
+        kept += tag
+        parts = pieces(kept)
     acts: list[Act] = []
     done = 0
-    for piece in pieces(kept):
+    for piece in parts:
         act = _act(piece, ways, cut=cut)
         if act is None:
             continue

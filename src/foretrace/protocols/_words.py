@@ -11,7 +11,7 @@ MOST_SHOWN = 2000
 """Characters of an output that a model is shown: its start and its end."""
 _MOST_FAILURES = 5
 _MOST_FRAMES = 600
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]{6,16}\b")
 _TAG = re.compile(r"<(?=/?(?:result|error|hint|tool_response|tool_call|think)\b)", re.IGNORECASE)
 
 
@@ -58,20 +58,14 @@ def hint(result: Result) -> str:
 
 def _error(result: Result) -> str:
     """Why code did not run or did not come to its end; empty where it did."""
-    if result.error is not None:
-        return result.error
-    if result.run is not None and not result.run.ok:
-        printed = clip(result.run.stdout)
-        return _raised(result.run.error, result.run.ending, result.act.code) + (
-            f"\nprinted before that:\n{printed}" if printed else ""
-        )
-    public = result.public
-    if public is not None and public.error is not None and not public.counts.passed:
-        printed = clip(public.stdout)
-        return _raised(public.error, public.ending, result.act.code) + (
-            f"\nprinted before that:\n{printed}" if printed else ""
-        )
-    return ""
+    if result.error is not None or not result.broken:
+        return result.error or ""
+    failed = result.run if result.run is not None and not result.run.ok else result.public
+    if failed is None:
+        return ""
+    printed = clip(failed.stdout)
+    told = _raised(failed.error, failed.ending, result.act.code)
+    return f"{told}\nprinted before that:\n{printed}" if printed else told
 
 
 def _raised(error: RunError | None, ending: str, code: str) -> str:

@@ -90,11 +90,20 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was not run."""
 
     @property
+    def broken(self) -> bool:
+        """True where it was not run, or the code did not come to its end."""
+        run, public = self.run, self.public
+        return (
+            self.error is not None
+            or (run is not None and not run.ok)
+            or (public is not None and public.error is not None and not public.counts.passed)
+        )
+
+    @property
     def failed(self) -> bool:
         """True where something went wrong that the model is told of."""
         return (
-            self.error is not None
-            or (self.run is not None and not self.run.ok)
+            self.broken
             or (self.public is not None and not self.public.passed)
             or (self.hidden is not None and self.hidden[0] < self.hidden[1])
         )

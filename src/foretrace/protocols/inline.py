@@ -75,21 +75,24 @@ class Inline:
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
         """The calls of a completion and the final code behind its thinking (see `base.Protocol`)."""
         kept, made = without_invented(text)
+        if not kept.strip():
+            return Reply(text=kept, invented=made)
         cut = cut and not made
         calls = read_calls(kept, truncated=cut)
-        if calls and not cut and calls[-1].span[1] == len(kept) and not kept.endswith(_END):
+        if calls and not cut and not made and not _ends(kept, calls[-1]):
             kept += _END
             calls = read_calls(kept, truncated=False)
-        closed = any(act.kind == "final" for act in before)
-        end = 0 if closed else _thinking_end(kept, calls)
+        end = 0 if any(act.kind == "final" for act in before) else _thinking_end(kept, calls)
         acts: list[Act] = []
         at = 0
         for call in calls[: MOST_ACTS + 1]:
             acts += _thought(kept, at, min(call.span[0], end))
             acts.append(_call(call, refuse=call in calls[MOST_ACTS:]))
             at = call.span[1]
+        if _THINK_END not in kept[:end] and end == len(kept) and _is_answer(kept, calls, cut=cut):
+            end = 0
         acts += _thought(kept, at, end)
-        if end < len(kept) or closed or kept.endswith(_THINK_END):
+        if end == 0 or kept.endswith(_THINK_END, 0, end):
             acts += _final(kept, max(at, end), cut=cut, called=at > end)
         return Reply(text=kept, acts=tuple(acts), invented=made)
 
@@ -106,6 +109,16 @@ class Inline:
     def over(self, reply: Reply, results: Sequence[Result]) -> bool:
         """Whether the final code was given."""
         return handed_in(results)
+
+
+def _ends(text: str, call: ReadCall) -> bool:
+    """Whether the last call has its closing tag, or something else behind it."""
+    return text.endswith(_END, 0, call.span[1]) or bool(text[call.span[1] :].strip())
+
+
+def _is_answer(text: str, calls: Sequence[ReadCall], *, cut: bool) -> bool:
+    """Whether a text without any sign of thinking is the answer: not all models think in tags."""
+    return not cut and not calls and "<think>" not in text and any(p.kind == "code" for p in pieces(text))
 
 
 def _thinking_end(text: str, calls: Sequence[ReadCall]) -> int:
@@ -147,7 +160,9 @@ def _final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
     if not found and tree(rest) is not None and is_code(bare := Block("code", rest, "text", "cut", (0, len(rest)))):
         found = [bare]
     if called and not found:
-        return []
+        return [
+            Act(kind="final", span=(start, start))
+        ]  # the thinking has ended, and a call behind it is to be answered
     if cut and not (found and all(piece.closed for piece in found)):
         return [Act(kind="final", span=(start, len(text)), text=rest.strip(), error=CUT)]
     if not found:

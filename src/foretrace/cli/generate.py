@@ -1,0 +1,163 @@
+"""`foretrace generate`: attempt problems with a model, and add the traces to a traces folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from foretrace.cli._output import Output
+from foretrace.core.errors import ModelError, SandboxError, UsageError
+
+
+def _more(flag: str, about: str, **settings: Any) -> Any:
+    """An option that is left out of `--help`; docs/cli.md lists it."""
+    return typer.Option(flag, help=about, hidden=True, **settings)
+
+
+_Problems = Annotated[
+    str, typer.Option("--problems", metavar="SET", help="A set that `problems list` shows, or module:Class.")
+]
+_Path = Annotated[
+    Path | None, typer.Option("--path", metavar="FILE", help="Read the set from this file or folder, not the Hub.")
+]
+_Protocol = Annotated[
+    str, typer.Option("--protocol", metavar="NAME", help="How model and executor talk (docs/protocols.md).")
+]
+_Model = Annotated[
+    str, typer.Option("--model", metavar="KIND:NAME", help="E.g. ollama:qwen3-coder, openai:NAME (docs/models.md).")
+]
+_BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")]
+_Samples = Annotated[int, typer.Option("--samples", metavar="N", min=1, help="Attempts at each problem.")]
+_Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")]
+_Temperature = Annotated[float, typer.Option("--temperature", metavar="T", min=0.0, help="Of the sampling.")]
+_Keep = Annotated[Literal["all", "success", "ideal"], typer.Option("--keep", help="Which attempts are stored.")]
+_Concurrency = Annotated[
+    str, typer.Option("--concurrency", metavar="N", help="Attempts in flight; auto finds out what the server can do.")
+]
+_Out = Annotated[Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.")]
+_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of every attempt's own seed.")]
+_MaxTurns = Annotated[int | None, _more("--max-turns", "Completions of an attempt at most.", min=1)]
+_MaxTokens = Annotated[int, _more("--max-tokens", "Tokens of one completion at most.", min=1)]
+_TopP = Annotated[float, _more("--top-p", "Of the sampling.", min=0.0, max=1.0)]
+_TopK = Annotated[int | None, _more("--top-k", "Of the sampling.", min=1)]
+_Feedback = Annotated[Literal["public", "counts"], _more("--feedback", "What a model is told of its tests.")]
+_Hints = Annotated[bool, _more("--hints", "Add hints after failures.")]
+_Bonuses = Annotated[bool, _more("--bonuses", "Add the structure bonuses to the reward.")]
+_Forced = Annotated[bool, _more("--forced", "One step a turn (protocol interleaved).")]
+_Sandbox = Annotated[str, _more("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
+_Workers = Annotated[int, _more("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
+_Weak = Annotated[bool, _more("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
+_Tokens = Annotated[int | None, _more("--max-tokens-total", "Tokens of the run at most.", min=1)]
+_Time = Annotated[float | None, _more("--max-time", "Seconds after which no attempt begins.", min=0.0)]
+_Cost = Annotated[float | None, _more("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
+_PriceIn = Annotated[float, _more("--price-in", "Price of a million prompt tokens.", min=0.0)]
+_PriceOut = Annotated[float, _more("--price-out", "Price of a million completion tokens.", min=0.0)]
+_KeyEnv = Annotated[str | None, _more("--api-key-env", "Environment variable with the key of --base-url.")]
+_Context = Annotated[int | None, _more("--context-length", "Tokens of context to ask the server for.", min=1)]
+_Timeout = Annotated[float, _more("--timeout", "Longest silence of the server, seconds.", min=0.1)]
+_Retries = Annotated[int, _more("--retries", "How often a request is tried again.", min=0)]
+_Options = Annotated[list[str] | None, _more("--model-option", "NAME=VALUE of the model's kind; may be repeated.")]
+
+
+def generate(
+    say: Output,
+    *,
+    problems: _Problems,
+    protocol: _Protocol,
+    model: _Model,
+    out: _Out,
+    path: _Path = None,
+    base_url: _BaseUrl = None,
+    samples: _Samples = 1,
+    limit: _Limit = None,
+    temperature: _Temperature = 0.7,
+    keep: _Keep = "all",
+    concurrency: _Concurrency = "auto",
+    seed: _Seed = 0,
+    max_turns: _MaxTurns = None,
+    max_tokens: _MaxTokens = 1024,
+    top_p: _TopP = 1.0,
+    top_k: _TopK = None,
+    feedback: _Feedback = "public",
+    hints: _Hints = False,
+    bonuses: _Bonuses = False,
+    forced: _Forced = False,
+    sandbox: _Sandbox = "local",
+    workers: _Workers = 0,
+    allow_weak_isolation: _Weak = False,
+    max_tokens_total: _Tokens = None,
+    max_time: _Time = None,
+    max_cost: _Cost = None,
+    price_in: _PriceIn = 0.0,
+    price_out: _PriceOut = 0.0,
+    api_key_env: _KeyEnv = None,
+    context_length: _Context = None,
+    timeout: _Timeout = 300.0,
+    retries: _Retries = 4,
+    model_option: _Options = None,
+) -> None:
+    """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
+
+    The same command again goes on where an interrupted one stopped; attempts that ended in an error are made again.
+    More options (turns, feedback, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
+    """
+    from foretrace.cli import _generating as names
+    from foretrace.cli._generated import Watch, check_report, show_report
+    from foretrace.core.completion import Sampling
+    from foretrace.episodes._plan import GenerateSettings, check
+    from foretrace.episodes._steady import Budget
+    from foretrace.episodes.episode import EpisodeSettings
+    from foretrace.models.base import Server
+
+    at_once = _number_of(concurrency)
+    settings = GenerateSettings(
+        samples=samples,
+        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens),
+        seed=seed,
+        episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, bonuses=bonuses),
+        keep=keep,
+        concurrency=at_once,
+        budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),
+    )
+    check(settings)
+    server = Server(
+        base_url=base_url,
+        api_key=names.key_in(api_key_env),
+        context_length=context_length,
+        timeout_s=timeout,
+        retries=retries,
+        options=_pairs(model_option or []),
+    )
+    talk = names.protocol_of(protocol, forced=forced)
+    box = names.sandbox_for(sandbox, at_once, workers=workers, allow_weak_isolation=allow_weak_isolation)
+    asked = names.model_of(model, server)
+    say.kept = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
+    with say.progress(f"reading {problems}") as progress:
+        given = names.problems_of(problems, path, limit)
+        watch = Watch(say, progress)
+        try:
+            report = names.run(given, talk, asked, box, out, settings, watch)
+        except (ModelError, SandboxError):
+            if watch.began:
+                say.note(f"what was finished is kept in {out}; the same command goes on from there")
+            raise
+    show_report(say, report, out)
+    check_report(report)
+
+
+def _number_of(concurrency: str) -> int | None:
+    if concurrency == "auto":
+        return None
+    if not concurrency.isascii() or not concurrency.isdigit() or not 1 <= int(concurrency) <= 4096:
+        raise UsageError(f"--concurrency {concurrency!r}: choose auto, or 1 to 4096")
+    return int(concurrency)
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in given]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise UsageError(f"--model-option {name!r}: write NAME=VALUE, e.g. think=false")
+    return {name: value for name, _, value in pairs}

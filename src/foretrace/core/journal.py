@@ -1,0 +1,204 @@
+"""The journal of a run: each finished attempt is durable, one zstd frame each, before it is counted.
+
+`journal/<run>.jsonl.zst` reads as JSON lines with any zstd tool. A frame that was cut off by a crash is none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import zstandard
+
+from foretrace.core.errors import StoreError
+from foretrace.core.files import cannot_write, sync_folder
+from foretrace.core.trace import Trace
+
+FOLDER = "journal"
+SUFFIX = ".jsonl.zst"
+_CHUNK = 1 << 16
+T = TypeVar("T")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One finished attempt."""
+
+    key: str
+    trace: Trace | None = None
+    """Null for an attempt that is not kept."""
+    left_out: str = ""
+    """Why it is not kept."""
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The entry as one JSON line, which is certain to be readable.
+
+    Raises:
+        msgspec.MsgspecError, UnicodeError, TypeError, ...: it cannot be written, or not be read again.
+    """
+    data = _encoder.encode(entry)
+    _decoder.decode(data)
+    return data + b"\n"
+
+
+class Journal:
+    """Adds to the journal of one run; its writer holds the folder's lock.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.path = folder / FOLDER / f"{run}{SUFFIX}"
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            self._file = self.path.open("ab", buffering=0)
+        except OSError as error:
+            raise StoreError(cannot_write(self.path, error)) from error
+        sync_folder(self.path.parent)
+        self._whole = self._file.tell()
+        self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Write entries (see `encode_entry`) and return when all of them are durable.
+
+        Raises:
+            StoreError: they could not be written; none of them is there.
+        """
+        data = b"".join(self._compressor.compress(line) for line in lines)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._file.write(view) or 0 :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(self._whole)
+            raise StoreError(cannot_write(self.path, error)) from error
+        self._whole += len(data)
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        self._file.close()
+
+
+class _Place(NamedTuple):
+    """Where the trace of a key stands."""
+
+    task: str
+    offset: int
+    size: int
+
+
+class _HeadTask(msgspec.Struct):
+    id: str
+
+
+class _HeadTrace(msgspec.Struct):
+    task: _HeadTask
+
+
+class _Head(msgspec.Struct):
+    """What of an entry is read without reading its trace."""
+
+    key: str
+    trace: _HeadTrace | None = None
+    left_out: str = ""
+
+
+class Index:
+    """What stands in a journal, without holding its traces.
+
+    Raises:
+        StoreError: it holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run = path.name.removesuffix(SUFFIX)
+        self.left_out: dict[str, str] = {}
+        """Reasons by key."""
+        self._places: dict[str, _Place] = {}
+        for offset, size, data in _frames(path):
+            head = _read(path, data, _Head)
+            self._places.pop(head.key, None)
+            self.left_out.pop(head.key, None)
+            if head.trace is None:
+                self.left_out[head.key] = head.left_out
+            else:
+                self._places[head.key] = _Place(head.trace.task.id, offset, size)
+
+    @property
+    def stored(self) -> set[str]:
+        """Keys of the attempts that are kept."""
+        return set(self._places)
+
+    @property
+    def tasks(self) -> set[str]:
+        """Tasks of the attempts that are kept."""
+        return {place.task for place in self._places.values()}
+
+    def traces(self, wanted: Callable[[str], bool]) -> Iterator[Trace]:
+        """Traces of the tasks that are wanted, by key."""
+        with self.path.open("rb") as file:
+            for _, place in sorted(self._places.items()):
+                if wanted(place.task):
+                    file.seek(place.offset)
+                    data = zstandard.ZstdDecompressor().decompressobj().decompress(file.read(place.size))
+                    trace = _read(self.path, data, Entry).trace
+                    assert trace is not None
+                    yield trace
+
+
+def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Offset, size and content of each whole frame; what a crash left behind the last one is no frame."""
+    with path.open("rb") as file:
+        at, rest = 0, b""
+        while True:
+            stream = zstandard.ZstdDecompressor().decompressobj()
+            parts: list[bytes] = []
+            used = 0
+            while not stream.eof:
+                rest = rest or file.read(_CHUNK)
+                if not rest:
+                    return
+                try:
+                    parts.append(stream.decompress(rest))
+                except zstandard.ZstdError:
+                    return
+                left = stream.unused_data if stream.eof else b""
+                used += len(rest) - len(left)
+                rest = left
+            yield at, used, b"".join(parts)
+            at += used
+
+
+def _read(path: Path, data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"{path}: is no journal of this foretrace ({error}); move it away to go on") from None
+
+
+def folded(keys: Iterable[str]) -> dict[str, list[int]]:
+    """Keys that end in a number (`set/problem/7`) as numbers by what stands before; other keys have no numbers."""
+    found: dict[str, list[int]] = {}
+    for key in sorted(keys):
+        head, _, tail = key.rpartition("/")
+        numbered = head and tail.isascii() and tail.isdigit() and str(int(tail)) == tail
+        numbers = found.setdefault(head if numbered else key, [])
+        if numbered:
+            numbers.append(int(tail))
+    return {head: sorted(numbers) for head, numbers in found.items()}
+
+
+def unfolded(found: dict[str, list[int]]) -> Iterator[str]:
+    """The keys again."""
+    for head, numbers in found.items():
+        yield from (f"{head}/{number}" for number in numbers) if numbers else (head,)

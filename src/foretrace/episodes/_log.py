@@ -1,0 +1,52 @@
+"""Makes finished attempts durable without holding up the others: those that wait share one sync."""
+
+from __future__ import annotations
+
+import asyncio
+
+from foretrace.core.errors import StoreError
+from foretrace.core.journal import Journal
+
+
+class Log:
+    """A journal from within an event loop."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._lines: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def put(self, line: bytes) -> None:
+        """Return when the line is durable.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        written = asyncio.get_running_loop().create_future()
+        self._lines.append((line, written))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await written
+
+    async def close(self) -> None:
+        """Write what is left, and close the journal."""
+        if self._writing is not None:
+            await self._writing
+        self.journal.close()
+
+    async def _write(self) -> None:
+        while self._lines:
+            batch, self._lines = self._lines, []
+            error: StoreError | None = None
+            try:
+                await asyncio.to_thread(self.journal.append, [line for line, _ in batch])
+            except StoreError as caught:
+                error = caught
+            for _, written in batch:
+                if written.done():
+                    continue
+                if error is None:
+                    written.set_result(None)
+                else:
+                    written.set_exception(error)
+        self._writing = None

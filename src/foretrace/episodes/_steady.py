@@ -1,0 +1,156 @@
+"""A model as the engine uses it: within its slots, paused while the server recovers, and with its tokens counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Self
+
+import msgspec
+
+from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.errors import ModelError
+from foretrace.episodes._slots import Slots
+from foretrace.models.base import ChatModel
+
+PASSING = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
+"""Kinds of failure that may pass: a whole episode is worth a second try."""
+_STRIKES = PASSING - {"empty"} | {"dns", "tls", "bad_reply"}
+"""Kinds that speak of the server and not of one request."""
+_TOO_MUCH = frozenset({"busy", "timeout"})
+"""Kinds of failure that fewer requests at a time would have avoided."""
+_CHARACTERS = 4
+"""Characters a token, where a server does not count them."""
+
+
+class Meter:
+    """Tokens that were used."""
+
+    def __init__(self) -> None:
+        self.prompt = self.completion = self.requests = 0
+        self.estimated = False
+        """Whether the server left a count out, and it was estimated from the text's length."""
+
+    @property
+    def tokens(self) -> int:
+        """Of prompts and completions."""
+        return self.prompt + self.completion
+
+    def add(self, request: Request, completion: Completion) -> int:
+        """Count one completion; returns its own tokens."""
+        usage = completion.usage
+        given = usage.prompt_tokens if usage else None
+        made = usage.completion_tokens if usage else None
+        self.estimated = self.estimated or given is None or made is None
+        if given is None:
+            ids, text = request.prompt_ids, len(request.prefill) + sum(len(m.content) for m in request.messages)
+            given = text // _CHARACTERS if ids is None else len(ids)
+        if made is None:
+            made = (len(completion.text) + len(completion.reasoning or "")) // _CHARACTERS
+        self.requests += 1
+        self.prompt += given
+        self.completion += made
+        return made
+
+
+class Steady:
+    """A `ChatModel` on top of another, for many episodes at one time.
+
+    Failures that speak of the server are counted by rounds (all requests that were under way together are one), with
+    a growing pause after each; `give_up` of them without a success between are final.
+    """
+
+    def __init__(self, model: ChatModel, slots: Slots, meter: Meter, *, give_up: int = 5, pause_s: float = 1.0) -> None:
+        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
+        self._model, self._slots, self._meter = model, slots, meter
+        self._give_up, self._pause_s = give_up, pause_s
+        self._strikes = 0
+        self._until = 0.0
+        """Time (of `time.monotonic`) before which nothing is sent."""
+
+    async def probe(self) -> Capabilities:
+        """See `ChatModel.probe`."""
+        return await self._model.probe()
+
+    async def complete(self, request: Request) -> Completion:
+        """See `ChatModel.complete`.
+
+        Raises:
+            ModelError: final, too, when the server has failed `give_up` times in a row.
+        """
+        async with self._slots:
+            while (rest := self._until - time.monotonic()) > 0:
+                await asyncio.sleep(rest)
+            begun = time.monotonic()
+            try:
+                completion = await self._model.complete(request)
+            except ModelError as error:
+                self._failed(error, begun)
+                raise
+            self._strikes = 0
+            made = self._meter.add(request, completion)
+            if _TOO_MUCH.intersection(completion.extra.get("retried", ())):
+                self._slots.trouble(begun)
+            else:
+                self._slots.went_well(begun, max(1, made))
+            return completion
+
+    def _failed(self, error: ModelError, begun: float) -> None:
+        if error.kind not in _STRIKES or not self._slots.trouble(begun):
+            return
+        self._strikes += 1
+        if self._strikes >= self._give_up:
+            told = f"{error}; gave up after {self._strikes} rounds of failures in a row"
+            raise ModelError(told, kind=error.kind, final=True) from None
+        pause = max(self._pause_s * 2 ** (self._strikes - 1), error.retry_after_s or 0.0)
+        self._until = time.monotonic() + pause
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run may use. No episode is begun that would probably go beyond it; those in flight are finished."""
+
+    tokens: int | None = None
+    """Of prompts and completions."""
+    seconds: float | None = None
+    cost: float | None = None
+    price_in: float = 0.0
+    """Of a million prompt tokens, in the unit of `cost`."""
+    price_out: float = 0.0
+    """Of a million completion tokens."""
+
+    def cost_of(self, meter: Meter) -> float:
+        """What was spent."""
+        return (meter.prompt * self.price_in + meter.completion * self.price_out) / 1e6
+
+    def reached(self, meter: Meter, seconds: float, *, begun: int, ended: int, guess: int) -> str | None:
+        """Why no further episode may begin; null where one may.
+
+        Args:
+            seconds: since the run began.
+            begun: episodes so far, those in flight too.
+            ended: those that are done.
+            guess: most tokens that the model may write in an episode: what is reckoned with as long as none is done.
+        """
+        if self.seconds is not None and seconds >= self.seconds:
+            return f"the time of {self.seconds:g} s is over"
+        if not begun:
+            return None
+        for most, used, first, said in (
+            (self.tokens, meter.tokens, guess, f"{self.tokens or 0:,} tokens"),
+            (self.cost, self.cost_of(meter), guess * self.price_out / 1e6, f"{self.cost or 0:g}"),
+        ):
+            # Those in flight will use about as much as the ones that are done.
+            each = used / ended if ended else first
+            if most is not None and each * (begun + 1) > most:
+                return f"the budget of {said} is used up"
+        return None

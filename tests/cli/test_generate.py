@@ -1,0 +1,227 @@
+"""`foretrace generate`: what it makes, says and refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Run, write_rows
+from fakes.model_server import Asked, ModelServer, serving
+from foretrace.core.errors import UsageError
+from foretrace.core.problem import Problem, Test
+from foretrace.core.store import TraceWriter, read_traces
+from foretrace.models.scripted import Scripted
+from foretrace.notebook import generate
+
+RIGHT = "<think>I add one.</think><code>\ndef inc(x):\n    return x + 1\n</code>"
+WRONG = "<think>I take one.</think><code>\ndef inc(x):\n    return x - 1\n</code>"
+DONE = "<verify>It is done.</verify>"
+
+
+@pytest.fixture
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Three problems, and a script that solves two of them, one after an error."""
+    monkeypatch.chdir(tmp_path)
+    names = ("first", "second", "third")
+    tests = ["assert inc(0) == 1", "assert inc(41) == 42"]
+    rows = [
+        {
+            "id": name,
+            "statement": f"The {name} one: add 1.",
+            "entry_point": "inc",
+            "public_tests": tests[:1],
+            "tests": tests,
+        }
+        for name in names
+    ]
+    write_rows(tmp_path / "problems.jsonl", rows)
+    turns = {"first": [RIGHT, DONE], "second": [WRONG, RIGHT, DONE], "third": [WRONG, DONE]}
+    write_rows(tmp_path / "script.jsonl", [{"turns": turns[n], "match": f"The {n} one"} for n in names])
+    return [*PROBLEMS, "--protocol", "tools", "--model", "scripted:script.jsonl", "--out", "t"]
+
+
+PROBLEMS = ["--problems", "jsonl", "--path", "problems.jsonl"]
+
+
+def test_a_table_a_folder_and_the_probe(run: Run, setting: list[str]) -> None:
+    result = run("generate", *setting)
+    assert result.code == 0, result.err
+    for line in (
+        "attempts       3 = 0 already there + 0 left out before + 3 done now + 0 not begun",
+        "success        66.7% of 3",
+        "mean reward    0.3333",
+        "recovered      50.0% of those that erred",
+        "stored         3",
+    ):
+        assert line in result.out
+    assert "isolation      level" in result.out and "has_tool_feedback" in result.out
+    assert "the model server does: continuation, reasoning_apart" in result.err
+    assert "not logprobs: a script has no tokens" in result.err
+    assert sorted(t.task.id for t in read_traces("t")) == ["jsonl/first", "jsonl/second", "jsonl/third"]
+    assert run("label", "t", "--out", "labels.jsonl").code == 0
+
+
+def test_json_and_the_same_again(run: Run, setting: list[str]) -> None:
+    first = run("generate", *setting, "--json", "-q")
+    assert (first.code, first.err) == (0, "")
+    assert (first.json["done"], first.json["stored"], first.json["recovery"]) == (3, 3, 0.5)
+    assert first.json["metrics"]["had_errors"] == pytest.approx(2 / 3, 1e-3)
+    again = run("generate", *setting, "--json", "-q")
+    assert (again.json["there"], again.json["done"], again.json["success"]) == (3, 0, None)
+    more = run("generate", *setting, "--json", "-q", "--samples", 3, "--keep", "success", "--limit", 2)
+    assert (more.json["asked"], more.json["there"], more.json["done"]) == (6, 2, 4)
+
+
+def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(
+        'problems = "jsonl"\npath = "problems.jsonl"\nprotocol = "tools"\nmodel = "scripted:script.jsonl"\nout = "t"\n'
+        'max-turns = 2\nhints = true\nfeedback = "counts"\nbonuses = true\nmax-time = 60\nkeep = "success"\n'
+        'concurrency = 2\n[model-option]\ntokens = "bytes"\n'
+    )
+    result = run("generate", "--config", "c.toml", "--json", "-q")
+    assert result.code == 0, result.err
+    assert (result.json["stored"], result.json["left_out"]) == (2, {"not_success": 1})
+    (trace,) = (t for t in read_traces("t") if t.task.id == "jsonl/first")
+    assert trace.provenance.sampling["feedback"] == "counts" and trace.provenance.sampling["hints"]
+    assert trace.outcome.reward == pytest.approx(1.1)  # with the bonus for the verify block
+    assert trace.provenance.capabilities["token_ids"] and trace.provenance.tool_versions["foretrace"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["--model", "nobody:x"], "unknown model 'nobody:x'"),
+        (["--model", "scripted:none.jsonl"], "cannot read the script none.jsonl"),
+        (["--protocol", "mime"], "unknown protocol 'mime'"),
+        (["--problems", "sudoku"], "unknown problems 'sudoku'"),
+        (["--sandbox", "cloud"], "unknown sandbox 'cloud'"),
+        (["--concurrency", "many"], "choose auto, or 1 to 4096"),
+        (["--max-cost", "1"], "needs a price"),
+        (["--api-key-env", "NO_SUCH_KEY_HERE"], "no such environment variable"),
+        (["--model-option", "tokens"], "write NAME=VALUE"),
+        (["--model-option", "depth=3"], "one option: tokens=bytes"),
+        (["--forced"], "--forced is for the protocol interleaved"),
+        (["--keep", "some"], "'some' is not one of"),
+        (["--problems", "builtin"], "leave --path out"),
+    ],
+)
+def test_wrong_use_is_found_before_anything_is_made(
+    run: Run, setting: list[str], changes: list[str], told: str
+) -> None:
+    result = run("generate", *setting, *changes)
+    assert (result.code, result.out) == (2, "")
+    assert told in result.err and result.err.count("\n") == 1
+    assert not Path("t").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("{no json", "problems.jsonl row 3: no JSON"),
+        ({"id": "bare", "statement": "s", "entry_point": "f"}, "problems.jsonl row 3: no test at all"),
+        ({"id": "x", "statement": "s", "entry_point": "f", "tests": ["assert f( =="]}, "problems.jsonl row 3:"),
+    ],
+)
+def test_a_problem_file_with_a_bad_row(run: Run, setting: list[str], row: Any, told: str) -> None:
+    with Path("problems.jsonl").open("a") as file:
+        file.write((row if isinstance(row, str) else json.dumps(row)) + "\n")
+    result = run("generate", *setting)
+    assert result.code == 1 and told in result.err and result.err.count("\n") == 1
+    assert not Path("t").exists()
+    assert run("generate", *setting, "--limit", 3).code == 0
+
+
+def test_a_problem_file_that_is_empty_or_absent(run: Run, setting: list[str]) -> None:
+    Path("problems.jsonl").write_text("")
+    assert "there is no problem in it" in run("generate", *setting).err
+    Path("problems.jsonl").unlink()
+    assert run("generate", *setting).code == 1
+
+
+def test_an_out_folder_that_cannot_be_written(run: Run, setting: list[str]) -> None:
+    Path("file").write_text("")
+    result = run("generate", *setting, "--out", "file/t")
+    assert result.code == 1 and "file/t: cannot write" in result.err
+    Path("other").mkdir()
+    (Path("other") / "notes.txt").write_text("mine")
+    result = run("generate", *setting, "--out", "other")
+    assert result.code == 1 and "is no traces folder" in result.err
+
+
+def test_a_second_writer_is_refused(run: Run, setting: list[str]) -> None:
+    with TraceWriter("t"):
+        result = run("generate", *setting)
+    assert result.code == 1 and "another process is writing here" in result.err
+
+
+def test_nothing_but_errors_is_no_success(run: Run, setting: list[str]) -> None:
+    write_rows(Path("script.jsonl"), [["<think>Only this is said.</think>"]])
+    result = run("generate", *setting, "--json")
+    assert result.code == 1
+    assert "all 3 attempts ended in an error, e.g. script: " in result.err.splitlines()[-1]
+    assert (result.json["success"], result.json["errors"]) == (None, {"script": 3})
+    assert all(t.outcome.error and t.outcome.reward is None for t in read_traces("t"))
+
+
+def say(asked: Asked) -> str:
+    return DONE if asked.turn else RIGHT
+
+
+def test_a_server_that_refuses_in_mid_run(run: Run, setting: list[str]) -> None:
+    with serving(ModelServer(say=say)) as server:
+        more = ["--model", "openai:toy", "--base-url", server.url, "--model-option", "backoff_s=0.01"]
+        ended = run("generate", *setting, *more, "--samples", 2, "--json", "-q")
+        assert (ended.json["success"], ended.json["tokens_estimated"]) == (1.0, False)
+        server.key = "another"
+        result = run("generate", *setting, *more, "--samples", 3)
+        assert result.code == 1 and "HTTP 401" in result.err.splitlines()[-1]
+    assert len(list(read_traces("t"))) == 6
+
+
+def test_a_key_is_taken_from_the_variable_that_is_named(
+    run: Run, setting: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-secret-0123456789")
+    with serving(ModelServer(say=say, key="sk-secret-0123456789")) as server:
+        more = ["--model", "openai:toy", "--base-url", server.url, "--api-key-env", "MY_KEY"]
+        result = run("generate", *setting, *more)
+    assert result.code == 0
+    assert "sk-secret" not in result.out + result.err
+    assert all(b"sk-secret" not in path.read_bytes() for path in Path("t").rglob("*") if path.is_file())
+
+
+def test_progress_comes_in_time(setting: list[str]) -> None:
+    with serving(ModelServer(say=say, latency_s=lambda n: 0.5)) as server:
+        more = ["--model", "openai:toy", "--base-url", server.url, "--samples", "6"]
+        command = [sys.executable, "-m", "foretrace", "generate", *setting, *more, "--concurrency", "2"]
+        begun = time.monotonic()
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            assert process.stderr.readline()
+            assert time.monotonic() - begun < 3  # with the start of the interpreter
+            told = process.communicate(timeout=60)[1]
+    assert process.returncode == 0
+    line = next(line for line in told.splitlines() if "of 18 done" in line)
+    assert "tokens/s" in line and "2 in flight" in line
+
+
+def test_from_a_notebook_by_objects_and_inside_a_running_loop(tmp_path: Path) -> None:
+    import asyncio
+
+    problem = Problem(id="p", statement="Add 1.", entry_point="inc", public_tests=(Test(code="assert inc(0) == 1"),))
+
+    async def cell() -> Any:
+        return generate([problem], model=Scripted.of([RIGHT, DONE]), protocol="tools", out=tmp_path / "t", samples=2)
+
+    report = asyncio.run(cell())
+    assert (report.stored, report.success) == (2, 1.0)
+    with pytest.raises(UsageError, match="sampels"):
+        generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", sampels=2)
+    with pytest.raises(UsageError, match="path"):
+        generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", path="x")

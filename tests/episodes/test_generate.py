@@ -1,0 +1,444 @@
+"""Many attempts: counted, kept, resumed, budgeted, the same at any concurrency; and what goes wrong with servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.test_store import listing
+from episodes.generating import PROBLEMS, SETTINGS, Ground, half, ids, number_in, plus, right, saying, stored, wrong
+from fakes.model_server import Asked, ModelServer, serving
+from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.errors import ModelError, ProblemError, SandboxError, StoreError, UsageError
+from foretrace.core.journal import Index
+from foretrace.core.problem import Problem
+from foretrace.core.store import TraceStore, TraceWriter
+from foretrace.core.trace import Usage
+from foretrace.episodes import _steady
+from foretrace.episodes import generate as engine
+from foretrace.episodes._plan import seed_of
+from foretrace.episodes._status import Status
+from foretrace.episodes._steady import Budget
+from foretrace.episodes.episode import EpisodeSettings
+from foretrace.episodes.generate import GenerateReport
+from foretrace.models.scripted import Scripted
+from foretrace.protocols.tools import Tools
+from foretrace.sandbox.base import Settings
+from foretrace.sandbox.local import LocalSandbox
+from models.served import model_at
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Ground]:
+    with asyncio.Runner() as runner:
+        sandbox = LocalSandbox(Settings(workers=2))
+        yield Ground(runner, sandbox)
+        runner.run(sandbox.close())
+
+
+def test_every_attempt_is_a_trace_and_the_sums_are_right(ground: Ground, tmp_path: Path) -> None:
+    report = ground.generate(tmp_path / "t", half, samples=4)
+    traces = stored(tmp_path / "t")
+    assert (report.asked, report.done, report.stored, report.left) == (24, 24, 24, 0)
+    assert len(traces) == 24 and report.success == 0.5
+    solved = [t for t in traces.values() if t.outcome.success]
+    erred = [t for t in traces.values() if t.outcome.metrics["had_errors"]]
+    recovered = [t for t in solved if t.outcome.metrics["recovered"]]
+    assert recovered and report.recovery == len(recovered) / len(erred)
+    assert report.mean_reward == sum(t.outcome.reward or 0.0 for t in traces.values()) / 24
+    assert report.metrics["turns"] == pytest.approx(sum(t.outcome.metrics["turns"] for t in traces.values()) / 24, 1e-3)
+    assert not list((tmp_path / "t" / "journal").iterdir())
+    assert {t.provenance.run for t in solved} == {report.run}
+    assert {t.provenance.sampling["seed"] for t in traces.values()} == {
+        seed_of(0, problem, sample) for problem in PROBLEMS for sample in range(4)
+    }
+    assert len({seed_of(seed, problem, n) for seed in (0, 1) for problem in PROBLEMS for n in range(4)}) == 48
+
+
+def test_the_same_again_does_nothing_and_more_samples_only_the_rest(ground: Ground, tmp_path: Path) -> None:
+    ground.generate(tmp_path / "t", samples=2)
+    before = listing(tmp_path / "t")
+    again = ground.generate(tmp_path / "t", saying(lambda request: pytest.fail("nothing is to be asked")), samples=2)
+    assert (again.there, again.done) == (12, 0)
+    assert listing(tmp_path / "t") == before
+    more = ground.generate(tmp_path / "t", samples=3)
+    assert (more.there, more.done) == (12, 6)
+    other = ground.generate(tmp_path / "t", samples=3, seed=1)
+    assert (other.there, other.done) == (0, 18)
+
+
+def test_concurrency_and_interruption_change_no_byte(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)  # durations are of this machine, and are in the traces
+    for concurrency in (1, 4, 40):
+        ground.generate(tmp_path / str(concurrency), half, samples=4, concurrency=concurrency)
+    ground.generate(tmp_path / "parts", half, samples=1)
+    ground.generate(tmp_path / "parts", half, PROBLEMS[::-1], samples=3)
+    ground.generate(tmp_path / "parts", half, samples=4, concurrency=7)
+    whole = listing(tmp_path / "1")
+    assert sum(path.endswith(".parquet") for path in whole) > 1
+    for name in ("4", "40", "parts"):
+        assert listing(tmp_path / name) == whole
+
+
+def test_keep_leaves_out_counts_and_does_not_do_it_again(ground: Ground, tmp_path: Path) -> None:
+    def lazy(request: Request) -> str:  # right, but the third problem without a thought
+        return half(request).replace(
+            "<think>Now I add.</think>", "" if number_in(request) == 2 else "<think>I add it.</think>"
+        )
+
+    report = ground.generate(tmp_path / "t", lazy, samples=2, keep="ideal")
+    lost = sum(report.left_out.values())
+    assert report.left_out["not_success"] == 6 and report.left_out["not_ideal"] >= 1
+    assert report.stored == 12 - lost == len(stored(tmp_path / "t"))
+    again = ground.generate(tmp_path / "t", saying(lambda r: pytest.fail("asked again")), samples=2, keep="ideal")
+    assert (again.there, again.skipped, again.done) == (12 - lost, lost, 0)
+    success = ground.generate(tmp_path / "t", lazy, samples=2, keep="success")
+    assert (success.skipped, success.done, success.stored) == (6, lost - 6, lost - 6)
+    everything = ground.generate(tmp_path / "t", lazy, samples=2, keep="all")
+    assert (everything.there, everything.stored) == (6, 6)
+    assert TraceStore(tmp_path / "t").manifest.left_out == {}
+    assert ids(tmp_path / "t") == ids_of_one_go(ground, tmp_path / "one", lazy)
+
+
+def ids_of_one_go(ground: Ground, out: Path, say: Any) -> dict[str, str]:
+    ground.generate(out, say, samples=2)
+    return ids(out)
+
+
+def test_errors_are_stored_as_such_and_made_again(ground: Ground, tmp_path: Path) -> None:
+    def flaky(request: Request) -> str:
+        if number_in(request) == 3:
+            raise ModelError("toy: too long", kind="overflow")
+        return right(request)
+
+    report = ground.generate(tmp_path / "t", flaky)
+    assert report.errors == {"overflow": 1} and report.examples == {"overflow": "toy: too long"}
+    assert (report.success, report.mean_reward) == (1.0, 1.0)  # an error is no failure of the model
+    (failed,) = [t for t in stored(tmp_path / "t").values() if t.outcome.error]
+    assert (failed.outcome.success, failed.outcome.reward) == (None, None)
+    again = ground.generate(tmp_path / "t", right)
+    assert (again.there, again.done) == (5, 1)
+    assert all(t.outcome.success for t in stored(tmp_path / "t").values()) and len(stored(tmp_path / "t")) == 6
+    kept = ground.generate(tmp_path / "k", flaky, keep="success")
+    assert (kept.stored, kept.lost) == (5, 1)
+    assert ground.generate(tmp_path / "k", right, keep="success").done == 1
+
+
+def test_a_failure_that_passes_is_tried_again_at_once(ground: Ground, tmp_path: Path) -> None:
+    failed: set[int] = set()
+
+    def once(request: Request) -> str:
+        if number_in(request) not in failed:
+            failed.add(number_in(request))
+            raise ModelError("broke off", kind="empty", retryable=True)
+        return right(request)
+
+    report = ground.generate(tmp_path / "t", once)
+    assert (report.again, report.errors, report.success) == (6, {}, 1.0)
+
+
+def test_a_trace_that_cannot_be_written_is_an_error(ground: Ground, tmp_path: Path) -> None:
+    def odd(request: Request) -> str:
+        return ("\ud800" if number_in(request) == 1 else "") + right(request)
+
+    report = ground.generate(tmp_path / "t", odd)
+    assert report.errors == {"unwritable": 1} and len(stored(tmp_path / "t")) == 6
+
+
+@pytest.mark.parametrize("kind", ["bad_key", "not_found", "quota"])
+def test_a_final_failure_stops_the_run_and_keeps_what_is_done(ground: Ground, tmp_path: Path, kind: str) -> None:
+    asked: list[int] = []
+
+    def say(request: Request) -> str:
+        if number_in(request) == 4:
+            raise ModelError("no more", kind=kind)
+        asked.append(number_in(request))
+        return right(request)
+
+    with pytest.raises(ModelError, match="no more"):
+        ground.generate(tmp_path / "t", say, concurrency=1)
+    assert len(stored(tmp_path / "t")) == 4 and 5 not in asked
+    assert ground.generate(tmp_path / "t", right).there == 4
+
+
+def test_a_sandbox_that_keeps_failing_stops_the_run(ground: Ground, tmp_path: Path) -> None:
+    def say(request: Request) -> str:
+        raise SandboxError("no worker can be started")
+
+    with pytest.raises(SandboxError, match="10 attempts in a row"):
+        ground.generate(tmp_path / "t", say, samples=4, concurrency=1)
+    assert len(stored(tmp_path / "t")) == 10
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = [0], os.fsync
+
+    def filling(file: int) -> None:
+        synced[0] += 1
+        if synced[0] > 6:
+            raise OSError(28, "No space left on device")
+        sync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", filling)
+        with pytest.raises(StoreError, match="No space left on device"):
+            ground.generate(tmp_path / "t", right, concurrency=1)
+    (journal,) = (tmp_path / "t" / "journal").iterdir()
+    durable = len(Index(journal).stored)
+    assert durable > 1
+    assert ground.generate(tmp_path / "t", right).there == durable
+
+
+def test_an_interrupt_keeps_what_is_finished(ground: Ground, tmp_path: Path) -> None:
+    async def hang(request: Request) -> Completion:
+        if number_in(request) >= 3:
+            await asyncio.sleep(60)
+        return Completion(text=right(request))
+
+    model = saying(right)
+    model.complete = hang  # type: ignore[method-assign]
+
+    async def run() -> None:
+        running = asyncio.create_task(
+            engine.generate(PROBLEMS, Tools(), model, ground.sandbox, tmp_path / "t", SETTINGS, progress=note)
+        )
+        while done[0] < 3:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    done = [0]
+
+    def note(status: Status) -> None:
+        done[0] = status.done
+
+    ground.runner.run(run())
+    assert len(stored(tmp_path / "t")) == 3
+    assert ground.generate(tmp_path / "t", right).done == 3
+
+
+@pytest.mark.parametrize(
+    ("budget", "most"),
+    [(Budget(tokens=700), 900), (Budget(cost=0.0007, price_in=1.0, price_out=1.0), 900), (Budget(tokens=1), 300)],
+)
+def test_a_budget_is_not_overstepped(ground: Ground, tmp_path: Path, budget: Budget, most: int) -> None:
+    def priced(request: Request) -> Completion:
+        return Completion(text=right(request), usage=Usage(prompt_tokens=60, completion_tokens=40))
+
+    report = ground.generate(tmp_path / "t", priced, samples=5, budget=budget)
+    assert 0 < report.prompt_tokens + report.completion_tokens <= most
+    assert report.stopped and report.left > 0 and not report.tokens_estimated
+    assert report.done == len(stored(tmp_path / "t"))
+    assert ground.generate(tmp_path / "t", right, samples=5).left == 0
+
+
+def test_the_time_ends_and_what_hangs_is_not_waited_for(ground: Ground, tmp_path: Path) -> None:
+    async def slow(request: Request) -> Completion:
+        await asyncio.sleep(60 if number_in(request) == 5 else 0.01)
+        return Completion(text=right(request))
+
+    model = saying(right)
+    model.complete = slow  # type: ignore[method-assign]
+    begun = time.monotonic()
+    report = ground.generate(tmp_path / "t", model, budget=Budget(seconds=1.0))
+    assert time.monotonic() - begun < 10
+    assert (report.done, report.left) == (5, 1) and report.stopped and "time" in report.stopped
+
+
+def test_what_the_server_cannot_do_is_refused_with_the_reason(ground: Ground, tmp_path: Path) -> None:
+    class Needy(Tools):
+        needs = ("token_prompts",)
+
+    with pytest.raises(UsageError, match=r"needs token_prompts.*tokens=bytes"):
+        ground.generate(tmp_path / "t", right, protocol=Needy())
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("problems", "told"),
+    [
+        ([], "no problem"),
+        ([plus(1), plus(1)], "two problems have the id"),
+        ([plus(1), Problem(id="bare", statement="s")], "bare has no tests"),
+    ],
+)
+def test_problems_that_cannot_be_attempted(ground: Ground, tmp_path: Path, problems: list[Problem], told: str) -> None:
+    with pytest.raises(ProblemError, match=told):
+        ground.generate(tmp_path / "t", right, problems)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_second_writer_is_refused(ground: Ground, tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t"), pytest.raises(StoreError, match="another process is writing"):
+        ground.generate(tmp_path / "t")
+
+
+def test_settings_that_cannot_be_served(ground: Ground, tmp_path: Path) -> None:
+    for settings in ({"samples": 0}, {"concurrency": 0}, {"budget": Budget(cost=1.0)}, {"budget": Budget(tokens=-1)}):
+        with pytest.raises(UsageError):
+            ground.generate(tmp_path / "t", **settings)
+
+
+class _Plain(Tools):
+    """Ends with the first reply: one request an attempt."""
+
+    def over(self, reply: Any, results: Any) -> bool:
+        return True
+
+
+def served(ground: Ground, out: Path, server: ModelServer, fault: dict[str, Any], **settings: Any) -> GenerateReport:
+    """Generate against a server that begins to fail after the probe; one request an attempt."""
+    with serving(server) as running:
+        model = model_at("openai", running.url, retries=4, options={"backoff_s": "0.01"})
+        try:
+            ground.runner.run(model.probe())
+            running.fault("/v1/chat/completions", after=2, **fault)
+            return ground.generate(out, model, protocol=_Plain(), **settings)
+        finally:
+            ground.runner.run(model.close())
+
+
+def adds(asked: Asked) -> str:
+    number = asked.text.split("Return x plus ")[1].split(".")[0] if "Return x plus" in asked.text else "0"
+    return f"<code>\ndef plus(x):\n    return x + {number}\n</code>"
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"status": 429}, {"how": "cut"}, {"how": "drop"}, {"how": "end"}])
+def test_faults_of_a_server_end_in_retries(ground: Ground, tmp_path: Path, fault: dict[str, Any]) -> None:
+    report = served(ground, tmp_path / "t", ModelServer(say=adds), {**fault, "times": 5}, samples=3)
+    assert (report.done, report.success, report.errors) == (18, 1.0, {})
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ({"status": 401}, "give a valid key"),
+        ({"status": 404, "body": '{"error": "model not found"}'}, "name one that it lists"),
+        ({"status": 429, "body": '{"error": "you exceeded your quota"}'}, "quota"),
+    ],
+)
+def test_a_server_that_refuses_for_good_stops_the_run(
+    ground: Ground, tmp_path: Path, fault: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ModelError, match=told) as caught:
+        served(ground, tmp_path / "t", ModelServer(say=adds), {**fault, "times": -1})
+    assert caught.value.final and stored(tmp_path / "t") == {}
+
+
+def test_a_server_that_is_gone_stops_the_run(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_steady.Steady.__init__, "__kwdefaults__", {"give_up": 4, "pause_s": 0.02})
+    asked = 0
+
+    def dies(request: Request) -> str:
+        nonlocal asked
+        asked += 1
+        if asked > 4:
+            raise ModelError("no connection", kind="refused", retryable=True)
+        return right(request)
+
+    with pytest.raises(ModelError, match="no connection; gave up after 4 rounds"):
+        ground.generate(tmp_path / "t", dies, samples=20, concurrency=8)
+    assert asked < 60
+    assert ground.generate(tmp_path / "t", right, samples=20).left == 0
+
+
+def test_a_refused_connection_is_told_before_anything_is_made(ground: Ground, tmp_path: Path) -> None:
+    model = model_at("openai", "http://127.0.0.1:9", retries=0)
+    with pytest.raises(ModelError, match="start the server"):
+        ground.generate(tmp_path / "t", model)
+    assert not (tmp_path / "t").exists()
+
+
+def test_too_many_requests_halve_them(ground: Ground, tmp_path: Path) -> None:
+    limit = 4
+    refused = inside = 0
+
+    class Strict(Scripted):
+        endpoint = "http://toy"
+
+        async def complete(self, request: Request) -> Completion:
+            nonlocal inside, refused
+            retried: list[str] = []
+            while inside >= limit:  # as an adapter tries again, and tells of it
+                refused += 1
+                retried.append("busy")
+                await asyncio.sleep(0.02)
+            inside += 1
+            try:
+                await asyncio.sleep(0.01)
+            finally:
+                inside -= 1
+            return Completion(text="<verify>There is nothing.</verify>", extra={"retried": retried} if retried else {})
+
+    sizes: list[int] = []
+    model = Strict("test", scripts=right)
+    ground.runner.run(
+        engine.generate(
+            PROBLEMS,
+            _Plain(),
+            model,
+            ground.sandbox,
+            tmp_path / "t",
+            engine.GenerateSettings(samples=50),
+            progress=lambda status: sizes.append(status.slots),
+        )
+    )
+    assert len(stored(tmp_path / "t")) == 300
+    assert sizes[-1] <= 6 and refused < 200
+
+
+def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
+    lines: list[str] = []
+
+    async def slow(request: Request) -> Completion:
+        await asyncio.sleep(0.3)
+        if number_in(request) == 2:
+            raise ModelError("too long", kind="overflow")
+        return Completion(text=half(request))
+
+    model = saying(half)
+    model.complete = slow  # type: ignore[method-assign]
+    ground.runner.run(
+        engine.generate(
+            PROBLEMS,
+            Tools(),
+            model,
+            ground.sandbox,
+            tmp_path / "t",
+            engine.GenerateSettings(concurrency=2),
+            progress=lambda status: lines.append(status.line()),
+        )
+    )
+    told = next(line for line in lines if "errors: overflow 1" in line)
+    for part in ("of 6 done", "% passed", "% ideal", "tokens/s", "in flight", "left"):
+        assert part in told
+    assert any("; 2 in flight" in line for line in lines) and not any("; 3 in flight" in line for line in lines)
+
+
+def test_the_probe_is_recorded(ground: Ground, tmp_path: Path) -> None:
+    model = saying(right)
+
+    async def probe() -> Capabilities:
+        return Capabilities(logprobs=True, context_length=4096)
+
+    model.probe = probe  # type: ignore[method-assign]
+    report = ground.generate(tmp_path / "t", model)
+    assert report.capabilities == {"logprobs": True, "context_length": 4096}
+    assert {t.provenance.capabilities["context_length"] for t in stored(tmp_path / "t").values()} == {4096}
+
+
+def test_settings_of_the_episode_are_other_attempts(ground: Ground, tmp_path: Path) -> None:
+    ground.generate(tmp_path / "t", right)
+    assert ground.generate(tmp_path / "t", right, episode=EpisodeSettings(hints=True)).there == 0
+    assert ground.generate(tmp_path / "t", wrong).there == 6  # the model's words are no part of the key

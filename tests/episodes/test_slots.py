@@ -1,0 +1,126 @@
+"""How many requests at a time: in a loop whose time is simulated, so that no machine is too slow for it."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from foretrace.episodes._slots import Slots
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits no time: it only moves the clock on."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+def simulate(work: Callable[[Callable[[], float]], Coroutine[Any, Any, Any]]) -> Any:
+    """Run with a clock that jumps from event to event."""
+    selector = _Selector()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.now  # type: ignore[method-assign]
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(work(loop.time))
+
+
+class Server:
+    """Serves `places` requests at a time and lets the others wait; or turns away those beyond `most`."""
+
+    def __init__(self, clock: Callable[[], float], places: int, most: int = 1 << 30) -> None:
+        self._clock, self._most = clock, most
+        self._places = asyncio.Semaphore(places)
+        self._random = Random(7)
+        self.inside = self.peak = self.refused = 0
+
+    async def ask(self, slots: Slots) -> None:
+        async with slots:
+            begun = self._clock()
+            self.inside += 1
+            self.peak = max(self.peak, self.inside)
+            try:
+                if self.inside > self._most:
+                    self.refused += 1
+                    slots.trouble(begun)
+                    return
+                tokens = self._random.randint(50, 200)
+                async with self._places:
+                    await asyncio.sleep(tokens / 100)
+                slots.went_well(begun, tokens)
+            finally:
+                self.inside -= 1
+
+
+async def ask_all(server: Server, slots: Slots, count: int, at_once: int = 1000) -> None:
+    places = asyncio.Semaphore(at_once)
+
+    async def one() -> None:
+        async with places:
+            await server.ask(slots)
+
+    await asyncio.gather(*(one() for _ in range(count)))
+
+
+@pytest.mark.parametrize(("places", "least", "most"), [(1, 1, 2), (4, 4, 6), (32, 26, 48), (1000, 256, 256)])
+def test_it_grows_as_long_as_that_helps(places: int, least: int, most: int) -> None:
+    async def work(clock: Callable[[], float]) -> None:
+        server, slots = Server(clock, places), Slots(1, 256, clock=clock)
+        await ask_all(server, slots, 6000, at_once=4000)
+        assert least <= slots.limit <= most
+        assert server.peak <= most * 2
+
+    simulate(work)
+
+
+def test_it_halves_once_for_all_that_were_refused_together() -> None:
+    async def work(clock: Callable[[], float]) -> None:
+        server, slots = Server(clock, 64, most=20), Slots(64, 256, clock=clock)
+        first = asyncio.create_task(ask_all(server, slots, 64))
+        await asyncio.sleep(0.01)
+        assert slots.limit == 32
+        await first
+        await ask_all(server, slots, 3000)
+        assert 10 <= slots.limit <= 24 and server.refused < 300
+
+    simulate(work)
+
+
+def test_it_does_not_grow_where_nobody_waits() -> None:
+    async def work(clock: Callable[[], float]) -> None:
+        server, slots = Server(clock, 100), Slots(8, 256, clock=clock)
+        await ask_all(server, slots, 500, at_once=5)
+        assert slots.limit == 8
+
+    simulate(work)
+
+
+def test_a_fixed_number_stays() -> None:
+    async def work(clock: Callable[[], float]) -> None:
+        server, slots = Server(clock, 3), Slots(6, clock=clock)
+        await ask_all(server, slots, 500)
+        assert (slots.limit, server.peak) == (6, 6)
+
+    simulate(work)
+
+
+def test_who_is_cancelled_gives_the_slot_back() -> None:
+    async def work(clock: Callable[[], float]) -> None:
+        slots = Slots(2, clock=clock)
+        server = Server(clock, 2)
+        tasks = [asyncio.create_task(server.ask(slots)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        for task in tasks[:15]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert slots.used == 0
+        await server.ask(slots)
+
+    simulate(work)

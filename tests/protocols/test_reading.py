@@ -1,0 +1,65 @@
+"""Any text at all, read by every protocol: acts stand in order inside of what is kept, and nothing invented is kept."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as trials
+from hypothesis import strategies as st
+
+from foretrace.core.completion import Completion
+from foretrace.core.plugins import names, resolve
+from foretrace.encodings._markers import invented
+from foretrace.episodes._record import Record
+from foretrace.protocols.base import Act, Protocol
+from foretrace.protocols.interleaved import Interleaved
+
+TAGS = ("think", "code", "verify", "wait", "plan", "reflect", "answer", "result", "error", "tool_call", "tool_response")
+BITS = st.one_of(
+    st.sampled_from([f"<{tag}>" for tag in TAGS]),
+    st.sampled_from([f"</{tag}>" for tag in TAGS]),
+    st.sampled_from(
+        ["[THINK]", "[CODE]", "[/CODE]", "[VERIFY]", "[RESULT]", "```python\n", "```", "\n", "Observation:"]
+    ),
+    st.sampled_from(
+        ["x = 1\n", "def f():\n    return 1\n", "one two three four", '{"name": "python", ', "<", "é", "🙂"]
+    ),
+    st.sampled_from(['{"name": "python", "arguments": {"code": "print(1)"}}', '"arguments": {"code": "a\nb"}}']),
+    st.text(max_size=12),
+)
+TEXTS = st.lists(BITS, max_size=14).map("".join)
+PROTOCOLS: list[Protocol] = [*(resolve("protocol", name)() for name in names("protocol")), Interleaved(forced=True)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
+@given(text=TEXTS, cut=st.booleans(), earlier=TEXTS)
+@trials(max_examples=120)
+def test_acts_stand_in_order_inside_of_what_is_kept(protocol: Protocol, text: str, cut: bool, earlier: str) -> None:
+    before: tuple[Act, ...] = protocol.read(earlier, cut=False, before=()).acts
+    reply = protocol.read(text, cut=cut, before=before)
+    made = invented(text)
+    added = reply.text[len(text) :]
+    assert reply.text == text[:made] + added and (not added or (added in protocol.stop and added.startswith("</")))
+    assert (reply.invented > 0) == (made is not None)
+    assert not added or not (cut or reply.invented)
+    at = 0
+    for act in reply.acts:
+        assert at <= act.span[0] <= act.span[1] <= len(reply.text)
+        at = act.span[1]
+        assert act.way is None or act.error is None
+        assert (act.kind == "refused") <= (act.error is not None)
+    record = Record(unread="python")
+    record.reply(reply, Completion(text=text), continues=False)
+    assert "".join(m.content for m in record.messages) == reply.text
+    for message in record.messages:
+        for call in message.tool_calls:
+            assert call.span is not None and 0 <= call.span[0] <= call.span[1] <= len(message.content)
+    assert protocol.remind(reply).strip()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
+def test_the_contract(protocol: Protocol) -> None:
+    assert protocol.name and protocol.max_turns > 0 and protocol.tools and len(protocol.stop) <= 4, (
+        "OpenAI takes four stops"
+    )
+    assert protocol.continues == ("continuation" in protocol.needs)
