@@ -35,13 +35,22 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The attempt's key: the same for the same problem, protocol, settings, model, sampling, seed and sample."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
-    told = msgspec.json.encode([protocol.name, settings, identity.model, sampling, identity.seed], order="sorted")
-    return f"generated/{problem.source or 'problems'}/{problem.id}/{digest(told.decode())[:16]}/{identity.sample}"
+    tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
+    told = msgspec.json.encode(
+        [protocol.name, settings, identity.model, sampling, identity.seed, tests], order="sorted"
+    )
+    return f"generated/{_name(problem)}/{digest(told.decode())}/{identity.sample}"
+
+
+def _name(problem: Problem) -> str:
+    """The set's name and the problem's own, which many sets begin with theirs."""
+    source = problem.source or "problems"
+    return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
 
 
 def task_of(problem: Problem) -> Task:
     """The problem as a task: attempts at it are siblings, in whatever protocol."""
-    name = f"{problem.source}/{problem.id}" if problem.source else problem.id
+    name = _name(problem)
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
 
