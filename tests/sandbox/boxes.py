@@ -106,12 +106,14 @@ def box_at(level: int, runner: asyncio.Runner, **changes: Any) -> Iterator[Box]:
 
 
 QUICK = Limits(wall_s=1.0, cpu_s=1.0, output_mb=1)
+PATIENT = Limits(wall_s=8.0, output_mb=1)
+"""For what comes to its end, on a machine that is busy."""
 
 
 class Blocks:
     """A session, driven from plain functions."""
 
-    def __init__(self, box: Box, limits: Limits = QUICK) -> None:
+    def __init__(self, box: Box, limits: Limits = PATIENT) -> None:
         self.box = box
         self.session = box.do(box.sandbox.session(limits=limits))
 

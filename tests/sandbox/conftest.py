@@ -13,7 +13,7 @@ import pytest
 
 import foretrace
 from foretrace.sandbox import _worker
-from sandbox.boxes import Blocks, Box, box_at, mark_fork_servers, marked, until
+from sandbox.boxes import QUICK, Blocks, Box, box_at, mark_fork_servers, marked, until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -87,7 +87,8 @@ def blocks(box: Box) -> Iterator[Blocks]:
 
 
 @pytest.fixture
-def forked(jailed: Box) -> Iterator[Blocks]:
-    blocks = Blocks(jailed)
+def brief(box: Box) -> Iterator[Blocks]:
+    """A session whose blocks have little time."""
+    blocks = Blocks(box, QUICK)
     yield blocks
     blocks.close()

@@ -26,7 +26,9 @@ from foretrace.sandbox._worker import ENVIRONMENT
 from foretrace.sandbox.base import Limits, Settings
 from foretrace.sandbox.docker import DockerSandbox
 
-SETTINGS = Settings(workers=1, interpreter=sys.executable)
+# The stand-in's containers have a /tmp of their own, in which a virtual environment may lie: the Python behind it.
+PYTHON = os.path.realpath(sys.executable)
+SETTINGS = Settings(workers=1, interpreter=PYTHON)
 Work = Callable[[DockerSandbox], Coroutine[Any, Any, None]]
 
 
@@ -339,7 +341,7 @@ def test_containers_end_with_a_parent_that_is_killed(containers: Engine) -> None
         from foretrace.sandbox.docker import DockerSandbox
 
         async def main():
-            async with DockerSandbox(Settings(workers=2, interpreter={sys.executable!r})) as sandbox:
+            async with DockerSandbox(Settings(workers=2, interpreter={PYTHON!r})) as sandbox:
                 print("up", flush=True)
                 await sandbox.run("while True: pass")
 

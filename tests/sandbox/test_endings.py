@@ -136,7 +136,7 @@ def test_a_message_that_was_waited_for_in_vain_is_not_torn() -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(worker.message(), 0.01)
         worker._reader.feed_data(data[7:])
-        return [await worker.message(), await worker.message()]
+        return [await asyncio.wait_for(worker.message(), 5) for _ in range(2)]
 
     assert asyncio.run(use()) == [(b"O", b"abcdef"), (b"X", b"")]
 

@@ -49,18 +49,18 @@ HOSTILE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_block(blocks: Blocks, name: str) -> None:
+def test_a_hostile_block(brief: Blocks, name: str) -> None:
     """It may lose its session, but says so; the worker goes back clean, and no process stays."""
-    assert blocks.out("x = 1") == ""
+    assert brief.out("x = 1") == ""
     before = time.monotonic()
-    result = blocks.run(HOSTILE[name])
+    result = brief.run(HOSTILE[name])
     assert time.monotonic() - before < 3 and msgspec.json.encode(result)
     if result.ending in ("ok", "error", "exit", "timeout", "memory", "output", "killed"):
         assert (result.step is not None) == (result.ending == "ok"), result
     try:
         for i in range(3):
             began = time.monotonic()
-            after = blocks.run(f"print(x, {i})")
+            after = brief.run(f"print(x, {i})")
             assert time.monotonic() - began < 3
             if after.ending == "ok":
                 assert after.stdout == f"1 {i}\n" or (name == "replaces stdout" and not after.stdout), after
@@ -69,8 +69,8 @@ def test_a_hostile_block(blocks: Blocks, name: str) -> None:
     except SandboxError as error:
         if "open a new one" not in str(error):
             raise
-    blocks.close()
-    box = blocks.box
+    brief.close()
+    box = brief.box
     assert box.out("import os; print(os.listdir('.') if os.getcwd() != '/' else [])") == "[]\n"
     again = Blocks(box)
     assert again.out("x = 2; print(x)") == "2\n"
@@ -81,10 +81,10 @@ SURVIVORS = ("patches exit", "fills the disk", "changes signals", "replaces stdo
 
 
 @pytest.mark.parametrize("name", SURVIVORS)
-def test_a_session_serves_on_after_a_rude_block(blocks: Blocks, name: str) -> None:
-    blocks.out("x = 1")
-    blocks.run(HOSTILE[name])
-    assert blocks.out("import sys\nsys.stdout = sys.__stdout__\nprint(x)") == "1\n"
+def test_a_session_serves_on_after_a_rude_block(brief: Blocks, name: str) -> None:
+    brief.out("x = 1")
+    brief.run(HOSTILE[name])
+    assert brief.out("import sys\nsys.stdout = sys.__stdout__\nprint(x)") == "1\n"
 
 
 BACK = (
@@ -98,9 +98,9 @@ BACK = (
 
 
 @pytest.mark.parametrize("name", BACK)
-def test_a_block_that_breaks_its_own_channel_is_rolled_back(blocks: Blocks, name: str) -> None:
-    blocks.out("x = 1")
-    result = blocks.run("x = 2\n" + HOSTILE[name])
+def test_a_block_that_breaks_its_own_channel_is_rolled_back(brief: Blocks, name: str) -> None:
+    brief.out("x = 1")
+    result = brief.run("x = 2\n" + HOSTILE[name])
     if result.step is not None:
         pytest.fail(f"a broken block made a state: {result}")
-    assert blocks.out("print(x)") == "1\n"
+    assert brief.out("print(x)") == "1\n"

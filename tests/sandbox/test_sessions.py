@@ -48,16 +48,16 @@ FAILURES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_block_that_fails_leaves_the_state_as_it_was(blocks: Blocks, name: str) -> None:
+def test_a_block_that_fails_leaves_the_state_as_it_was(brief: Blocks, name: str) -> None:
     block, ending = FAILURES[name]
-    blocks.out("x = 1; y = [1]")
-    blocks.out("y.append(2)")
-    head = blocks.session.head
-    result = blocks.run(block)
-    assert (result.ending, result.step, blocks.session.head) == (ending, None, head), result
-    assert (result.error is not None) == (ending != "exit") and result.mode in (blocks.session.mode, None)
+    brief.out("x = 1; y = [1]")
+    brief.out("y.append(2)")
+    head = brief.session.head
+    result = brief.run(block)
+    assert (result.ending, result.step, brief.session.head) == (ending, None, head), result
+    assert (result.error is not None) == (ending != "exit") and result.mode in (brief.session.mode, None)
     assert msgspec.json.encode(result)
-    assert blocks.out("print(x, y)") == "1 [1, 2]\n"
+    assert brief.out("print(x, y)") == "1 [1, 2]\n"
 
 
 def test_exit_codes_are_told(blocks: Blocks) -> None:
