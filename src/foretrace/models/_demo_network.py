@@ -1,0 +1,164 @@
+"""The demo model's network in numpy: a small transformer of the Qwen3 kind, with a cache of keys and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+CHUNK = 64
+"""Tokens of a prompt that are read at one time, counted from its start: so the same prompt always gives the same bits,
+whatever of it was read before."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Sizes, by the names that a `config.json` gives them; its other fields are left out."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    max_position_embeddings: int
+
+
+class Cache:
+    """Keys and values of the tokens that were read; grows as it is needed."""
+
+    def __init__(self, shape: Shape, room: int = 1024) -> None:
+        self.length = 0
+        size = (shape.num_hidden_layers, shape.num_key_value_heads, room, shape.head_dim)
+        self.keys = np.empty(size, np.float32)
+        self.values = np.empty(size, np.float32)
+
+    def reserve(self, length: int) -> None:
+        """Make room for so many tokens in all."""
+        room = self.keys.shape[2]
+        if length <= room:
+            return
+        more = max(length, 2 * room) - room
+        wider = ((0, 0), (0, 0), (0, more), (0, 0))
+        self.keys, self.values = np.pad(self.keys, wider), np.pad(self.values, wider)
+
+    def chunk(self, begin: int, end: int) -> tuple[Floats, Floats]:
+        """A copy of the keys and values of some tokens."""
+        return self.keys[:, :, begin:end].copy(), self.values[:, :, begin:end].copy()
+
+    def extend(self, chunk: tuple[Floats, Floats]) -> None:
+        """Add keys and values that were computed before."""
+        keys, values = chunk
+        begin, end = self.length, self.length + keys.shape[2]
+        self.reserve(end)
+        self.keys[:, :, begin:end], self.values[:, :, begin:end] = keys, values
+        self.length = end
+
+
+class _Layer:
+    """Weights of one layer, with the scales of its norms multiplied in."""
+
+    def __init__(self, weights: Mapping[str, Floats], number: int, shape: Shape) -> None:
+        def of(name: str) -> Floats:
+            return weights[f"model.layers.{number}.{name}.weight"]
+
+        scale = of("input_layernorm")
+        self.qkv = _columns(np.concatenate([of(f"self_attn.{n}_proj") for n in "qkv"]) * scale)
+        self.out = _columns(of("self_attn.o_proj"))
+        scale = of("post_attention_layernorm")
+        self.gate_up = _columns(np.concatenate([of("mlp.gate_proj"), of("mlp.up_proj")]) * scale)
+        self.down = _columns(of("mlp.down_proj"))
+        heads, shared = shape.num_attention_heads, shape.num_key_value_heads
+        query = of("self_attn.q_norm") / np.float32(math.sqrt(shape.head_dim))
+        self.norms = np.concatenate([np.tile(query, (heads, 1)), np.tile(of("self_attn.k_norm"), (shared, 1))])
+
+
+class Network:
+    """The network; reading and writing change only the cache that is given."""
+
+    def __init__(self, weights: Mapping[str, Floats], shape: Shape) -> None:
+        self.shape = shape
+        self._embedding = np.ascontiguousarray(weights["model.embed_tokens.weight"])
+        self._logits = _columns(self._embedding * weights["model.norm.weight"])
+        self._layers = [_Layer(weights, number, shape) for number in range(shape.num_hidden_layers)]
+        half = shape.head_dim // 2
+        turns = shape.rope_theta ** (-np.arange(half) / half)
+        angles = np.arange(shape.max_position_embeddings)[:, None] * np.concatenate([turns, turns])
+        self._cos = np.cos(angles).astype(np.float32)[:, None]
+        self._sin = np.sin(angles).astype(np.float32)[:, None]
+
+    def read(self, ids: Sequence[int], cache: Cache) -> Floats:
+        """Read tokens into the cache; returns the logits after each, (tokens, vocabulary)."""
+        end = cache.length + len(ids)
+        cache.reserve(end)
+        x = self._embedding[np.asarray(ids)]
+        for number, layer in enumerate(self._layers):
+            x += self._attend(_normed(x, self.shape.rms_norm_eps), number, layer, cache)
+            gate, up = np.split(_normed(x, self.shape.rms_norm_eps) @ layer.gate_up, 2, axis=-1)
+            x += _gated(gate, up) @ layer.down
+        cache.length = end
+        return _normed(x, self.shape.rms_norm_eps) @ self._logits
+
+    def _attend(self, x: Floats, number: int, layer: _Layer, cache: Cache) -> Floats:
+        shape, count = self.shape, len(x)
+        heads, shared, size = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
+        begin, end = cache.length, cache.length + count
+        qkv = (x @ layer.qkv).reshape(count, heads + 2 * shared, size)
+        qk = _normed(qkv[:, : heads + shared], shape.rms_norm_eps) * layer.norms
+        low, high = np.split(qk, 2, axis=-1)
+        turned = np.concatenate([-high, low], axis=-1)
+        qk = qk * self._cos[begin:end] + turned * self._sin[begin:end]
+        keys, values = cache.keys[number], cache.values[number]
+        keys[:, begin:end] = qk[:, heads:].transpose(1, 0, 2)
+        values[:, begin:end] = qkv[:, heads + shared :].transpose(1, 0, 2)
+        # Heads that share keys and values are rows of one matrix.
+        queries = qk[:, :heads].reshape(count, shared, heads // shared, size).transpose(1, 2, 0, 3)
+        scores = queries.reshape(shared, -1, size) @ keys[:, :end].transpose(0, 2, 1)
+        scores = scores.reshape(shared, heads // shared, count, end)
+        if count > 1:
+            scores[..., begin:] += np.triu(np.full((count, count), -np.inf, np.float32), 1)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        mixed = weights.reshape(shared, -1, end) @ values[:, :end]
+        mixed = mixed.reshape(shared, heads // shared, count, size).transpose(2, 0, 1, 3)
+        return mixed.reshape(count, heads * size) @ layer.out
+
+
+def _normed(x: Floats, epsilon: float) -> Floats:
+    return x / np.sqrt(np.einsum("...i,...i->...", x, x)[..., None] / np.float32(x.shape[-1]) + np.float32(epsilon))
+
+
+def _gated(gate: Floats, up: Floats) -> Floats:
+    smooth = gate / (np.float32(1) + np.exp(-gate))
+    return smooth * up
+
+
+def _columns(weight: Floats) -> Floats:
+    """A matrix that rows are multiplied with from the left."""
+    return np.ascontiguousarray(weight.T, dtype=np.float32)
+
+
+def read_weights(data: bytes) -> dict[str, Floats]:
+    """Arrays of a safetensors file of 16-bit floats, as 32-bit ones."""
+    size = int.from_bytes(data[:8], "little")
+    found: dict[str, Floats] = {}
+    for name, entry in msgspec.json.decode(data[8 : 8 + size], type=dict[str, dict[str, object]]).items():
+        if name == "__metadata__":
+            continue
+        tensor = msgspec.convert(entry, _Tensor)
+        begin, end = tensor.data_offsets
+        flat = np.frombuffer(data[8 + size + begin : 8 + size + end], "<f2")
+        found[name] = flat.astype(np.float32).reshape(tensor.shape)
+    return found
+
+
+class _Tensor(msgspec.Struct):
+    shape: list[int]
+    data_offsets: tuple[int, int]

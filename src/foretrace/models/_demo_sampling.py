@@ -1,0 +1,86 @@
+"""Sample from logits, and keep the text of a reply as its tokens come: exact logprobs, and no character cut in two."""
+
+from __future__ import annotations
+
+import codecs
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from foretrace.core.completion import Sampling
+from foretrace.core.digest import digest
+
+Doubles = npt.NDArray[np.float64]
+
+
+def log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
+    """Natural-log probabilities at temperature 1, of the last axis."""
+    exact = logits.astype(np.float64)
+    exact -= exact.max(axis=-1, keepdims=True)
+    return exact - np.log(np.exp(exact).sum(axis=-1, keepdims=True))
+
+
+def lots(prompt: Sequence[int], seed: int | None) -> random.Random:
+    """The numbers that a completion draws: they depend on its prompt and seed alone, and without a seed on its
+    prompt."""
+    return random.Random(int(digest("demo", repr(seed), ",".join(map(str, prompt))), 16))
+
+
+def choose(logprobs: Doubles, sampling: Sampling, rng: random.Random) -> int:
+    """The id of the next token."""
+    if sampling.temperature <= 0 or sampling.top_k == 1:
+        return int(logprobs.argmax())
+    weights = np.exp((logprobs - logprobs.max()) / sampling.temperature)
+    if sampling.top_k is None and sampling.top_p >= 1.0:
+        return _drawn(weights, rng)
+    order = np.argsort(-weights, kind="stable")[: sampling.top_k or None]
+    kept = weights[order]
+    if sampling.top_p < 1.0:
+        before = np.cumsum(kept) - kept
+        kept = kept[before < max(sampling.top_p, 0.0) * kept.sum()] if sampling.top_p > 0 else kept[:1]
+    return int(order[_drawn(kept, rng)])
+
+
+def _drawn(weights: Doubles, rng: random.Random) -> int:
+    edges = np.cumsum(weights)
+    return min(int(np.searchsorted(edges, rng.random() * edges[-1], side="right")), len(weights) - 1)
+
+
+class Reply:
+    """The tokens and the text so far."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.pieces: list[str] = []
+        self.text = ""
+        self.stop: str | None = None
+        self._stops = [stop for stop in stops if stop]
+        self._reach = max((len(stop) for stop in self._stops), default=1) - 1
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, token: int, logprob: float, piece: bytes) -> bool:
+        """Take a token in; true if a stop sequence ends the reply with it."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        return self._say(self._decoder.decode(piece))
+
+    def end(self) -> None:
+        """No token follows: what is left of a character becomes a replacement sign."""
+        left = self._decoder.decode(b"", True)
+        if left:
+            self.pieces[-1] += left
+            self.text += left
+
+    def _say(self, piece: str) -> bool:
+        self.pieces.append(piece)
+        begin = max(0, len(self.text) - self._reach)
+        self.text += piece
+        found = [(at, stop) for stop in self._stops if (at := self.text.find(stop, begin)) >= 0]
+        if not found:
+            return False
+        at, self.stop = min(found)
+        self.text = self.text[:at]
+        return True
