@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,16 @@ from typing import Any
 import pytest
 
 import foretrace
+from foretrace.core.problem import Integrity, Test, Verdict
+from foretrace.core.trace import Isolation
 from foretrace.sandbox import _worker
+from foretrace.sandbox._forms import plan
+from foretrace.sandbox._judging import judge
+from foretrace.sandbox._pool import Pool
+from foretrace.sandbox._worker import Launch
+from foretrace.sandbox.base import Limits
 from sandbox.boxes import QUICK, Blocks, Box, box_at, mark_fork_servers, marked, until
+from sandbox.judging import Judge
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,6 +53,28 @@ def jailed(runner: asyncio.Runner) -> Iterator[Box]:
 def unjailed(runner: asyncio.Runner) -> Iterator[Box]:
     """A sandbox at level 2."""
     yield from box_at(2, runner)
+
+
+@pytest.fixture(scope="module")
+def judged(runner: asyncio.Runner) -> Iterator[Judge]:
+    """Judges on unguarded workers: what must hold here holds without any isolation."""
+    pool = Pool(Launch(interpreter=sys.executable, level=0), 2, 1)
+
+    def judged(code: str, *tests: str | Test, entry_point: str = "f", setup: str = "", **more: object) -> Verdict:
+        form: Integrity | None = more.pop("form", None)  # type: ignore[assignment]
+        made = plan(
+            [Test(code=test) if isinstance(test, str) else test for test in tests],
+            entry_point=entry_point,
+            setup=setup,
+            form=form,
+        )
+        verdict = runner.run(judge(pool.open, made, code, Limits(**more), Isolation(level=0)))  # type: ignore[arg-type]
+        assert tuple(test.name for test in verdict.tests) == made.names
+        assert verdict.integrity == made.form
+        return verdict
+
+    yield judged
+    pool.close()
 
 
 @pytest.fixture

@@ -38,8 +38,8 @@ def worker_pool(workers: int, *, small: bool = True) -> Generator[ProcessPoolExe
         try:
             yield pool
         except BaseException as error:
-            ours.close()
-            pool.shutdown(wait=False, cancel_futures=True)
+            ours.close()  # which ends the workers at once; none may write while the folder is cleared
+            pool.shutdown(wait=True, cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise BuildError(
                     "a worker process died, perhaps for want of memory; nothing was written; "
