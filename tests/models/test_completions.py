@@ -10,6 +10,7 @@ from foretrace.core.errors import UsageError
 from foretrace.models.base import TokenModel
 from models.served import ADAPTERS, PATHS, asking, at, complete, model_at
 
+END_PIECE = "<|im_end|>"
 SAID = "def f(x):\n    return x + 1  # größer 🙂\n"
 
 
@@ -25,7 +26,8 @@ def test_the_text_arrives_as_it_was_said(kind: str) -> None:
 def test_logprobs_stand_beside_what_they_belong_to(kind: str, pieces: int) -> None:
     found = complete(kind, ModelServer(say=lambda asked: "return 1 + 2", pieces=pieces), asking())
     if kind == "llamacpp":
-        assert found.exact == "token" and len(found.token_ids) == len(found.logprobs) and not found.pieces
+        assert found.exact == "token" and len(found.token_ids) == len(found.logprobs) == len(found.pieces)
+        assert "".join(found.pieces) == found.text + END_PIECE
         return
     assert found.exact == "text" and "".join(found.pieces) == found.text
     assert found.logprobs == tuple(-len(piece) / 10 for piece in found.pieces)

@@ -32,6 +32,8 @@ class Answer(NamedTuple):
     call: str | None = None
     failed: bool | None = None
     seconds: float | None = None
+    token_ids: tuple[int, ...] | None = None
+    """Its ids, where the turn is a list of ids."""
 
 
 class Record:
@@ -89,6 +91,16 @@ class Record:
             )
         return ids
 
+    def drop(self, count: int) -> None:
+        """Take the last ids of the last message back: the model ended its turn, and the turn went on all the same."""
+        sampled = self._messages[-1].sampled
+        if count and sampled is not None:
+            most = len(sampled.token_ids) - count
+            sampled = msgspec.structs.replace(
+                sampled, token_ids=sampled.token_ids[:most], logprobs=sampled.logprobs[:most]
+            )
+            self._messages[-1] = msgspec.structs.replace(self._messages[-1], sampled=sampled)
+
     def answers(self, answers: Sequence[Answer], *, injected: bool) -> None:
         """What the environment said; `injected` where that stands in the assistant's own turn."""
         if answers and not injected:
@@ -107,6 +119,7 @@ class Record:
                     train=False,
                     raw_role="user" if as_tool and not injected else None,
                     tool_s=answer.seconds,
+                    sampled=None if answer.token_ids is None else Sampled(token_ids=answer.token_ids, exact="token"),
                 )
             )
 

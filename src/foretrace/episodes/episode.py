@@ -11,14 +11,16 @@ from typing import Any, Literal, NamedTuple, Self
 import msgspec
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
-from foretrace.core.errors import ProblemError
+from foretrace.core.errors import ForetraceError, ProblemError
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import Outcome, Status, Trace
 from foretrace.episodes._identity import Identity, key_of, provenance_of, task_of
 from foretrace.episodes._metrics import Tally, metrics_of
 from foretrace.episodes._record import Answer, Record
 from foretrace.episodes._reward import RewardRule, reward_of
+from foretrace.episodes._stream import Stream
 from foretrace.episodes._working import Working
+from foretrace.models.base import TokenModel
 from foretrace.protocols.base import Act, Protocol, Reply, Result, View
 from foretrace.sandbox.base import Sandbox
 
@@ -46,6 +48,10 @@ class _Deed(NamedTuple):
 class Episode:
     """One attempt: `start`, then `step` for each completion until `done`, then `trace`.
 
+    Args:
+        tokens: What makes ids of text, for a protocol whose turn goes on behind injected text: the turn is then one
+            growing list of ids, to which what was sampled is never tokenised again. Without it, the turn is text.
+
     Raises:
         ProblemError: the problem has no tests.
     """
@@ -58,6 +64,7 @@ class Episode:
         *,
         settings: EpisodeSettings | None = None,
         identity: Identity | None = None,
+        tokens: TokenModel | None = None,
     ) -> None:
         if not (problem.public_tests or problem.hidden_tests):
             raise ProblemError(f"{problem.id} has no tests: an answer to it cannot be judged")
@@ -78,6 +85,7 @@ class Episode:
         self._outcome: Outcome | None = None
         self.prefill = ""
         """The assistant's turn so far, where answers are injected into it."""
+        self._stream = Stream(tokens) if tokens is not None and protocol.continues else None
 
     @property
     def key(self) -> str:
@@ -90,6 +98,8 @@ class Episode:
         opening = self.protocol.opening(view_of(self.problem))
         self._chat = list(opening)
         self._record.open(opening)
+        if self._stream is not None:
+            await self._stream.open(opening)
         return opening
 
     @property
@@ -103,14 +113,11 @@ class Episode:
         return tuple(self._chat)
 
     def request(self, sampling: Sampling, *, logprobs: bool = True) -> Request:
-        """The next completion that is wanted; where the turn goes on, its text so far is the prefill."""
-        return Request(
-            messages=self.messages,
-            prefill=self.prefill,
-            stop=self.protocol.stop,
-            sampling=sampling,
-            logprobs=logprobs,
-        )
+        """The next completion that is wanted; where the turn goes on, behind its ids so far, or its text so far."""
+        wanted = Request(stop=self.protocol.stop, sampling=sampling, logprobs=logprobs)
+        if self._stream is not None:
+            return msgspec.structs.replace(wanted, prompt_ids=self._stream.ids)
+        return msgspec.structs.replace(wanted, messages=self.messages, prefill=self.prefill)
 
     async def step(self, completion: Completion) -> list[Result]:
         """Take one completion in: run what it does, and answer it or end.
@@ -122,6 +129,7 @@ class Episode:
             raise ValueError("the episode is done")
         self.turns += 1
         reply = self.protocol.read(completion.text, cut=completion.finish == "length", before=tuple(self._acts))
+        reply, completion, ending = await self._kept(reply, completion)
         calls = self._record.reply(reply, completion, continues=bool(self.prefill))
         if completion.reasoning:
             self._acts.append(Act(kind="think", span=(0, 0), text=completion.reasoning))
@@ -135,12 +143,27 @@ class Episode:
         answers = self._answers(deeds, calls)
         if not deeds and not over:
             answers = [Answer(self.protocol.remind(reply))]
+        if answers and self._stream is not None:
+            self._stream.drop(ending)
+            self._record.drop(ending)
+            answers = [answer._replace(token_ids=await self._stream.inject(answer.text)) for answer in answers]
         self._record.answers(answers, injected=self.protocol.continues)
         if over or last:
             await self._finish("done" if over else "limit")
         else:
             self._say(reply, [answer.text for answer in answers])
         return results
+
+    async def _kept(self, reply: Reply, completion: Completion) -> tuple[Reply, Completion, int]:
+        """The reply and the completion as they stand in the turn, and how many ids at its end are the model's end."""
+        if self._stream is None:
+            return reply, completion, 0
+        try:
+            kept, ending = await self._stream.take(completion, reply.text)
+        except ForetraceError:
+            self._record.reply(reply, completion, continues=bool(self.prefill))  # what was said is not lost
+            raise
+        return msgspec.structs.replace(reply, text=kept.text), kept, ending
 
     async def fail(self, kind: str, message: str) -> None:
         """End the episode because something around it failed; its trace says so and has no reward."""
@@ -183,8 +206,6 @@ class Episode:
     def _say(self, reply: Reply, answers: list[str]) -> None:
         """Put a reply and what answers it where the model sees them."""
         if self.protocol.continues:
-            # Text for now. A server that works on token ids will want the turn as one growing list of ids: the ids of
-            # the completion, then those of each answer, beside this text.
             self.prefill += reply.text + "".join(answers)
             return
         self._chat.append(ChatMessage("assistant", reply.text))

@@ -10,22 +10,22 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import Capabilities
 from foretrace.core.digest import digest
-from foretrace.core.errors import SandboxError, UsageError
+from foretrace.core.errors import SandboxError
 from foretrace.core.journal import Entry, Journal, encode_entry
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes._identity import Identity
 from foretrace.episodes._log import Log
+from foretrace.episodes._needs import refuse, tokens_of
 from foretrace.episodes._plan import Attempt, GenerateSettings, check, left_out, planned, seed_of, told, usable
 from foretrace.episodes._slots import Slots
 from foretrace.episodes._status import Status
 from foretrace.episodes._steady import PASSING, Meter, Steady
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
-from foretrace.models.base import ChatModel
+from foretrace.models.base import ChatModel, TokenModel
 from foretrace.protocols.base import Protocol
 from foretrace.sandbox.base import Sandbox
 
@@ -159,6 +159,8 @@ class _Run:
         sampling = told(settings.sampling)
         named = [protocol.name, settings.episode, model.spec, sampling, settings.seed]
         self.name = digest(msgspec.json.encode(named, order="sorted").decode())
+        self._tokens: TokenModel | None = None
+        """What makes ids of text, where the server gives and takes ids."""
         self._identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed, run=self.name)
         self.todo: list[Attempt] = []
         self._stopped: str | None = None
@@ -178,7 +180,8 @@ class _Run:
         self.status.doing = f"asking {self._model.spec} what it can do"
         self._progress(self.status)
         found = await self._model.probe()
-        _refuse(self._protocol, self._model, found)
+        refuse(self._protocol, self._model, found)
+        self._tokens = tokens_of(self._model, found)
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
@@ -285,7 +288,14 @@ class _Run:
         seed = seed_of(settings.seed, attempt.problem, attempt.sample)
         sampling = {**self._identity.sampling, "seed": seed}
         identity = msgspec.structs.replace(self._identity, sampling=sampling, sample=attempt.sample)
-        episode = Episode(attempt.problem, self._protocol, self._sandbox, settings=settings.episode, identity=identity)
+        episode = Episode(
+            attempt.problem,
+            self._protocol,
+            self._sandbox,
+            settings=settings.episode,
+            identity=identity,
+            tokens=self._tokens,
+        )
         return await rollout(episode, self._steady, msgspec.structs.replace(settings.sampling, seed=seed))
 
     def report(self) -> GenerateReport:
@@ -336,16 +346,6 @@ def _slots_for(model: ChatModel, concurrency: int | None) -> Slots:
         return Slots(_IN_PROCESS)
     # An Ollama that runs at home has one model on one device: more at a time is to be found out, not assumed.
     return Slots(1 if model.spec.startswith("ollama:") else _START, _MOST)
-
-
-def _refuse(protocol: Protocol, model: ChatModel, found: Capabilities) -> None:
-    for need in protocol.needs:
-        if not getattr(found, need, False):
-            reason = found.reasons.get(need, "it was not found")
-            raise UsageError(
-                f"the protocol {protocol.name} needs {need}, and {model.spec} does not do it: {reason}; "
-                "choose another protocol or server"
-            )
 
 
 def _written(trace: Trace) -> tuple[Trace, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -102,7 +103,7 @@ class Reply:
         if self.all_ids and self.token_ids:
             ids = tuple(self.token_ids)
             if whole and len(logprobs) == len(ids):
-                return "token", ids, (), logprobs
+                return "token", ids, _spelled(text, [w.raw() for w in self.weighed]), logprobs
             if self.weighed:
                 self.extra["logprobs"] = f"left out: {len(logprobs)} for {len(ids)} tokens"
             return "token", ids, (), ()
@@ -114,6 +115,14 @@ class Reply:
             return "none", (), (), ()
         pieces = tuple(w.token for w in self.weighed[span])
         return ("text" if pieces else "none"), (), pieces, logprobs[span]
+
+
+def _spelled(text: str, tokens: Sequence[bytes]) -> tuple[str, ...]:
+    """The text of each token, a character that spans several in the last of them; none where they do not begin with
+    the text."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pieces = tuple(decoder.decode(token) for token in tokens)
+    return pieces if "".join(pieces).startswith(text) else ()
 
 
 def spelling(text: bytes, pieces: Sequence[bytes]) -> slice | None:

@@ -1,0 +1,234 @@
+"""A turn as one growing list of ids: what was sampled stays as it is, and the trace holds the very stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretrace.core.completion import ChatMessage, Completion, Sampling
+from foretrace.core.errors import ModelError
+from foretrace.core.trace import Message, Trace
+from foretrace.episodes._stream import Stream
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.rollout import rollout
+from foretrace.models._demo_network import Cache
+from foretrace.models._demo_sampling import log_softmax
+from foretrace.models.demo import Demo
+from foretrace.problems.builtin import Builtin
+from foretrace.protocols.inline import Inline
+from protocols.play import ADD, Stage
+
+END = 7
+CALL = '<tool_call>{"name": "python", "arguments": {"code": "print(40 + 2)"}}'
+FINAL = "</think>\n```python\ndef add(a, b):\n    return a + b\n```\n"
+
+
+class Letters:
+    """Ids of letters; a message begins with 1 and ends with 2. Special names are read as one id of 9."""
+
+    async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return [ord(letter) + 1000 * special for letter in text]
+
+    async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
+        return [i for m in messages for i in (1, *map(ord, m.content), 2)]
+
+
+class Broken(Letters):
+    """Cannot tokenise."""
+
+    async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        raise ModelError("no tokens today", kind="server")
+
+
+def sampled(*pieces: str, finish: str = "stop", text: str | None = None) -> Completion:
+    """A completion whose pieces are numbered from 5000 on; its own end is the id 7, which has no text."""
+    ids = [5000 + n for n in range(len(pieces))] + [END] * (finish == "stop")
+    whole = (*pieces, "") if finish == "stop" else pieces
+    return Completion(
+        text="".join(pieces) if text is None else text,
+        finish=finish,  # type: ignore[arg-type]
+        token_ids=tuple(ids),
+        logprobs=tuple(-float(n) for n in range(len(ids))),
+        pieces=whole,
+        prompt_token_ids=(1, 2, 3),
+        exact="token",
+    )
+
+
+def take(completion: Completion, text: str) -> tuple[Completion, int, tuple[int, ...]]:
+    stream = Stream(Letters())
+    taken = asyncio.run(stream.take(completion, text))
+    assert taken.completion.token_ids == stream.ids
+    return taken.completion, taken.end, stream.ids
+
+
+def test_the_ids_of_a_whole_reply_stay_with_its_end() -> None:
+    kept, end, ids = take(sampled("a ", "b"), "a b")
+    assert (kept.exact, end, ids) == ("token", 1, (5000, 5001, END)) and kept.logprobs == (0.0, -1.0, -2.0)
+
+
+def test_a_stop_sequence_that_is_kept_has_its_ids() -> None:
+    kept, end, ids = take(sampled("a", "</ca", "ll>", finish="stop_sequence", text="a"), "a</call>")
+    assert (kept.text, kept.exact, end, ids) == ("a</call>", "token", 0, (5000, 5001, 5002))
+
+
+def test_a_stop_sequence_that_is_not_kept_loses_its_ids() -> None:
+    kept, end, ids = take(sampled("a", "<res", "ult>", finish="stop_sequence", text="a"), "a")
+    assert (kept.text, kept.exact, end, ids) == ("a", "token", 0, (5000,))
+
+
+def test_white_space_that_the_last_token_brings_along_is_kept() -> None:
+    kept, _, ids = take(sampled("a", "</call>\n", finish="stop_sequence", text="a"), "a</call>")
+    assert (kept.text, kept.exact, ids) == ("a</call>\n", "token", (5000, 5001))
+
+
+def test_what_was_cut_between_tokens_is_exact_and_has_no_end() -> None:
+    kept, end, ids = take(sampled("a", "b", "made up"), "ab")
+    assert (kept.text, kept.exact, end, ids) == ("ab", "token", 0, (5000, 5001))
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        (sampled("a", "bc"), "ab"),  # cut inside a token
+        (sampled("a"), "a</call>"),  # a closing tag that the model did not write
+        (Completion(text="ab", token_ids=(5, 6), exact="token"), "ab"),  # no pieces
+        (Completion(text="ab", exact="none"), "ab"),
+    ],
+)
+def test_where_the_ids_are_not_known_the_text_is_tokenised_and_says_so(completion: Completion, text: str) -> None:
+    kept, end, ids = take(completion, text)
+    assert (kept.exact, kept.logprobs, end) == ("text", (), 0)
+    assert ids == tuple(ord(letter) + 1000 for letter in text)
+
+
+# --- an episode on top of it
+
+
+def turn_of(trace: Trace) -> list[Message]:
+    """The messages of the assistant's one turn."""
+    return [m for m in trace.messages if m.turn == 2]
+
+
+def play(stage: Stage, tokens: Letters, *said: Completion) -> tuple[Trace, list[tuple[int, ...]]]:
+    """The trace, and the prompt of each completion."""
+    prompts: list[tuple[int, ...]] = []
+
+    async def live() -> Trace:
+        async with Episode(ADD, Inline(), stage.sandbox, tokens=tokens) as episode:
+            await episode.start()
+            for completion in said:
+                if episode.done:
+                    break
+                request = episode.request(Sampling())
+                assert not request.messages and not request.prefill
+                prompts.append(request.prompt_ids or ())
+                try:
+                    await episode.step(completion)
+                except ModelError as error:
+                    await episode.fail(error.kind, str(error))
+                    break
+            if not episode.done:
+                await episode.fail("unfinished", "")
+            return episode.trace()
+
+    return stage.runner.run(live()), prompts
+
+
+def test_each_prompt_is_the_one_before_with_what_was_sampled_and_injected(stage: Stage) -> None:
+    trace, prompts = play(
+        stage,
+        Letters(),
+        sampled("<think>", CALL, "</tool_call>", finish="stop_sequence", text="<think>" + CALL),
+        sampled("So it is. ", FINAL),
+    )
+    first, answer, last = turn_of(trace)
+    assert trace.outcome.success and "42" in answer.content
+    assert first.sampled and answer.sampled and last.sampled
+    assert (answer.injected, answer.train, answer.sampled.logprobs) == (True, False, ())
+    assert answer.sampled.token_ids == tuple(map(ord, answer.content))
+    assert prompts[1] == prompts[0] + first.sampled.token_ids + answer.sampled.token_ids
+    assert [m.sampled.exact for m in (first, answer, last) if m.sampled] == ["token"] * 3
+    assert last.sampled.token_ids[-1] == END and len(last.sampled.logprobs) == 3
+
+
+def test_an_end_after_which_the_turn_goes_on_is_taken_back(stage: Stage) -> None:
+    trace, prompts = play(stage, Letters(), sampled("<think>", "Hm."), sampled(FINAL))
+    first, reminder, last = turn_of(trace)
+    assert first.sampled and reminder.sampled and last.sampled
+    assert first.sampled.token_ids == (5000, 5001) and len(first.sampled.logprobs) == 2
+    assert prompts[1] == prompts[0] + (5000, 5001) + reminder.sampled.token_ids
+    assert last.sampled.token_ids == (5000, END)
+
+
+def test_what_was_said_is_in_the_trace_when_its_answer_cannot_be_tokenised(stage: Stage) -> None:
+    for said in (sampled("<think>Hm."), Completion(text="<think>Hm.")):
+        trace, _ = play(stage, Broken(), said)
+        assert [m.content for m in turn_of(trace)][:1] == ["<think>Hm."]
+        assert trace.outcome.error and trace.outcome.error.kind == "server"
+
+
+WORDS = st.lists(st.sampled_from(["<think>", "so ", CALL, "</tool_call>", "<tool_response>", "\n", "é", "</think>"]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(said=st.lists(st.tuples(WORDS, st.sampled_from(["stop", "stop_sequence", "length"])), max_size=4))
+def test_the_trace_holds_the_stream(stage: Stage, said: list[tuple[list[str], str]]) -> None:
+    """Whatever is sampled, the ids of the turn's messages, joined, are what the next prompt adds to the first."""
+
+    trace, prompts = play(stage, Letters(), *(sampled(*words, finish=finish) for words, finish in said))
+    whole = list(prompts[0]) if prompts else []
+    starts: list[int] = []
+    for message in turn_of(trace):
+        if message.role == "assistant":
+            starts.append(len(whole))
+        whole += message.sampled.token_ids if message.sampled else ()
+    assert [tuple(whole[: len(prompt)]) for prompt in prompts] == prompts
+    assert {len(prompt) for prompt in prompts} <= set(starts)
+
+
+# --- with a real model
+
+
+def test_a_real_stream_is_rescored_to_the_same_logprobs(stage: Stage) -> None:
+    """By the network itself, over the whole stream at once."""
+    model = Demo()
+    problems = list(Builtin().load())[:4]
+
+    async def live() -> list[Trace]:
+        async with model:
+            found: list[Trace] = []
+            for seed in range(3):
+                for problem in problems:
+                    episode = Episode(problem, Inline(), stage.sandbox, tokens=model)
+                    found.append(await rollout(episode, model, Sampling(temperature=1.0, seed=seed, max_tokens=400)))
+            return found
+
+    traces = stage.runner.run(live())
+    text, network = model._load()  # pyright: ignore[reportPrivateUsage]
+    called = ended = 0
+    for trace in traces:
+        turn = turn_of(trace)
+        called += any(m.injected for m in turn)
+        ids = list(turn[0].sampled.prompt_token_ids or ()) if turn[0].sampled else []
+        wanted: list[tuple[int, float]] = []
+        for message in turn:
+            assert message.sampled and (message.sampled.prompt_token_ids is None) == (message is not turn[0])
+            assert (
+                b"".join(text.pieces[i] for i in message.sampled.token_ids).decode(errors="replace") == message.content
+            )
+            if message.sampled.logprobs:
+                assert message.role == "assistant"
+                wanted += enumerate(message.sampled.logprobs, len(ids))
+            ids += message.sampled.token_ids
+        scores = log_softmax(network.read(ids, Cache(network.shape, len(ids))))
+        again = [scores[place - 1][ids[place]] for place, _ in wanted]
+        assert np.allclose(again, [logprob for _, logprob in wanted], atol=1e-3)
+        ends = [place for place, i in enumerate(ids) if i in text.ends and place > len(ids) - 2]
+        ended += bool(ends)
+    assert called >= 6 and ended >= 6
