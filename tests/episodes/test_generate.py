@@ -24,6 +24,7 @@ from foretrace.core.trace import Usage
 from foretrace.episodes import _steady
 from foretrace.episodes import generate as engine
 from foretrace.episodes._plan import seed_of
+from foretrace.episodes._slots import Slots
 from foretrace.episodes._status import Status
 from foretrace.episodes._steady import Budget
 from foretrace.episodes.episode import EpisodeSettings
@@ -361,42 +362,33 @@ def test_a_refused_connection_is_told_before_anything_is_made(ground: Ground, tm
     assert not (tmp_path / "t").exists()
 
 
-def test_too_many_requests_halve_them(ground: Ground, tmp_path: Path) -> None:
-    limit = 4
-    refused = inside = 0
+def test_too_many_requests_halve_them() -> None:
+    """An adapter tries again by itself, and tells of it."""
+    most = inside = 0
+    slots = Slots(8, 256)
+    sizes: list[int] = []
 
     class Strict(Scripted):
-        endpoint = "http://toy"
-
         async def complete(self, request: Request) -> Completion:
-            nonlocal inside, refused
+            nonlocal most, inside
             retried: list[str] = []
-            while inside >= limit:  # as an adapter tries again, and tells of it
-                refused += 1
+            while inside >= 4:
                 retried.append("busy")
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.01)
             inside += 1
             try:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.001)
             finally:
                 inside -= 1
-            return Completion(text="<verify>There is nothing.</verify>", extra={"retried": retried} if retried else {})
+            sizes.append(slots.limit)
+            return Completion(text="x", extra={"retried": retried} if retried else {})
 
-    sizes: list[int] = []
-    model = Strict("test", scripts=right)
-    ground.runner.run(
-        engine.generate(
-            PROBLEMS,
-            _Plain(),
-            model,
-            ground.sandbox,
-            tmp_path / "t",
-            engine.GenerateSettings(samples=50),
-            progress=lambda status: sizes.append(status.slots),
-        )
-    )
-    assert len(stored(tmp_path / "t")) == 300
-    assert refused and any(after < before for before, after in pairwise(sizes))
+    async def live() -> None:
+        steady = _steady.Steady(Strict("test", scripts=right), slots, _steady.Meter())
+        await asyncio.gather(*(steady.complete(Request()) for _ in range(300)))
+
+    asyncio.run(live())
+    assert any(after == before // 2 for before, after in pairwise(sizes))
 
 
 def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:

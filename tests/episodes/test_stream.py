@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.core.completion import ChatMessage, Completion, Sampling
-from foretrace.core.errors import ModelError
+from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Message, Trace
 from foretrace.episodes._stream import Stream
 from foretrace.episodes.episode import Episode
@@ -20,8 +20,10 @@ from foretrace.models._demo_network import Cache
 from foretrace.models._demo_sampling import log_softmax
 from foretrace.models.demo import Demo
 from foretrace.problems.builtin import Builtin
+from foretrace.protocols.base import Protocol
 from foretrace.protocols.inline import Inline
-from protocols.play import ADD, Stage
+from foretrace.protocols.tools import Tools
+from protocols.play import ADD, RIGHT, WRONG, Stage
 
 END = 7
 CALL = '<tool_call>{"name": "python", "arguments": {"code": "print(40 + 2)"}}'
@@ -29,13 +31,28 @@ FINAL = "</think>\n```python\ndef add(a, b):\n    return a + b\n```\n"
 
 
 class Letters:
-    """Ids of letters; a message begins with 1 and ends with 2. Special names are read as one id of 9."""
+    """Ids of letters; a message is 1, its role, its text, and 2. Ids of text that is read as special are larger."""
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         return [ord(letter) + 1000 * special for letter in text]
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        return [i for m in messages for i in (1, *map(ord, m.content), 2)]
+        told = [i for m in messages for i in (1, *map(ord, m.role), *map(ord, m.content), END)]
+        return [*told, 1, *map(ord, "assistant")]
+
+
+class Forgetful(Letters):
+    """Its template shows only the last message."""
+
+    async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
+        return await super().render([ChatMessage("user", f"{len(messages[0].content)} {messages[-1].content}")])
+
+
+class Changing(Letters):
+    """Its template shows no answer at all."""
+
+    async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
+        return await super().render([m for m in messages if m.role != "user"])
 
 
 class Broken(Letters):
@@ -115,12 +132,14 @@ def turn_of(trace: Trace) -> list[Message]:
     return [m for m in trace.messages if m.turn == 2]
 
 
-def play(stage: Stage, tokens: Letters, *said: Completion) -> tuple[Trace, list[tuple[int, ...]]]:
+def play(
+    stage: Stage, tokens: Letters, *said: Completion, protocol: Protocol | None = None
+) -> tuple[Trace, list[tuple[int, ...]]]:
     """The trace, and the prompt of each completion."""
     prompts: list[tuple[int, ...]] = []
 
     async def live() -> Trace:
-        async with Episode(ADD, Inline(), stage.sandbox, tokens=tokens) as episode:
+        async with Episode(ADD, protocol or Inline(), stage.sandbox, tokens=tokens) as episode:
             await episode.start()
             for completion in said:
                 if episode.done:
@@ -171,6 +190,31 @@ def test_what_was_said_is_in_the_trace_when_its_answer_cannot_be_tokenised(stage
         trace, _ = play(stage, Broken(), said)
         assert [m.content for m in turn_of(trace)][:1] == ["<think>Hm."]
         assert trace.outcome.error and trace.outcome.error.kind == "server"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_turns_are_appended_too(stage: Stage, ended: bool) -> None:
+    """The end of the assistant's turn stands there once, whether the model sampled it or was stopped before."""
+    finish = "stop" if ended else "stop_sequence"
+    said = [
+        sampled(f"<code>\n{WRONG}", "</code>", finish=finish, text=None if ended else f"<code>\n{WRONG}"),
+        sampled(f"<code>\n{RIGHT}</code>"),
+        sampled("<verify>It adds.</verify>"),
+    ]
+    trace, prompts = play(stage, Letters(), *said, protocol=Tools())
+    assert trace.outcome.success
+    first, answer = trace.messages[2:4]
+    assert first.sampled and answer.sampled and answer.train is False
+    assert first.sampled.token_ids == (5000, 5001) + (END,) * ended and len(first.sampled.logprobs) == 2 + ended
+    assert prompts[1] == prompts[0] + first.sampled.token_ids + answer.sampled.token_ids
+    told = f"{'' if ended else chr(END)}{chr(1)}user{answer.content}{chr(END)}{chr(1)}assistant"
+    assert "".join(map(chr, answer.sampled.token_ids)) == told
+
+
+@pytest.mark.parametrize("tokens", [Forgetful(), Changing()])
+def test_a_template_to_which_no_turn_can_be_appended_is_refused(stage: Stage, tokens: Letters) -> None:
+    with pytest.raises(UsageError, match="chat template"):
+        play(stage, tokens, sampled(f"<code>\n{WRONG}</code>"), protocol=Tools())
 
 
 WORDS = st.lists(st.sampled_from(["<think>", "so ", CALL, "</tool_call>", "<tool_response>", "\n", "é", "</think>"]))

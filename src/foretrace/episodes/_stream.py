@@ -1,14 +1,16 @@
-"""An assistant's turn that goes on behind injected text, as one growing list of token ids that the episode owns."""
+"""What a model is shown, as one growing list of token ids that the episode owns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from foretrace.core.completion import ChatMessage, Completion
+from foretrace.core.errors import UsageError
 from foretrace.models.base import TokenModel
 
 
@@ -52,8 +54,22 @@ class Stream:
         return taken
 
     async def inject(self, text: str) -> tuple[int, ...]:
-        """Put in what the environment says; its text cannot spell the names of special tokens."""
-        ids = await self._tokens.tokenize(text)
+        """Put what the environment says into the assistant's turn; it cannot spell the names of control tokens."""
+        return self._put(await self._tokens.tokenize(text))
+
+    async def turn(self, text: str) -> tuple[int, ...]:
+        """Put what the environment says behind the assistant's turn, as a user's message.
+
+        The end of the assistant's turn is put in where the model did not sample it.
+
+        Raises:
+            UsageError: the model's template gives turns no place of their own.
+        """
+        frame = await _frame_of(self._tokens)
+        before = frame.before[1:] if self._ids[-1:] == frame.before[:1] else frame.before
+        return self._put([*before, *await self._tokens.tokenize(text), *frame.after])
+
+    def _put(self, ids: Sequence[int]) -> tuple[int, ...]:
         self._ids += ids
         return tuple(ids)
 
@@ -86,3 +102,45 @@ def _sampled(completion: Completion, text: str) -> Taken | None:
         pieces=pieces[:most],
     )
     return Taken(own, most - count)
+
+
+class _Frame(NamedTuple):
+    """What stands around a user's message that follows the assistant's."""
+
+    before: list[int]
+    """From the end of the assistant's text on: first the token that ends its turn."""
+    after: list[int]
+    """Up to the assistant's next text."""
+
+
+_frames: WeakKeyDictionary[TokenModel, _Frame] = WeakKeyDictionary()
+"""A template does not change while its server runs."""
+
+
+async def _frame_of(tokens: TokenModel) -> _Frame:
+    """Found by what stays the same while the texts change: a template can do what it likes, but must do it again."""
+    if (known := _frames.get(tokens)) is not None:
+        return known
+
+    async def render(reply: str, answer: str) -> list[int]:
+        said = (("user", "Go on."), ("assistant", reply), ("user", answer))
+        return await tokens.render([ChatMessage(role, text) for role, text in said])  # type: ignore[arg-type]
+
+    first, other_reply, other_answer = [await render(*texts) for texts in (("yes", "up"), ("no", "up"), ("yes", "is"))]
+    behind = first[len(first) - _same(first[::-1], other_reply[::-1]) :]
+    begun = len(first) - len(behind)
+    before = _same(behind, other_answer[begun:])
+    after = _same(behind[::-1], other_answer[begun:][::-1])
+    if not begun or first[:begun] != other_answer[:begun] or not before or before + after >= len(behind):
+        raise UsageError(
+            "the model's chat template changes earlier turns or hides a user's message, so that turns cannot be "
+            "appended to its token ids; use another template, or the protocol inline"
+        )
+    frame = _Frame(behind[:before], behind[len(behind) - after :])
+    _frames[tokens] = frame
+    return frame
+
+
+def _same(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many of the first ids are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

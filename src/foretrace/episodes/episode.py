@@ -49,8 +49,8 @@ class Episode:
     """One attempt: `start`, then `step` for each completion until `done`, then `trace`.
 
     Args:
-        tokens: What makes ids of text, for a protocol whose turn goes on behind injected text: the turn is then one
-            growing list of ids, to which what was sampled is never tokenised again. Without it, the turn is text.
+        tokens: What makes ids of text. With it, what the model is shown is one growing list of ids: what was sampled is
+            never tokenised again, and answers are appended to it. Without it, a model is shown messages.
 
     Raises:
         ProblemError: the problem has no tests.
@@ -85,7 +85,7 @@ class Episode:
         self._outcome: Outcome | None = None
         self.prefill = ""
         """The assistant's turn so far, where answers are injected into it."""
-        self._stream = Stream(tokens) if tokens is not None and protocol.continues else None
+        self._stream = None if tokens is None else Stream(tokens)
 
     @property
     def key(self) -> str:
@@ -143,10 +143,8 @@ class Episode:
         answers = self._answers(deeds, calls)
         if not deeds and not over:
             answers = [Answer(self.protocol.remind(reply))]
-        if answers and self._stream is not None:
-            self._stream.drop(ending)
-            self._record.drop(ending)
-            answers = [answer._replace(token_ids=await self._stream.inject(answer.text)) for answer in answers]
+        if self._stream is not None and not over and (self.protocol.continues or not last):
+            answers = await self._appended(self._stream, answers, ending)
         self._record.answers(answers, injected=self.protocol.continues)
         if over or last:
             await self._finish("done" if over else "limit")
@@ -202,6 +200,15 @@ class Episode:
             for deed, call in zip(deeds, calls, strict=True)
             if deed.result.act.way != "submit" or deed.result.error is not None
         ]
+
+    async def _appended(self, stream: Stream, answers: list[Answer], ending: int) -> list[Answer]:
+        """The answers with their ids in the stream; those of a message that joins several are the first one's."""
+        if not self.protocol.continues:
+            ids = await stream.turn("\n".join(answer.text for answer in answers))
+            return [answer._replace(token_ids=ids) for answer in answers[:1]] + answers[1:]
+        stream.drop(ending)
+        self._record.drop(ending)
+        return [answer._replace(token_ids=await stream.inject(answer.text)) for answer in answers]
 
     def _say(self, reply: Reply, answers: list[str]) -> None:
         """Put a reply and what answers it where the model sees them."""

@@ -166,6 +166,8 @@ class _Run:
         self._stopped: str | None = None
         self._fatal: BaseException | None = None
         self._sandbox_failures = 0
+        self._saving = 0
+        """Attempts that are over and not durable yet: while the disk is slow, the server need not wait for it."""
         self._wake = asyncio.Event()
 
     def plan(self, writer: TraceWriter) -> None:
@@ -181,7 +183,8 @@ class _Run:
         self._progress(self.status)
         found = await self._model.probe()
         refuse(self._protocol, self._model, found)
-        self._tokens = tokens_of(self._model, found)
+        if self._protocol.continues:  # elsewhere the server's own rendering is what users of the model will see
+            self._tokens = tokens_of(self._model, found)
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
@@ -233,7 +236,8 @@ class _Run:
     def _next(self, todo: Iterator[Attempt], running: set[asyncio.Task[None]]) -> Iterator[Attempt]:
         """Attempts that may begin now."""
         settings, status = self._settings, self.status
-        while self._stopped is None and len(running) < (settings.concurrency or min(_MOST, 2 * self._slots.limit)):
+        most = settings.concurrency or min(_MOST, 2 * self._slots.limit)
+        while self._stopped is None and len(running) - min(self._saving, most) < most:
             reason = settings.budget.reached(
                 self._meter,
                 status.seconds,
@@ -277,7 +281,12 @@ class _Run:
         reason = left_out(trace, self._settings.keep)
         stored = not reason and (error is None or self._settings.keep == "all")
         if stored or reason:
-            await log.put(line if stored else encode_entry(Entry(key=trace.key, left_out=reason)))
+            self._saving += 1
+            self._wake.set()
+            try:
+                await log.put(line if stored else encode_entry(Entry(key=trace.key, left_out=reason)))
+            finally:
+                self._saving -= 1
         self.status.count(trace, reason, stored=stored)
         self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
         if error and self._sandbox_failures >= _SANDBOX_FAILURES:
