@@ -146,7 +146,7 @@ def build(
     """Build a dataset from traces folders; `settings` are those of `foretrace.dataset.settings.BuildSettings`.
 
     Raises:
-        UsageError: a setting that is unknown or cannot be served.
+        UsageError: a setting that is unknown or cannot be served; traces of the demo model without `allow_demo=True`.
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """

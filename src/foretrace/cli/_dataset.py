@@ -13,6 +13,7 @@ _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed"
 def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
     from foretrace.dataset.card import gate_figures
+    from foretrace.dataset.demonstration import told
 
     splits = show_dataset_actions(say, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
@@ -34,6 +35,8 @@ def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     for warning in manifest.get("warnings", []):
         say.warn(f"warning: {warning}", "yellow")
     say.line()
+    if demonstration := told(manifest):
+        say.line((demonstration, "yellow"))
     say.line(f"dataset: {out}")
     first = next(iter(configs), "proposer")
     say.line(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')

@@ -51,6 +51,10 @@ _Recipes = Annotated[
 _Gates = Annotated[
     bool, typer.Option("--statistical-gates/--no-statistical-gates", help="Measure the pair families.", hidden=True)
 ]
+_AllowDemo = Annotated[
+    bool,
+    typer.Option("--allow-demo", help="Take traces of the demo model; the dataset is a demonstration.", hidden=True),
+]
 _Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
@@ -77,6 +81,7 @@ def build(
     allow_undecided: _AllowUndecided = False,
     recipes: _Recipes = None,
     statistical_gates: _Gates = True,
+    allow_demo: _AllowDemo = False,
     workers: _Workers = None,
 ) -> None:
     """Build a dataset from traces, or from sources.
@@ -84,10 +89,13 @@ def build(
     Whole or not at all: a failed gate leaves what was there untouched (exit code 3).
     """
     from foretrace.cli._dataset import show_dataset
+    from foretrace.dataset.demonstration import told
     from foretrace.dataset.settings import BuildSettings
 
     if push is None and (private or allow_undecided):
         raise UsageError(f"{'--private' if private else '--allow-undecided'} is for --push ORG")
+    if push is not None and allow_demo:
+        raise UsageError("--allow-demo is for a demonstration, which is never pushed; leave out it or --push")
     settings = BuildSettings(
         target=target,
         outcomes=outcomes,
@@ -99,6 +107,7 @@ def build(
         pairs=pairs,
         recipes=tuple(recipes or ()),
         statistical_gates=statistical_gates,
+        allow_demo=allow_demo,
     )
     settings.check()
     if all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs) and not any(
@@ -106,11 +115,16 @@ def build(
     ):
         say.stay_small()  # nothing comes from the Hub, and no code from outside
     check_out(out, overwrite)
-    folders, imported = _gather(say, inputs, out, limit)
+    folders, imported = _gather(say, inputs, out, limit, allow_demo=allow_demo)
     manifest = build_dataset(
         say, folders, out, settings, workers=workers or min(4, os.cpu_count() or 1), overwrite=overwrite
     )
-    facts: dict[str, Any] = {"out": str(out), "imported": imported, "manifest": manifest}
+    facts: dict[str, Any] = {
+        "out": str(out),
+        "imported": imported,
+        "demonstration": told(manifest),
+        "manifest": manifest,
+    }
     if not say.json:
         show_dataset(say, manifest, out)
     if push is not None:
@@ -140,13 +154,22 @@ def check_out(out: Path, overwrite: bool) -> None:
         raise BuildError(f"{out}: is there already; give --overwrite or another --out")
 
 
-def _gather(say: Output, inputs: list[str], out: Path, limit: int | None) -> tuple[list[Path], list[dict[str, Any]]]:
+def _gather(
+    say: Output, inputs: list[str], out: Path, limit: int | None, *, allow_demo: bool
+) -> tuple[list[Path], list[dict[str, Any]]]:
     """Traces folders as they are, and the one into which sources are imported."""
+    from foretrace.cli._unsealed import warn_unsealed
+    from foretrace.core.store import TraceStore
+    from foretrace.dataset.demonstration import refuse
+
     folders = [Path(text) for text in inputs if Path(text).is_dir()]
     named = [text for text in inputs if not Path(text).is_dir()]
     for folder in folders:
         if not (folder / "manifest.json").is_file():
             raise StoreError(f"{folder}: is no traces folder (it has no manifest.json); import its files first")
+        warn_unsealed(say, folder)
+    if not allow_demo:
+        refuse([TraceStore(folder) for folder in folders])
     if limit is not None and not named:
         raise UsageError("--limit is for sources that are imported; traces folders are taken whole")
     if not named:

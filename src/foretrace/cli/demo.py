@@ -1,18 +1,25 @@
-"""`foretrace demo`: the whole way on the samples that ship with the package."""
+"""`foretrace demo`: the whole way, on attempts of the demo model and on the samples that ship with the package."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foretrace.cli._output import Output
 from foretrace.cli._verb import Workers
-from foretrace.core.errors import StoreError
+from foretrace.core.errors import SandboxError, StoreError
 
+if TYPE_CHECKING:
+    from foretrace.episodes.generate import GenerateReport
+
+PROBLEMS, PROTOCOL, SAMPLES, TEMPERATURE = 10, "interleaved_tools", 2, 1.0
+"""The first ten problems of the built-in set are those that the demo model knows. At this temperature it makes
+mistakes, and mends most of them."""
+_AT_ONCE = 4
 _MARK = ".foretrace-demo"
 """File that says that the folder's contents are the demo's own, to be replaced by the next run."""
 _OWN = ("traces", "labels.parquet", "dataset")
@@ -24,48 +31,46 @@ def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("demo-out"),
     workers: Workers = 1,
 ) -> None:
-    """Import, label and build the shipped samples.
+    """Generate, import, label and build, with the demo model and the shipped samples.
 
-    Takes a few seconds and no network.
+    Takes about half a minute and no network. Its dataset is a demonstration, never training data.
     """
+    say.note("generating, importing, labelling and building: about half a minute, without a network")
+    from foretrace.cli._demo_report import next_steps, show_demo
     from foretrace.cli.build import build_dataset
-    from foretrace.cli.label import label_folder, show_actions
+    from foretrace.cli.label import label_folder
+    from foretrace.dataset.demonstration import told
     from foretrace.dataset.settings import BuildSettings
 
     _clear(out)
     traces, labels, dataset = (out / name for name in _OWN)
-    counts = _import_samples(say, traces)
+    generated = _generate(say, traces)
+    imported = _import_samples(say, traces)
     labelled = label_folder(say, traces, labels, workers=workers)
-    manifest = build_dataset(say, [traces], dataset, BuildSettings(), workers=workers, overwrite=True)
+    settings = BuildSettings(allow_demo=True)
+    manifest = build_dataset(say, [traces], dataset, settings, workers=workers, overwrite=True)
     say.kept = "interrupted"
-    if say.emit({"out": str(out), "import": counts, "labels": labelled, "manifest": manifest}):
+    commands = next_steps(traces, dataset, sandbox=not isinstance(generated, str))
+    facts: dict[str, Any] = {
+        "out": str(out),
+        "generate": generated if not isinstance(generated, str) else {"skipped": generated},
+        "import": imported,
+        "labels": labelled,
+        "demonstration": told(manifest),
+        "manifest": manifest,
+        "next": commands,
+    }
+    if say.emit(facts):
         return
-    total = sum(counts.values(), Counter[str]())
-    say.line(
-        ("1. import", "bold"),
-        f"  {total['rows']} raw rows in {len(counts)} formats -> {total['traces']} traces, {total['drops']} drops",
-    )
-    say.table(
-        ("input", "rows", "traces", "drops"), [(n, c["rows"], c["traces"], c["drops"]) for n, c in counts.items()]
-    )
+    show_demo(say, generated, imported, labelled, manifest)
+    places = {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}
     say.line()
-    say.line(("2. label", "bold"), f"   {labelled['steps']} steps, {labelled['nonsteps']} messages that are no step")
-    show_actions(say, labelled["actions"])
+    say.facts([(name, str(path)) for name, path in places.items()])
     say.line()
-    say.line(("3. build", "bold"))
-    _show_build(say, manifest)
-    say.line()
-    say.facts(
-        [
-            ("traces", str(traces)),
-            ("labels", str(labels)),
-            ("dataset", str(dataset)),
-            ("card", str(dataset / "README.md")),
-        ]
-    )
-    say.line()
-    say.line("look at one:  ", (f"foretrace show {traces}", "bold"))
-    say.line("load it:      ", (f'datasets.load_dataset("{dataset}", "proposer")', "bold"))
+    say.line(("next", "bold"))
+    for what, command in commands.items():
+        say.line((f"  # {what}", "dim"))
+        say.line(f"  {command}")
 
 
 def _clear(out: Path) -> None:
@@ -87,29 +92,40 @@ def _clear(out: Path) -> None:
         raise StoreError(f"{out}: cannot write: {error.strerror or error}") from error
 
 
+def _generate(say: Output, traces: Path) -> GenerateReport | str:
+    """Attempts of the demo model; or why there are none, where no sandbox serves."""
+    from foretrace.cli import _generating as names
+    from foretrace.core.completion import Sampling
+    from foretrace.episodes._plan import GenerateSettings
+
+    say.kept = "interrupted; the next demo begins anew"
+    settings = GenerateSettings(
+        samples=SAMPLES, sampling=Sampling(temperature=TEMPERATURE, max_tokens=1024), seed=0, concurrency=_AT_ONCE
+    )
+    with say.progress("1. generate: starting the demo model and the sandbox") as progress:
+        try:
+            return names.run(
+                names.problems_of("builtin", None, PROBLEMS),
+                names.protocol_of(PROTOCOL),
+                names.model_of("demo"),
+                names.sandbox_for("local", _AT_ONCE),
+                traces,
+                settings,
+                lambda status: progress(f"1. generate: {status.line()}"),
+            )
+        except SandboxError as error:
+            return str(error)
+
+
 def _import_samples(say: Output, traces: Path) -> dict[str, Counter[str]]:
     from foretrace.cli._inputs import file_inputs, make_source
     from foretrace.samples import sample_files
     from foretrace.sources._importing import import_source
 
     counts: dict[str, Counter[str]] = {}
-    with say.progress("importing the samples") as progress:
+    with say.progress("2. import: the samples") as progress:
         for name, path in sample_files().items():
             source = make_source(name.partition(":")[0])
             report = import_source(source, file_inputs([path]), traces, progress=progress)
             counts[name] = Counter(rows=report.rows, traces=report.traces, drops=report.drops.total())
     return counts
-
-
-def _show_build(say: Output, manifest: dict[str, Any]) -> None:
-    configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
-    splits = list(dict.fromkeys(split for by_split in configs.values() for split in by_split))
-    say.table(
-        ("rows", *splits),
-        [(name, *((by_split.get(s) or {}).get("rows", 0) for s in splits)) for name, by_split in configs.items()],
-    )
-    verdicts = Counter(str(gate.get("verdict")) for gate in manifest.get("gates", []))
-    undecided = " (a demo has too few rows for the statistical ones)" if verdicts["undecided"] else ""
-    say.line(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
-    for warning in manifest.get("warnings", []):
-        say.warn(f"warning: {warning}", "yellow")

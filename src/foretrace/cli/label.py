@@ -45,9 +45,11 @@ def label_folder(say: Output, traces: Path, out: Path, *, workers: int = 1) -> d
     from foretrace.actions import ActionType
     from foretrace.cli._files import check_outside
     from foretrace.cli._labels import label_format, label_tables, write_labels
+    from foretrace.cli._unsealed import warn_unsealed
 
     label_format(out)
     check_outside(out, traces)
+    warn_unsealed(say, traces)
     actions: Counter[str | None] = Counter()
     done = 0
     say.kept = f"interrupted; nothing was written to {out}"

@@ -30,10 +30,12 @@ def show(
 
     With KEY: its steps, calls, observations (shortened unless --full), and the label and rule of each step.
     """
+    from foretrace.cli._unsealed import warn_unsealed
     from foretrace.core.store import TraceStore
 
     say.kept = "interrupted"
     store = TraceStore(traces)
+    warn_unsealed(say, traces)
     if key is None:
         for flag, value in (("--step", step is not None), ("--full", full)):
             if value:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -154,6 +155,20 @@ class Index:
                     trace = _read(self.path, data, Entry).trace
                     assert trace is not None
                     yield trace
+
+
+def unsealed(folder: Path) -> int:
+    """Finished traces that stand in the journals of a folder: their run was interrupted, or still goes on.
+
+    Raises:
+        StoreError: a journal holds something else.
+        OSError: one cannot be read.
+    """
+    count = 0
+    for path in (folder / FOLDER).glob(f"*{SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):  # sealed just now
+            count += len(Index(path).stored)
+    return count
 
 
 def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:

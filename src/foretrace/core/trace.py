@@ -16,6 +16,9 @@ import msgspec
 
 SCHEMA_VERSION = 1
 
+DEMO_MODEL = "demo-model"
+"""`Provenance.model` of the demo model that ships with foretrace: what it writes is never training data."""
+
 Role = Literal["system", "user", "assistant", "tool"]
 Author = Literal["model", "environment", "user", "demo"]
 Status = Literal["done", "error", "limit", "cancelled"]

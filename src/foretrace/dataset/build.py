@@ -17,7 +17,7 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, GateError, UsageError
 from foretrace.core.files import cannot_write, only_writer
 from foretrace.core.store import TraceStore
-from foretrace.dataset import splits
+from foretrace.dataset import demonstration, splits
 from foretrace.dataset.card import card
 from foretrace.dataset.gates import Gate, PartCheck, check_part, exact_gates
 from foretrace.dataset.part import EvalSlices, PartJob, PartResult, SampledPair, build_part
@@ -52,7 +52,7 @@ def build(
     workers. With more than one worker, call it under `if __name__ == "__main__":`.
 
     Raises:
-        UsageError: a setting that cannot be served.
+        UsageError: a setting that cannot be served, or traces of the demo model that were not allowed.
         BuildError: `out` exists (and not `overwrite`), cannot be written, or no row can be made.
         GateError: a gate failed; nothing was written.
     """
@@ -63,6 +63,8 @@ def build(
     stores = [TraceStore(Path(t)) for t in traces]
     if within := [s.folder for s in stores if s.folder.resolve().is_relative_to(out.resolve())]:
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
+    if not settings.allow_demo:
+        demonstration.refuse(stores)
     with _staging(out) as folder:
         _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
         report = _Build(stores, folder, settings, workers, progress or (lambda _, __: None)).run()

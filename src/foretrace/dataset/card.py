@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretrace.core.digest import digest
+from foretrace.dataset.demonstration import told
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config
 
@@ -59,7 +60,8 @@ def _front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str
     named = licences if known else ["other"]
     lines = ["---", f"license: {named[0]}" if len(named) == 1 else f"license: [{', '.join(named)}]"]
     lines += ["language: [en]", "task_categories: [text-generation]"]
-    lines += ["tags: [agents, tool-use, speculative-actions, foretrace]", f"size_categories: [{size}]", "configs:"]
+    tags = ["agents", "tool-use", "speculative-actions", "foretrace", *(["demonstration"] if told(manifest) else [])]
+    lines += [f"tags: [{', '.join(tags)}]", f"size_categories: [{size}]", "configs:"]
     for number, config in enumerate(configs):
         lines += [f"- config_name: {config.name}", f"  version: {_version(manifest['configs'][config.name])}"]
         lines += [*(["  default: true"] if number == 0 else []), "  data_files:"]
@@ -80,8 +82,9 @@ def _version(splits: Mapping[str, Any]) -> str:
 def _title(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> str:
     longest = manifest["settings"]["max_context_tokens"]
     first = configs[0].name if configs else "proposer"
+    warning = f"> **{demonstration}.**\n\n" if (demonstration := told(manifest)) else ""
     return (
-        "# Next actions of tool-using agents\n\n"
+        f"# Next actions of tool-using agents\n\n{warning}"
         "Built by foretrace from traces of agent work: each step's action typed from its structure, splits by group, "
         "prompts that show nothing of what follows.\n\n"
         f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("{place}", "{first}")\n```\n\n'

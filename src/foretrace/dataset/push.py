@@ -16,6 +16,7 @@ import msgspec
 
 from foretrace.core.errors import PushError, UsageError
 from foretrace.dataset.card import hub_card
+from foretrace.dataset.demonstration import told
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
@@ -101,12 +102,14 @@ def push(
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
     same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
     Without `token` it is found as huggingface_hub does: HF_TOKEN, then the stored login. A dry run needs no token
-    and no network. `report` gets progress lines. Raises `PushError` (no built dataset, a gate in the way, no
-    access, the Hub failed) and `UsageError` (`org` cannot be a name), each with one line.
+    and no network. `report` gets progress lines. Raises `PushError` (no built dataset, traces of the demo model in it,
+    a gate in the way, no access, the Hub failed) and `UsageError` (`org` cannot be a name), each with one line.
     """
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
         raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
     manifest, raw = _read_manifest(dataset)
+    if demonstration := told(manifest):
+        raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
     plans = list(_plan(dataset, org, manifest, raw, card_for or hub_card))
     if dry_run:

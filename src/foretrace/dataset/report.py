@@ -68,6 +68,7 @@ def make_manifest(
             "traces": outcomes.total(),
             **{f"traces_{name}": outcomes[name] for name in ("success", "failed", "unknown")},
             "traces_in_two_inputs": sum(p.duplicates for p in built),
+            "traces_of_demo_model": sum(p.of_demo_model for p in built),
             "steps": sum(p.steps for p in built),
         },
         "actions": {s: {str(a): actions[s][a] for a in ActionType} for s in SPLITS},

@@ -34,6 +34,8 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     recipes: tuple[str, ...] = ()
     """Recipes to build; empty is all."""
     statistical_gates: bool = True
+    allow_demo: bool = False
+    """Take traces of the demo model too: the dataset is then marked as a demonstration, and cannot be pushed."""
 
     def check(self) -> None:
         """Refuse what cannot be served, before any work is done.

@@ -19,13 +19,13 @@ from threadpoolctl import ThreadpoolController
 
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Finish, Request
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.core.trace import Usage
+from foretrace.core.trace import DEMO_MODEL, Usage
 from foretrace.models._demo_network import CHUNK, Cache, Floats, Network, Shape, read_weights
 from foretrace.models._demo_sampling import Reply, choose, log_softmax, lots
 from foretrace.models._demo_text import Text
 from foretrace.models.base import Server
 
-NAME = "demo-model"
+NAME = DEMO_MODEL
 FOLDER = "demo_model"
 _KEPT_CHUNKS = 512
 """Chunks of prompts whose keys and values are kept, about 100 kB each: the turns of an episode begin alike."""

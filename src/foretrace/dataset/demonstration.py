@@ -1,0 +1,43 @@
+"""Traces of the demo model: a dataset that holds some is a demonstration, asked for by name and never pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foretrace.core.errors import UsageError
+from foretrace.core.store import TraceStore
+from foretrace.core.trace import DEMO_MODEL
+
+
+def refuse(stores: Sequence[TraceStore]) -> None:
+    """Refuse traces of the demo model; one column of each segment is read.
+
+    Raises:
+        UsageError: naming the folders that hold some, and how many.
+    """
+    found = [(store.folder, *_counted(store)) for store in stores]
+    holding = [f"{folder}: {count:,} of {total:,} traces" for folder, count, total in found if count]
+    if holding:
+        raise UsageError(
+            f"{', '.join(holding)} come from the demo model, and what it writes is never training data: build without "
+            "them, or allow a dataset that is marked as a demonstration (--allow-demo, allow_demo=True)"
+        )
+
+
+def told(manifest: Mapping[str, Any]) -> str | None:
+    """What is to be said of a built dataset that holds traces of the demo model; null of any other."""
+    counts = manifest.get("counts") or {}
+    count = counts.get("traces_of_demo_model", 0)
+    if not count:
+        return None
+    return (
+        f"{count:,} of {counts['traces']:,} traces come from the demo model: "
+        "this dataset is a demonstration, never training data"
+    )
+
+
+def _counted(store: TraceStore) -> tuple[int, int]:
+    """Traces of the demo model, and all traces of the folder."""
+    models = store.columns("model")["model"]
+    return sum(row["counts"] for row in models.value_counts().to_pylist() if row["values"] == DEMO_MODEL), len(models)

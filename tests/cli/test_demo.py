@@ -1,0 +1,160 @@
+"""`foretrace demo` shows the whole house, the same each time, also where no sandbox serves; `build` knows its model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from cli.conftest import Run, chat_row, write_rows
+from foretrace.cli._demo_report import next_steps
+from foretrace.core.store import TraceStore, read_traces, write_traces
+from foretrace.core.trace import DEMO_MODEL
+from sandbox.container import LANDLOCK, NAMESPACES
+
+CONTAINER = Path(__file__).parents[1] / "sandbox/container.py"
+TOLD = "20 of 89 traces come from the demo model: this dataset is a demonstration, never training data"
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
+
+
+class Made:
+    """One run of the demo, in a process of its own."""
+
+    def __init__(self, folder: Path, *before: str) -> None:
+        self.out = folder / "demo-out"
+        command = [*before, sys.executable, "-m", "foretrace", "demo", "--out", "demo-out"]
+        self.json: Any = json.loads(self._run([*command, "--json"], folder).stdout)
+        self.folder = folder
+
+    def _run(self, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+
+    @property
+    def ids(self) -> dict[str, str]:
+        table = TraceStore(self.out / "traces").columns("key", "id")
+        return dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("demo"))
+
+
+def test_it_generates_failures_and_recoveries(made: Made) -> None:
+    report = made.json["generate"]
+    assert (report["done"], report["stored"], report["left"], report["errors"]) == (20, 20, 0, {})
+    assert 0 < report["success"] < 1 and 0 < report["recovery"] < 1 and report["mean_reward"] > 0.5
+    generated = [t for t in read_traces(made.out / "traces") if t.provenance.origin == "generated"]
+    assert {t.provenance.model for t in generated} == {DEMO_MODEL} and len(generated) == 20
+    assert len({t.task.id for t in generated}) == 10
+
+
+def test_both_kinds_of_traces_are_labelled_and_built(made: Made) -> None:
+    assert sum(c["traces"] for c in made.json["import"].values()) == 69
+    assert made.json["labels"]["traces"] == made.json["manifest"]["counts"]["traces"] == 89
+    rows: Any = datasets.load_dataset("parquet", data_dir=str(made.out / "dataset/proposer"), split="train")
+    assert any(key.startswith("generated/") for key in rows["key"]) and not all(
+        key.startswith("generated/") for key in rows["key"]
+    )
+
+
+def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
+    assert made.json["demonstration"] == TOLD
+    assert TOLD in (made.out / "dataset/README.md").read_text()
+    refused = run("push", made.out / "dataset", "--org", "org", "--dry-run", "--allow-undecided")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.splitlines()[-1] == (
+        f"foretrace: {made.out}/dataset: {TOLD}, and is never pushed: build one without them"
+    )
+
+
+def test_the_same_again_and_only_its_own_is_replaced(made: Made) -> None:
+    keys = made.ids
+    card = (made.out / "dataset/README.md").read_bytes()
+    (made.out / "mine.txt").write_text("mine")
+    (made.out / "labels.parquet").write_text("torn")
+    again = Made(made.folder)
+    assert again.ids == keys and (made.out / "dataset/README.md").read_bytes() == card
+    assert (made.out / "mine.txt").read_text() == "mine"
+
+
+def test_the_command_line_makes_the_same_attempts(made: Made, run: Run) -> None:
+    """What the demo does is a run of `generate` like any other: given in words, nothing is left to be done."""
+    words = (
+        "generate --problems builtin --limit 10 --protocol interleaved_tools --model demo --samples 2 --temperature 1"
+    )
+    done = run(*words.split(), "--out", made.out / "traces", "--json")
+    assert (done.json["there"], done.json["done"]) == (20, 0)
+
+
+def test_a_folder_that_is_not_its_own_is_left_alone(run: Run, traces: Path) -> None:
+    done = run("demo", "--out", traces.parent)
+    assert done.code == 1 and f"{traces}: is there and was not made by the demo" in done.err
+    assert len(list(read_traces(traces))) == 4
+
+
+def test_what_to_do_next_works_as_it_stands(made: Made, tmp_path: Path) -> None:
+    shutil.copytree(made.out, tmp_path / "demo-out")
+    said: dict[str, str] = {}
+    for what, command in made.json["next"].items():
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+        said[what] = done.stdout
+    shown = said["one trace, step by step"]
+    assert "demo-model" in shown and "failed\n" in shown and "repair" in shown and "success, done" in shown
+
+
+def test_names_with_blanks_are_quoted(traces: Path, tmp_path: Path) -> None:
+    command = next_steps(traces, tmp_path / "a b", sandbox=False)["build with other settings"]
+    assert shlex.split(command)[-1] == f"{tmp_path}/a b-types"
+
+
+def test_without_a_sandbox_the_rest_is_shown(tmp_path: Path) -> None:
+    names = ",".join((*NAMESPACES, *LANDLOCK))
+    container = [sys.executable, str(CONTAINER), names, "--"]
+    command = [*container, sys.executable, "-m", "foretrace", "demo", "--out", "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("1. generate  skipped: isolation level 2 is not to be had here") and "landlock" in first
+    assert "4. build  69 traces" in done.stdout and "demo model" not in done.stdout
+    assert "--protocol" not in done.stdout
+    assert json.loads((tmp_path / "out/dataset/manifest.json").read_bytes())["counts"]["traces_of_demo_model"] == 0
+
+
+@pytest.fixture
+def demo_traces(made: Made, tmp_path: Path) -> Path:
+    """Only the 20 generated traces."""
+    generated = (t for t in read_traces(made.out / "traces") if t.provenance.origin == "generated")
+    write_traces(generated, tmp_path / "demo-traces")
+    return tmp_path / "demo-traces"
+
+
+def test_build_refuses_it_before_anything_is_imported(run: Run, demo_traces: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [chat_row(n) for n in range(5)])
+    done = run("build", demo_traces, f"chat={rows}", "--out", tmp_path / "out")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"foretrace: {demo_traces}: 20 of 20 traces come from the demo model")
+    assert "--allow-demo" in done.err and done.err.count("\n") == 1
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_build_allowed_says_so(run: Run, demo_traces: Path, tmp_path: Path) -> None:
+    said = TOLD.replace("89", "20")
+    done = run("build", demo_traces, "--out", tmp_path / "out", "--allow-demo")
+    assert done.code == 0 and said in done.out.splitlines()
+    (tmp_path / "b.toml").write_text("allow-demo = true\noverwrite = true\n")
+    done = run("build", demo_traces, "--out", tmp_path / "out", "--config", tmp_path / "b.toml", "--json")
+    assert done.json["demonstration"] == said and done.json["manifest"]["settings"]["allow_demo"] is True
+
+
+def test_a_demonstration_is_not_built_to_be_pushed(run: Run, demo_traces: Path, tmp_path: Path) -> None:
+    done = run("build", demo_traces, "--out", tmp_path / "out", "--allow-demo", "--push", "org")
+    assert (done.code, done.out) == (2, "") and "--push" in done.err and not (tmp_path / "out").exists()

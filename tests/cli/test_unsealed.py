@@ -1,0 +1,60 @@
+"""Whoever reads a folder in which a run of `generate` was killed is told what it does not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Run
+from core.test_journal import journal_of, seal
+from core.test_store import make
+from foretrace.core.journal import Entry, unsealed
+
+SAID = "finished traces of an interrupted generate (or of one that still runs) are not sealed yet and not read"
+
+
+@pytest.fixture
+def torn(traces: Path) -> Path:
+    """A folder with four traces, and a journal of two more, of one that was left out, and of half of another."""
+    left_out = Entry(key="k", left_out="not_success")
+    path = journal_of(traces, make(1), make(2), make(2), left_out)
+    whole = path.stat().st_size
+    journal_of(traces, make(3))
+    with path.open("r+b") as file:
+        file.truncate((whole + path.stat().st_size) // 2)
+    return traces
+
+
+@pytest.mark.parametrize("verb", ["show", "label", "build"])
+def test_told_in_one_line_on_stderr(run: Run, torn: Path, tmp_path: Path, verb: str) -> None:
+    out = {"show": [], "label": ["--out", tmp_path / "l.csv"], "build": ["--out", tmp_path / "d"]}[verb]
+    more = ["--outcomes", "all"] if verb == "build" else []
+    done = run(verb, torn, *out, *more, "--json", "--quiet")
+    assert done.code == 0 and done.json
+    assert done.err.splitlines()[0] == f"warning: {torn}: 2 {SAID}; run the same generate command again"
+    assert "not sealed" not in done.out
+    seal(torn)
+    assert "not sealed" not in run(verb, torn, *out, *more, *(["--overwrite"] if verb == "build" else [])).err
+    assert unsealed(torn) == 0 and run("show", torn, "--json").json["traces"] == 6
+
+
+def test_one_trace_too(run: Run, traces: Path) -> None:
+    journal_of(traces, make(1))
+    said = run("show", traces, "swe_smith").err.splitlines()[0]
+    assert "1 finished trace of" in said and "is not sealed yet" in said
+
+
+def test_a_run_that_finished_nothing_is_not_worth_a_line(run: Run, traces: Path) -> None:
+    journal_of(traces, Entry(key="k", left_out="not_success"))
+    assert run("show", traces).err == ""
+
+
+def test_a_journal_that_cannot_be_read_is_named_and_the_rest_is_read(run: Run, traces: Path) -> None:
+    import zstandard
+
+    path = journal_of(traces, make(1))
+    path.write_bytes(zstandard.ZstdCompressor().compress(b"[]\n"))
+    done = run("show", traces, "--json")
+    assert (done.code, done.json["traces"]) == (0, 4)
+    assert done.err.startswith(f"warning: {path}: is no journal of this foretrace") and done.err.count("\n") == 1

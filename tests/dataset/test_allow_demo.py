@@ -1,0 +1,103 @@
+"""Traces of the demo model make a dataset only where that is asked for; it says so, and is never pushed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+import foretrace
+from dataset.little import attempt, corpus, tree
+from foretrace.core.errors import PushError, UsageError
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Trace
+from foretrace.dataset.build import build
+from foretrace.dataset.push import push
+from foretrace.dataset.settings import BuildSettings
+from foretrace.models.demo import Demo
+
+TOLD = "6 of 36 traces come from the demo model: this dataset is a demonstration, never training data"
+ALLOWED = BuildSettings(allow_demo=True, statistical_gates=False)
+
+
+def by_the_demo_model(trace: Trace) -> Trace:
+    made = msgspec.structs.replace(trace.provenance, origin="generated", model=Demo().spec)
+    return msgspec.structs.replace(trace, provenance=made)
+
+
+@pytest.fixture
+def honest(tmp_path: Path) -> Path:
+    write_traces(corpus(10), tmp_path / "honest")
+    return tmp_path / "honest"
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """36 traces, 6 of them by the demo model."""
+    traces = corpus(12)
+    write_traces([*map(by_the_demo_model, traces[:6]), *traces[6:]], tmp_path / "mixed")
+    return tmp_path / "mixed"
+
+
+def test_refused_in_one_line_before_anything_is_written(tmp_path: Path, honest: Path, mixed: Path) -> None:
+    before = tree(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        build([honest, mixed], tmp_path / "out")
+    said = str(refused.value)
+    assert said.startswith(f"{mixed}: 6 of 36 traces come from the demo model") and "\n" not in said
+    assert "--allow-demo" in said and "allow_demo=True" in said and str(honest) not in said
+    assert tree(tmp_path) == before and not (tmp_path / "out").exists()
+
+
+def test_an_attempt_that_gives_no_row_is_refused_too(tmp_path: Path, honest: Path) -> None:
+    """A failed attempt gives no targets, but pairs and prompts may come of it."""
+    failed = next(t for t in corpus(12)[30:] if t.outcome.success is False)
+    write_traces([by_the_demo_model(failed)], honest)
+    with pytest.raises(UsageError, match="1 of 31 traces"):
+        build([honest], tmp_path / "out")
+
+
+def test_each_folder_that_holds_some_is_named(tmp_path: Path, mixed: Path) -> None:
+    other = by_the_demo_model(attempt("x/0", random.Random(0), name="x", task="x", group="x"))
+    write_traces([other], tmp_path / "other")
+    with pytest.raises(UsageError, match=r"mixed: 6 of 36 traces, .*other: 1 of 1 traces come"):
+        build([mixed, tmp_path / "other"], tmp_path / "out")
+
+
+def test_allowed_it_says_so_in_manifest_and_card(tmp_path: Path, mixed: Path) -> None:
+    foretrace.build(mixed, out=tmp_path / "out", allow_demo=True, statistical_gates=False)
+    manifest = msgspec.json.decode((tmp_path / "out/manifest.json").read_bytes())
+    assert manifest["settings"]["allow_demo"] is True
+    assert manifest["counts"]["traces_of_demo_model"] == 6
+    card = (tmp_path / "out/README.md").read_text()
+    _, front, body = card.split("---\n", 2)
+    assert body.split("\n\n")[1] == f"> **{TOLD}.**"
+    assert "demonstration" in yaml.safe_load(front)["tags"]
+    assert "allow_demo on" in body
+
+
+def test_a_trace_that_two_folders_hold_counts_once(tmp_path: Path, mixed: Path) -> None:
+    write_traces(map(by_the_demo_model, corpus(12)[:6]), tmp_path / "again")
+    counts = build([mixed, tmp_path / "again"], tmp_path / "out", ALLOWED).manifest["counts"]
+    assert (counts["traces_of_demo_model"], counts["traces"], counts["traces_in_two_inputs"]) == (6, 36, 6)
+
+
+def test_without_any_nothing_is_refused_or_marked(tmp_path: Path, honest: Path) -> None:
+    plain = BuildSettings(statistical_gates=False)
+    for name, settings in {"plain": plain, "allowed": ALLOWED}.items():
+        manifest = build([honest], tmp_path / name, settings).manifest
+        assert manifest["counts"]["traces_of_demo_model"] == 0
+        assert "demonstration" not in (tmp_path / name / "README.md").read_text()
+        assert push(tmp_path / name, "org", dry_run=True, allow_undecided=True)
+
+
+@pytest.mark.parametrize("how", [{}, {"dry_run": True}, {"allow_undecided": True}])
+def test_it_is_never_pushed(tmp_path: Path, mixed: Path, how: dict[str, Any]) -> None:
+    build([mixed], tmp_path / "out", ALLOWED)
+    with pytest.raises(PushError) as refused:
+        push(tmp_path / "out", "org", **how)
+    assert str(refused.value) == f"{tmp_path / 'out'}: {TOLD}, and is never pushed: build one without them"
