@@ -145,7 +145,7 @@ def play(
                 if episode.done:
                     break
                 request = episode.request(Sampling())
-                assert not request.messages and not request.prefill
+                assert request.messages and bool(request.prefill) == (protocol is None and bool(prompts))
                 prompts.append(request.prompt_ids or ())
                 try:
                     await episode.step(completion)

@@ -10,7 +10,6 @@ from foretrace.core.errors import UsageError
 from foretrace.models.base import TokenModel
 from models.served import ADAPTERS, PATHS, asking, at, complete, model_at
 
-END_PIECE = "<|im_end|>"
 SAID = "def f(x):\n    return x + 1  # größer 🙂\n"
 
 
@@ -27,7 +26,7 @@ def test_logprobs_stand_beside_what_they_belong_to(kind: str, pieces: int) -> No
     found = complete(kind, ModelServer(say=lambda asked: "return 1 + 2", pieces=pieces), asking())
     if kind == "llamacpp":
         assert found.exact == "token" and len(found.token_ids) == len(found.logprobs) == len(found.pieces)
-        assert "".join(found.pieces) == found.text + END_PIECE
+        assert "".join(found.pieces) == found.text and found.pieces[-1] == ""  # the end has an id, and no text
         return
     assert found.exact == "text" and "".join(found.pieces) == found.text
     assert found.logprobs == tuple(-len(piece) / 10 for piece in found.pieces)
@@ -139,7 +138,26 @@ def test_llamacpp_keeps_the_ids_of_the_stop_sequence() -> None:
     server = ModelServer(say=lambda asked: "code</run>")
     found = complete("llamacpp", server, asking(stop=("</run>",)))
     assert found.exact == "token" and server.decode(list(found.token_ids)) == "code</run>"
-    assert len(found.logprobs) == len(found.token_ids)
+    assert len(found.logprobs) == len(found.token_ids) == len(found.pieces)
+    assert "".join(found.pieces) == "code</run>", "the server cuts it from the entries, and the ids stay"
+
+
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_llamacpp_says_what_the_server_kept_back_when_the_limit_came(logprobs: bool) -> None:
+    """What may be the beginning of a stop sequence is not sent until more comes; its ids are."""
+    server = ModelServer(say=lambda asked: "a < b < c")
+    request = asking(stop=(" < c < d",), sampling=Sampling(max_tokens=7), logprobs=logprobs)
+    found = complete("llamacpp", server, request)
+    assert (found.text, found.finish, found.exact) == ("a < b <", "length", "token")
+    assert server.decode(list(found.token_ids)) == found.text
+    assert "".join(found.pieces) == (found.text if logprobs else "")
+
+
+def test_llamacpp_ids_that_do_not_spell_the_text_are_not_exact() -> None:
+    server = ModelServer(say=lambda asked: "a b c")
+    server.fault("/detokenize", status=200, how="", body='{"content": "a x"}')
+    found = complete("llamacpp", server, asking(sampling=Sampling(max_tokens=4)))
+    assert found.exact == "text" and found.token_ids == () and "do not spell" in found.extra["inexact"]
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
@@ -205,12 +223,8 @@ def test_an_end_at_once_is_no_fault_where_a_turn_is_gone_on_with() -> None:
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
-@pytest.mark.parametrize(
-    "request_",
-    [Request(), Request(messages=(ChatMessage("user", "x"),), prompt_ids=(1,)), Request(prompt_ids=(1,), prefill="x")],
-    ids=["nothing", "both", "prefill"],
-)
-def test_a_request_is_one_thing_or_the_other(kind: str, request_: Request) -> None:
+@pytest.mark.parametrize("request_", [Request(), Request(prefill="x")], ids=["nothing", "prefill"])
+def test_a_request_of_nothing_is_refused(kind: str, request_: Request) -> None:
     with pytest.raises(UsageError, match="prompt_ids"):
         complete(kind, ModelServer(), request_)
 

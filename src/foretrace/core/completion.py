@@ -46,7 +46,8 @@ class Request(_Record, frozen=True, kw_only=True):
     prefill: str = ""
     """Beginning of the assistant's reply, which the completion goes on with (text; needs `continuation`)."""
     prompt_ids: tuple[int, ...] | None = None
-    """The whole context as token ids, instead of messages and prefill (needs `token_prompts`)."""
+    """The whole context as token ids (needs `token_prompts`). Where it is given, messages and prefill say the same in
+    words, or are absent; a server is sent the ids."""
     stop: tuple[str, ...] = ()
     sampling: Sampling = Sampling()
     logprobs: bool = True

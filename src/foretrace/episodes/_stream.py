@@ -82,7 +82,7 @@ class Stream:
 def _sampled(completion: Completion, text: str) -> Taken | None:
     """The completion with the ids that spell the text; null where there are none that do."""
     pieces, ids = completion.pieces, completion.token_ids
-    if completion.exact != "token" or len(pieces) != len(ids):
+    if not ids or len(pieces) != len(ids):
         return None
     ends = list(accumulate(len(piece) for piece in pieces))
     count = next((n for n, end in enumerate([0, *ends]) if end >= len(text)), None)

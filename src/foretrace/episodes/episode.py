@@ -113,11 +113,16 @@ class Episode:
         return tuple(self._chat)
 
     def request(self, sampling: Sampling, *, logprobs: bool = True) -> Request:
-        """The next completion that is wanted; where the turn goes on, behind its ids so far, or its text so far."""
-        wanted = Request(stop=self.protocol.stop, sampling=sampling, logprobs=logprobs)
-        if self._stream is not None:
-            return msgspec.structs.replace(wanted, prompt_ids=self._stream.ids)
-        return msgspec.structs.replace(wanted, messages=self.messages, prefill=self.prefill)
+        """The next completion that is wanted: behind the ids so far, where the episode has them, and told in messages,
+        and a turn that goes on by its text, for a server that takes no ids."""
+        return Request(
+            messages=self.messages,
+            prefill=self.prefill,
+            prompt_ids=self._stream.ids if self._stream is not None else None,
+            stop=self.protocol.stop,
+            sampling=sampling,
+            logprobs=logprobs,
+        )
 
     async def step(self, completion: Completion) -> list[Result]:
         """Take one completion in: run what it does, and answer it or end.

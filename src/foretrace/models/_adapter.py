@@ -104,8 +104,6 @@ class Adapter(ABC):
         return UsageError(f"{self.spec} at {self.endpoint} cannot {what}: {reason}")
 
     async def _admit(self, request: Request) -> None:
-        if request.prompt_ids is not None and (request.messages or request.prefill):
-            raise UsageError("a request has either messages (and a prefill) or prompt_ids, not both")
         if request.prompt_ids is None and not request.messages:
             raise UsageError("a request needs messages or prompt_ids")
         if request.prompt_ids is not None and not (await self.probe()).token_prompts:
