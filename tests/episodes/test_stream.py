@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -183,6 +184,16 @@ def test_an_end_after_which_the_turn_goes_on_is_taken_back(stage: Stage) -> None
     assert first.sampled.token_ids == (5000, 5001) and len(first.sampled.logprobs) == 2
     assert prompts[1] == prompts[0] + (5000, 5001) + reminder.sampled.token_ids
     assert last.sampled.token_ids == (5000, END)
+
+
+def test_the_name_of_the_end_is_no_text_and_stays_exact(stage: Stage) -> None:
+    """Some servers spell the token that ends a turn."""
+    said = sampled(FINAL)
+    said = msgspec.structs.replace(said, pieces=(FINAL, "<|im_end|>"))
+    trace, _ = play(stage, Letters(), said)
+    (last,) = turn_of(trace)
+    assert last.content == FINAL and last.sampled
+    assert (last.sampled.exact, last.sampled.token_ids) == ("token", (5000, END))
 
 
 def test_what_was_said_is_in_the_trace_when_its_answer_cannot_be_tokenised(stage: Stage) -> None:

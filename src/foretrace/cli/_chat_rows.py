@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,16 +15,18 @@ def chat_row(trace: Trace) -> dict[str, Any]:
     """One row: `messages`, `tools`, and who, what and how it ended.
 
     Calls that the agent wrote as text become `tool_calls` and leave the content. Calls without an id get one,
-    and the messages that answer them name it.
+    and the messages that answer them name it. Spans of one turn that stand next to each other are one message; where
+    the environment answered within the turn, the turn stays several messages with the answer between them.
     """
-    ids = _ids(trace)
-    answers = _answers(trace, ids)
+    messages = merged(trace.messages)
+    ids = _ids(messages)
+    answers = _answers(messages, ids)
     row: dict[str, Any] = {
         "id": trace.key,
         "instance": trace.task.id,
         "group": trace.task.group,
         "success": trace.outcome.success,
-        "messages": [_message(m, ids.get(i, ()), answers.get(i, ())) for i, m in enumerate(trace.messages)],
+        "messages": [_message(m, ids.get(i, ()), answers.get(i, ())) for i, m in enumerate(messages)],
         "tools": [
             {
                 "type": "function",
@@ -43,25 +46,62 @@ def chat_row(trace: Trace) -> dict[str, Any]:
     return row
 
 
-def _ids(trace: Trace) -> dict[int, tuple[str, ...]]:
+def merged(messages: Sequence[Message]) -> list[Message]:
+    """The messages, with adjacent spans of one turn of the model as one: contents joined, calls in their order."""
+    found: list[Message] = []
+    for message in messages:
+        if found and message.continues and _adjacent(found[-1], message):
+            found[-1] = _joined(found[-1], message)
+        else:
+            found.append(message)
+    return found
+
+
+def _adjacent(one: Message, other: Message) -> bool:
+    return (
+        one.role == other.role == "assistant"
+        and (one.turn, one.author, one.train) == (other.turn, other.author, other.train)
+        and not one.injected
+        and not other.injected
+    )
+
+
+def _joined(one: Message, other: Message) -> Message:
+    at = len(one.content)
+    calls = [
+        msgspec.structs.replace(c, span=None if c.span is None else (c.span[0] + at, c.span[1] + at))
+        for c in other.tool_calls
+    ]
+    thoughts = [text for text in (one.reasoning, other.reasoning) if text is not None]
+    return msgspec.structs.replace(
+        one,
+        content=one.content + other.content,
+        reasoning="\n\n".join(thoughts) if thoughts else None,
+        tool_calls=(*one.tool_calls, *calls),
+        parts=(*one.parts, *(msgspec.structs.replace(part, at=part.at + at) for part in other.parts)),
+        sampled=None,
+    )
+
+
+def _ids(messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
     """Ids of the calls of each message that makes calls, by its index."""
     return {
         index: tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
-        for index, message in enumerate(trace.messages)
+        for index, message in enumerate(messages)
         if message.tool_calls
     }
 
 
-def _answers(trace: Trace, ids: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+def _answers(messages: Sequence[Message], ids: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
     """Ids that each tool message answers, by its index: its own, else by its place behind the calls."""
     found: dict[int, tuple[str, ...]] = {}
     waiting: list[str] = []
-    for index, message in enumerate(trace.messages):
+    for index, message in enumerate(messages):
         if message.role == "assistant":
             waiting = list(ids.get(index, ()))
         elif message.role == "tool":
             own = message.tool_call_ids
-            last = not any(m.role == "tool" for m in trace.messages[index + 1 : index + 2])
+            last = not any(m.role == "tool" for m in messages[index + 1 : index + 2])
             if not own and waiting:
                 # One result for several calls answers them all.
                 own = tuple(waiting) if last else (waiting[0],)
@@ -71,14 +111,12 @@ def _answers(trace: Trace, ids: dict[int, tuple[str, ...]]) -> dict[int, tuple[s
 
 
 def _message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
-    native = bool(message.tool_calls) and all(c.error is None for c in message.tool_calls)
-    written = any(c.span is not None for c in message.tool_calls)
-    text = without_calls(message) if native and written else message.content
+    native = bool(message.tool_calls) and not _left_in_text(message)
+    text = without_calls(_readable(message)) if native else message.content
     row: dict[str, Any] = {"role": message.role, "content": _content(message, text)}
     if message.reasoning is not None:
         row["reasoning_content"] = message.reasoning
-    # A call that cannot be read stays in the text where the agent wrote it.
-    if message.tool_calls and (native or not written):
+    if native:
         row["tool_calls"] = [_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
     if message.role == "tool":
         if len(answers) == 1:
@@ -93,6 +131,17 @@ def _message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -
     if isinstance(name, str):
         row["name"] = name
     return row
+
+
+def _left_in_text(message: Message) -> bool:
+    """Whether its calls are left to be read from the text: one cannot be read, and does not say whom it calls."""
+    return any(c.error is not None and c.span is not None and not c.name for c in message.tool_calls)
+
+
+def _readable(message: Message) -> Message:
+    """The message with its readable calls only. One that cannot be read stays in the text, too: its arguments need not
+    hold all of it."""
+    return msgspec.structs.replace(message, tool_calls=tuple(c for c in message.tool_calls if c.error is None))
 
 
 def _call(call: ToolCall, own: str) -> dict[str, Any]:

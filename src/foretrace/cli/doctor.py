@@ -1,4 +1,4 @@
-"""`foretrace doctor`: what serves on this machine: how well code is isolated, by which guards, and how fast it runs."""
+"""`foretrace doctor`: what serves here: how well code is isolated and how fast it runs, or what a model can do."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretrace.cli._output import Cell, Output
+from foretrace.core.errors import UsageError
 
 if TYPE_CHECKING:
     from foretrace.core.trace import Isolation
+    from foretrace.models.base import ChatModel
     from foretrace.sandbox.base import Guard, Sandbox, Settings
 
 _TRIVIAL = "def double(x):\n    return 2 * x\nassert double(2) == 4\n"
@@ -28,33 +30,63 @@ _LEVELS = {
     1: "system call filter, limits: weak",
     0: "limits only: weak",
 }
+_Sandbox = Annotated[str, typer.Option("--sandbox", metavar="NAMES", help="In order of preference, e.g. docker,local.")]
+_Preload = Annotated[
+    str, typer.Option("--preload", metavar="SET", help="Import beforehand: none, numpy, science, or a+b.")
+]
+_MinLevel = Annotated[int, typer.Option("--min-level", metavar="N", min=0, max=4, help="Isolation that must be had.")]
+_Weak = Annotated[bool, typer.Option("--allow-weak-isolation", help="Accept levels 0 and 1.")]
+_Interpreter = Annotated[
+    Path | None, typer.Option("--interpreter", metavar="FILE", help="The Python that runs the code.")
+]
+_Workers = Annotated[int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")]
+_Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="KIND:NAME", help="Examine this model instead, and make one episode with it."),
+]
+_BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")]
+_MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", help="Tokens of one completion at most.", min=1, hidden=True)
+]
+_KeyEnv = Annotated[
+    str | None, typer.Option("--api-key-env", help="Environment variable with the key of --base-url.", hidden=True)
+]
+_Context = Annotated[
+    int | None, typer.Option("--context-length", help="Tokens of context to ask for.", min=1, hidden=True)
+]
+_Timeout = Annotated[
+    float | None, typer.Option("--timeout", help="Longest silence of the server, seconds.", min=0.1, hidden=True)
+]
+_Retries = Annotated[
+    int | None, typer.Option("--retries", help="How often a request is tried again.", min=0, hidden=True)
+]
+_Options = Annotated[
+    list[str] | None, typer.Option("--model-option", help="NAME=VALUE of the model's kind; repeatable.", hidden=True)
+]
 
 
 def doctor(
     say: Output,
     *,
-    sandbox: Annotated[
-        str, typer.Option("--sandbox", metavar="NAMES", help="In order of preference, e.g. docker,local.")
-    ] = "local",
-    preload: Annotated[
-        str, typer.Option("--preload", metavar="SET", help="Import beforehand: none, numpy, science, or a+b.")
-    ] = "none",
-    min_level: Annotated[
-        int, typer.Option("--min-level", metavar="N", min=0, max=4, help="Isolation that must be had.")
-    ] = 2,
-    allow_weak_isolation: Annotated[
-        bool, typer.Option("--allow-weak-isolation", help="Accept levels 0 and 1.")
-    ] = False,
-    interpreter: Annotated[
-        Path | None, typer.Option("--interpreter", metavar="FILE", help="The Python that runs the code.")
-    ] = None,
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")
-    ] = 0,
+    sandbox: _Sandbox = "local",
+    preload: _Preload = "none",
+    min_level: _MinLevel = 2,
+    allow_weak_isolation: _Weak = False,
+    interpreter: _Interpreter = None,
+    workers: _Workers = 0,
+    model: _Model = None,
+    base_url: _BaseUrl = None,
+    max_tokens: _MaxTokens = None,
+    api_key_env: _KeyEnv = None,
+    context_length: _Context = None,
+    timeout: _Timeout = None,
+    retries: _Retries = None,
+    model_option: _Options = None,
 ) -> None:
-    """Say what can be used here, how well it isolates, and how fast it is.
+    """Say what can be used here, how well it isolates, and how fast it is; with --model, what a model server can do.
 
-    Ends with exit code 1, and one line that says what to do, where no sandbox serves.
+    Ends with exit code 1, and one line that says what to do, where no sandbox or no model serves.
+    More options for the model server are in docs/cli.md.
     """
     from foretrace.core.errors import SandboxError
     from foretrace.sandbox.base import Settings
@@ -66,12 +98,60 @@ def doctor(
         preload=preload,
         interpreter=None if interpreter is None else str(interpreter),
     )
+    server: dict[str, Any] = {
+        "base_url": base_url,
+        "api_key_env": api_key_env,
+        "context_length": context_length,
+        "timeout": timeout,
+        "retries": retries,
+        "model_option": model_option,
+    }
+    asked = _model_of(model, server, max_tokens)
+    if asked is not None:
+        from foretrace.cli._doctor_model import report_on
+        from foretrace.cli._sandboxes import sandbox_of
+
+        with _told_here():
+            report_on(say, asked, sandbox_of(sandbox, settings), max_tokens)
+        return
     with say.progress(f"testing the sandbox {sandbox}"), _told_here():
         facts, error = _of_sandbox(sandbox, settings)
     if not say.emit({"ok": error is None, "error": error, "sandbox": facts}) and facts is not None:
         _show(say, facts)
     if error is not None:
         raise SandboxError(error)
+
+
+def _model_of(spec: str | None, server: dict[str, Any], max_tokens: int | None) -> ChatModel | None:
+    """The model that is to be examined, not asked yet; null where none is named.
+
+    Raises:
+        UsageError: no such kind of model, or a setting that does not fit.
+    """
+    from foretrace.cli._generating import key_in, model_of
+    from foretrace.models.base import Server
+
+    given = {name: value for name, value in server.items() if value is not None}
+    if spec is None:
+        idle = [*given, *([] if max_tokens is None else ["max_tokens"])]
+        if idle:
+            raise UsageError(f"--{idle[0].replace('_', '-')} is for a model server: name one with --model")
+        return None
+    if "api_key_env" in given:
+        given["api_key"] = key_in(given.pop("api_key_env"))
+    if "timeout" in given:
+        given["timeout_s"] = given.pop("timeout")
+    if "model_option" in given:
+        given["options"] = _pairs(given.pop("model_option"))
+    return model_of(spec, Server(**given))
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in given]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise UsageError(f"--model-option {name!r}: write NAME=VALUE, e.g. think=false")
+    return {name: value for name, _, value in pairs}
 
 
 def _of_sandbox(names: str, settings: Settings) -> tuple[dict[str, Any] | None, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -183,5 +183,8 @@ class _Tokens:
         or where the pieces of the text are not known or do not add up to it (half a character)."""
         if not self._completion.pieces:
             return self._alone and self._whole
+        ends = [0, *accumulate(map(len, self._completion.pieces[: self._at]))]
         written = "".join(self._completion.pieces[: self._at])
-        return self._text == written if last else self._text.startswith(written)
+        if last:  # behind the text there may be the name of the token that ends the turn
+            return len(self._text) in ends and written.startswith(self._text)
+        return self._text.startswith(written)

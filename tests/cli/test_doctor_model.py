@@ -1,0 +1,240 @@
+"""`foretrace doctor --model`: what it finds out about a server, the episode it makes, and what it says of failures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Result, Run, write_rows
+from fakes.model_server import Asked, ModelServer, serving
+from foretrace.core.completion import Capabilities
+from foretrace.core.plugins import names, resolve
+from foretrace.episodes._needs import unmet
+
+CODE = """
+def two_sum(numbers, target):
+    first = {}
+    for j, number in enumerate(numbers):
+        if target - number in first:
+            return (first[target - number], j)
+        first.setdefault(number, j)
+    return None
+"""
+TURNS = [f"<think>I look back.</think><code>{CODE}</code>", "<verify></verify>"]
+WRONG = ["<code>\ndef two_sum(numbers, target):\n    return None\n</code>", "<verify></verify>"] * 8
+SECRET = "sk-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def doctor(run: Run) -> Run:
+    def call(*arguments: object) -> Result:
+        return run("doctor", "--allow-weak-isolation", "--workers", 1, "-q", *arguments)
+
+    return call
+
+
+def script(*turns: str) -> str:
+    write_rows(Path("s.jsonl"), [list(turns)])
+    return "scripted:s.jsonl"
+
+
+def say(asked: Asked) -> str:
+    return TURNS[CODE in asked.text]
+
+
+def at(server: ModelServer, kind: str = "openai", name: str = "toy") -> list[str]:
+    return ["--model", f"{kind}:{name}", "--base-url", server.url, "--model-option", "backoff_s=0.01", "--retries", "0"]
+
+
+def test_the_demo_model_as_text(doctor: Run) -> None:
+    done = doctor("--model", "demo")
+    assert (done.code, done.err) == (0, "")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    for line in (
+        "model demo-model",
+        "endpoint in this process",
+        "token prompts yes -",
+        "thinking apart no it thinks inside of the text",
+        "context length 4,096 tokens -",
+        "inline yes -",
+        "problem builtin/two_sum",
+        "protocol interleaved_tools",
+        "logprobs ids and logprobs of the sampled tokens (token-exact)",
+    ):
+        assert line in lines
+    assert any(line.startswith("tests ") and line.endswith(" passed") for line in lines)
+    assert any(line.startswith("tokens/s ") and "-" not in line for line in lines)
+
+
+def test_a_script_as_an_object(doctor: Run) -> None:
+    done = doctor("--model", script(*TURNS), "--json")
+    assert (done.code, done.err) == (0, "")
+    found = done.json
+    assert (found["ok"], found["error"], found["model"], found["endpoint"]) == (True, None, "scripted:s.jsonl", "")
+    assert found["capabilities"]["token_ids"] == {
+        "yes": False,
+        "reason": "a script has no tokens: give the option tokens=bytes to simulate them",
+    }
+    assert found["capabilities"]["continuation"] == {"yes": True, "reason": None}
+    assert sorted(found["protocols"]) == names("protocol")
+    episode = found["episode"]
+    assert (episode["problem"], episode["protocol"]) == ("builtin/two_sum", "interleaved_tools")
+    assert (episode["turns"], episode["success"], episode["reward"]) == (2, True, 1.0)
+    assert episode["tests"]["passed"] == episode["tests"]["total"] > 3
+    assert (episode["logprobs"], episode["tokens_per_s"], episode["cut_off"]) == ("none", None, 0)
+    assert episode["sandbox_s"] > 0
+
+
+def test_simulated_tokens(doctor: Run) -> None:
+    done = doctor("--model", script(*TURNS), "--model-option", "tokens=bytes", "--json")
+    assert done.json["capabilities"]["token_ids"] == {"yes": True, "reason": None}
+    assert done.json["episode"]["completion_tokens"] > 100
+
+
+def test_a_wrong_answer_is_no_failure_of_the_server(doctor: Run) -> None:
+    done = doctor("--model", script(*WRONG), "--json")
+    assert (done.code, done.json["ok"]) == (0, True)
+    assert (done.json["episode"]["success"], done.json["episode"]["status"]) == (False, "limit")
+    assert -1 <= done.json["episode"]["reward"] < 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "exact", "ids"), [("ollama", "text", False), ("openai", "text", False), ("llamacpp", "token", True)]
+)
+def test_servers(doctor: Run, kind: str, exact: str, ids: bool) -> None:
+    with serving(ModelServer(say=say)) as server:
+        done = doctor(*at(server, kind), "--json")
+        assert (done.code, done.err) == (0, "")
+        assert done.json["endpoint"] == server.url
+    assert done.json["capabilities"]["token_ids"]["yes"] is ids
+    assert done.json["protocols"]["inline"] == {"offered": True, "reason": None}
+    episode = done.json["episode"]
+    assert (episode["success"], episode["logprobs"], episode["turns"]) == (True, exact, 2)
+    assert episode["prompt_tokens"] > 0 and episode["tokens_per_s"] > 0
+
+
+def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None:
+    with serving(ModelServer(say=say, continues=False)) as server:
+        done = doctor(*at(server), "--json")
+        inline = done.json["protocols"]["inline"]
+        assert not inline["offered"] and "opens a new turn" in inline["reason"]
+        assert done.json["capabilities"]["continuation"]["reason"] in inline["reason"]
+        assert done.code == 0 and done.json["episode"]["protocol"] == "interleaved_tools"
+        for name, told in done.json["protocols"].items():
+            more = [*at(server), "--limit", 1, "--max-turns", 1, "--out", f"t-{name}", "-q"]
+            made = run("generate", "--problems", "builtin", "--protocol", name, *more)
+            assert made.code == (0 if told["offered"] else 2), made.err
+            assert told["offered"] or f"the protocol {name} {told['reason'].partition(':')[0]}" in made.err
+
+
+def test_needs_are_held_against_what_was_found() -> None:
+    protocol: Any = resolve("protocol", "inline")()
+    assert unmet(protocol, Capabilities(continuation=True)) is None
+    assert unmet(protocol, Capabilities()) == ("continuation", "it was not found")
+    assert unmet(protocol, Capabilities(reasons={"continuation": "no"})) == ("continuation", "no")
+
+
+def test_replies_that_are_cut_off_are_counted(doctor: Run) -> None:
+    with serving(ModelServer(say=lambda asked: TURNS[0])) as server:
+        done = doctor(*at(server), "--max-tokens", 5)
+    assert done.code == 1
+    assert "16 replies at 5 tokens: give more with --max-tokens" in done.out
+
+
+def test_a_wrong_key_is_one_line_and_never_shown(doctor: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", SECRET)
+    with serving(ModelServer(say=say, key="another")) as server:
+        done = doctor(*at(server), "--api-key-env", "MY_KEY", "--json")
+        server.key = SECRET
+        right = doctor(*at(server), "--api-key-env", "MY_KEY")
+    assert done.code == 1 and done.err.count("\n") == 1
+    assert "HTTP 401" in done.err and "HTTP 401" in done.json["error"]
+    assert (done.json["ok"], done.json["capabilities"], done.json["episode"]) == (False, None, None)
+    assert right.code == 0
+    assert SECRET not in done.out + done.err + right.out + right.err
+
+
+def test_a_server_that_refuses_after_the_probe(doctor: Run) -> None:
+    server = ModelServer()
+
+    def locked_out(asked: Asked) -> str:
+        if "two_sum" in asked.text:
+            server.key = "another"
+        return say(asked)
+
+    server.say = locked_out
+    with serving(server):
+        done = doctor(*at(server, "ollama"), "--json")
+    assert done.code == 1 and "HTTP 401" in done.err and done.err.count("\n") == 1
+    assert done.json["capabilities"]["logprobs"]["yes"] and done.json["sandbox"]
+    assert (done.json["ok"], done.json["episode"]) == (False, None)
+
+
+@pytest.mark.parametrize("kind", ["openai", "ollama", "llamacpp"])
+def test_nobody_there(doctor: Run, kind: str) -> None:
+    done = doctor("--model", f"{kind}:toy", "--base-url", "http://127.0.0.1:9", "--retries", 0)
+    assert done.code == 1
+    assert "127.0.0.1:9" in done.err and done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["openai", "ollama"])
+def test_an_unknown_model_names_those_that_there_are(doctor: Run, kind: str) -> None:
+    with serving(ModelServer(say=say)) as server:
+        done = doctor(*at(server, kind, "toi"))
+    assert done.code == 1 and done.err.count("\n") == 1
+    assert "toy" in done.err
+
+
+@pytest.mark.parametrize(
+    ("turns", "told"),
+    [
+        (TURNS[:1], "the episode ended in an error, script: scripted:s.jsonl: the script has 1 turns"),
+        (["I would rather talk."] * 16, "wrote no code that could be run in 16 turns"),
+    ],
+)
+def test_an_episode_that_goes_wrong_is_one_line_and_still_shown(doctor: Run, turns: list[str], told: str) -> None:
+    done = doctor("--model", script(*turns))
+    assert done.code == 1
+    assert told in done.err and done.err.count("\n") == 1
+    assert "builtin/two_sum" in done.out
+
+
+def test_a_sandbox_that_does_not_serve(doctor: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = doctor("--model", script(*TURNS), "--sandbox", "docker", "--json")
+    assert done.code == 1 and "no container engine" in done.err
+    assert done.json["protocols"] and done.json["sandbox"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--model", "nobody:x"], "unknown model 'nobody:x'"),
+        (["--model", "scripted:none.jsonl"], "cannot read the script none.jsonl"),
+        (["--model", "demo", "--base-url", "http://127.0.0.1:9"], "it takes no base URL"),
+        (["--model", "demo", "--sandbox", "cloud"], "unknown sandbox 'cloud'"),
+        (["--model", "demo", "--api-key-env", "NO_SUCH_KEY_HERE"], "no such environment variable"),
+        (["--model", "openai:x", "--model-option", "tokens"], "write NAME=VALUE"),
+        (["--base-url", "http://127.0.0.1:9"], "--base-url is for a model server: name one with --model"),
+        (["--max-tokens", "5"], "--max-tokens is for a model server"),
+        (["--model-option", "a=b"], "--model-option is for a model server"),
+    ],
+)
+def test_wrong_use(doctor: Run, arguments: list[str], told: str) -> None:
+    done = doctor(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err and done.err.count("\n") == 1
+
+
+def test_options_from_a_file(doctor: Run) -> None:
+    spec = script(*TURNS)
+    Path("c.toml").write_text(f'model = "{spec}"\n[model-option]\ntokens = "bytes"\n')
+    assert json.loads(doctor("--config", "c.toml", "--json").out)["capabilities"]["logprobs"]["yes"]

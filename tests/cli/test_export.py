@@ -1,0 +1,399 @@
+"""`foretrace export`: what the forms chat and inline make of generated traces, and what inline refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.conftest import Run
+from episodes.test_labels import STORIES, VERIFY, call, code
+from foretrace.actions import label_trace
+from foretrace.cli._chat_rows import chat_row
+from foretrace.cli._inline_rows import inline_row
+from foretrace.core.completion import Completion, Request
+from foretrace.core.store import read_traces, write_traces
+from foretrace.core.trace import Message, Outcome, Part, Provenance, Sampled, Task, ToolCall, Trace, with_id
+from foretrace.models.base import Server
+from foretrace.models.scripted import Scripted
+from foretrace.notebook import generate
+from foretrace.protocols.inline import Inline
+from foretrace.protocols.tools import Tools
+from foretrace.sandbox.base import Settings
+from foretrace.sandbox.local import LocalSandbox
+from foretrace.sources.base import Drop, RowRef
+from foretrace.sources.chat import Chat
+from protocols.play import RIGHT, WRONG, Stage
+
+TWO_CALLS = f"<think>{call('print(1)')} and then {call('print(2)')}"
+REFUSED = '<tool_call>{"name": "nobody", "arguments": {"code": "1"}}</tool_call>'
+FINAL = f"</think>\n```python\n{RIGHT}```"
+PLAYS = STORIES | {
+    "inline, two calls at once": (Inline(), [TWO_CALLS, FINAL], ""),
+    "inline, a refused call": (Inline(), [f"<think>Let me see now.{REFUSED}", FINAL], ""),
+    "inline, reminded": (Inline(), ["<think>Let me see now.", "I know it.</think>", FINAL], ""),
+    "tools, an empty block": (Tools(), [code(""), code(RIGHT), VERIFY], ""),
+    "tools, an empty block among others": (Tools(), [f"{code(WRONG)}{code('')}{code(RIGHT)}", VERIFY], ""),
+}
+
+
+def weak() -> LocalSandbox:
+    """Whatever this machine offers."""
+    return LocalSandbox(Settings(workers=1, min_level=0, allow_weak_isolation=True))
+
+
+@pytest.fixture(scope="module")
+def plays() -> Iterator[dict[str, Trace]]:
+    """A real episode of each story: all five protocols."""
+    with asyncio.Runner() as runner:
+        sandbox = weak()
+        stage = Stage(runner, sandbox)
+        yield {
+            name: stage.play(protocol, *replies, max_turns=len(replies)).trace
+            for name, (protocol, replies, _) in PLAYS.items()
+        }
+        runner.run(sandbox.close())
+
+
+def made(*messages: Message, **more: Any) -> Trace:
+    """A trace of these messages."""
+    origin = Provenance(origin="generated", source="made", protocol="inline")
+    return with_id(Trace(key="made/1", task=Task(id="t", group="g"), messages=messages, provenance=origin, **more))
+
+
+ANSWER = "</think>\n```python\ndef two_sum(numbers, target):\n    return None\n```"
+SYSTEM = Message(role="system", author="user", content="Rules.")
+USER = Message(role="user", author="user", content="Task.", turn=1)
+WORDS = st.text(alphabet="ab <>/\n\u00e9\U0001f600", max_size=6) | st.sampled_from(
+    ["<tool_response>", "</tool_response>\n", "\n<tool_response>\n"]
+)
+
+
+def exactly(text: str, *, known: bool = True) -> Sampled:
+    """Bytes are the tokens."""
+    ids = tuple(text.encode())
+    return Sampled(token_ids=ids, logprobs=(-0.5,) * len(ids), exact="token" if known else "text")
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Trace:
+    """Traces of one turn with injected answers, or of several turns, with and without tokens."""
+    one_turn, with_tokens = draw(st.booleans()), draw(st.booleans())
+    messages = [SYSTEM, USER] if draw(st.booleans()) else [USER]
+    turn = 2
+    for number in range(draw(st.integers(1, 6))):
+        mine = number == 0 or draw(st.booleans())
+        text = draw(WORDS)
+        known = with_tokens and draw(st.integers(0, 9)) > 0
+        sampled = exactly(text, known=known) if with_tokens or draw(st.booleans()) else None
+        if not mine and sampled is not None:
+            sampled = msgspec.structs.replace(sampled, logprobs=())
+        turn += not one_turn
+        messages.append(
+            Message(
+                role="assistant" if mine else "tool",
+                author="model" if mine else "environment",
+                content=text,
+                prefix="" if mine or one_turn else draw(WORDS),
+                turn=turn,
+                continues=mine and number > 0 and one_turn,
+                injected=one_turn and not mine,
+                train=draw(st.sampled_from([None, True, False])) if mine else False,
+                sampled=sampled,
+            )
+        )
+    return made(
+        *messages, outcome=Outcome(success=draw(st.none() | st.booleans()), reward=draw(st.none() | st.just(0.5)))
+    )
+
+
+def outside(content: str, spans: list[tuple[int, int]]) -> list[str]:
+    """What lies before, between and behind the spans."""
+    starts, ends = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(content)]
+    return [content[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def held(trace: Trace, row: dict[str, Any]) -> None:
+    """All that is true of every inline row."""
+    rest = [m for m in trace.messages if m.role in ("assistant", "tool")]
+    *prompt, answer = row["messages"]
+    content: str = answer["content"]
+    assert answer["role"] == "assistant"
+    assert [(m["role"], m["content"]) for m in prompt] == [(m.role, m.content) for m in trace.messages[: len(prompt)]]
+    assert len(prompt) + len(rest) == len(trace.messages)
+    # Offsets slice out exactly the texts of the model that are to be learnt.
+    learnt = [m.role == "assistant" and m.train is not False for m in rest]
+    spans = row["spans"]
+    assert [content[a:b] for a, b in spans] == [
+        m.content for m, own in zip(rest, learnt, strict=True) if own and m.content
+    ]
+    assert all(0 <= a < b <= c for (a, b), (c, _) in itertools.pairwise([*spans, (len(content), 0)]))
+    # Everything else is what was answered, in order, so no span holds any of it.
+    others: list[str] = []
+    pieces: list[str] = []
+    for message, own in zip(rest, learnt, strict=True):
+        text = message.prefix + message.content
+        if message.role == "tool" and not message.injected:
+            text = f"\n<tool_response>\n{text}\n</tool_response>\n"
+        pieces.append(text)
+        if not own:
+            others.append(text)
+    assert content == "".join(pieces)
+    assert "".join(outside(content, spans)) == "".join(others)
+    if row["token_ids"] is None:
+        assert row["mask"] is None and row["logprobs"] is None and row["prompt_token_ids"] is None
+    else:
+        assert len(row["mask"]) == len(row["token_ids"])
+        assert row["logprobs"] is None or len(row["logprobs"]) == len(row["token_ids"])
+    assert (row["success"], row["reward"]) == (trace.outcome.success, trace.outcome.reward)
+    assert (row["key"], row["task"], row["group"]) == (trace.key, trace.task.id, trace.task.group)
+
+
+@given(turns())
+def test_spans_hold_what_the_model_wrote_and_nothing_else(trace: Trace) -> None:
+    row = inline_row(trace)
+    assert isinstance(row, dict)
+    held(trace, row)
+
+
+@given(turns())
+def test_ids_are_those_of_the_content_and_the_mask_those_of_the_spans(trace: Trace) -> None:
+    row = inline_row(trace)
+    assert isinstance(row, dict)
+    rest = [m for m in trace.messages if m.role in ("assistant", "tool")]
+    whole = all(m.injected or m.role == "assistant" for m in rest) and len({m.turn for m in rest}) == 1
+    known = all(m.sampled.exact == "token" if m.sampled else not m.content for m in rest)
+    content: str = row["messages"][-1]["content"]
+    assert (row["token_ids"] is not None) == (whole and known and content != "")
+    if row["token_ids"] is not None:
+        assert bytes(row["token_ids"]) == content.encode()
+        mine = bytes(i for i, own in zip(row["token_ids"], row["mask"], strict=True) if own)
+        assert mine == "".join(content[a:b] for a, b in row["spans"]).encode()
+        assert row["logprobs"] == [-0.5 if own else 0.0 for own in row["mask"]]
+
+
+def test_injected_text_without_ids_leaves_the_row_without_tokens() -> None:
+    def row(said: Sampled | None) -> dict[str, Any]:
+        first = Message(role="assistant", author="model", content="ab", turn=2, sampled=exactly("ab"))
+        first = msgspec.structs.replace(first, sampled=msgspec.structs.replace(exactly("ab"), prompt_token_ids=(7, 8)))
+        answer = Message(role="tool", author="environment", content="c", turn=2, injected=True, sampled=said)
+        last = msgspec.structs.replace(first, content="d", continues=True, sampled=exactly("d"))
+        found = inline_row(made(USER, first, answer, last))
+        assert isinstance(found, dict)
+        return found
+
+    known, unknown = row(Sampled(token_ids=(99,), exact="token")), row(None)
+    assert known["token_ids"] == [97, 98, 99, 100]
+    assert known["mask"] == [1, 1, 0, 1]
+    assert known["logprobs"] == [-0.5, -0.5, 0.0, -0.5]
+    assert known["prompt_token_ids"] == (7, 8)
+    assert unknown["token_ids"] is unknown["mask"] is unknown["logprobs"] is None
+    assert unknown["spans"] == known["spans"] == [(0, 2), (3, 4)]
+
+
+def test_ids_without_logprobs_are_kept() -> None:
+    bare = Sampled(token_ids=(1, 2), exact="token")
+    row = inline_row(made(USER, Message(role="assistant", author="model", content="ab", turn=2, sampled=bare)))
+    assert isinstance(row, dict)
+    assert (row["token_ids"], row["mask"], row["logprobs"]) == ([1, 2], [1, 1], None)
+
+
+def test_ids_that_were_sampled_in_several_turns_are_no_stream() -> None:
+    first = Message(role="assistant", author="model", content="a", turn=2, sampled=exactly("a"))
+    row = inline_row(made(USER, first, msgspec.structs.replace(first, turn=3)))
+    assert isinstance(row, dict) and row["token_ids"] is None
+
+
+SAID = Message(role="assistant", author="model", content="a", turn=2)
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([SYSTEM, USER], "empty_trace"),
+        ([SAID], "other_opening"),
+        ([USER, USER, SAID], "other_opening"),
+        ([USER, SAID, Message(role="user", author="environment", content="Go on.", turn=3), SAID], "prompted"),
+        ([USER, SAID, Message(role="user", author="user", content="And now?", turn=3), SAID], "other_turns"),
+        ([USER, Message(role="assistant", author="model", parts=(Part(type="image"),))], "parts"),
+        ([USER, Message(role="assistant", author="model", content="a", reasoning="hm")], "thinking_apart"),
+        ([USER, Message(role="assistant", author="model", tool_calls=(ToolCall(name="f"),))], "calls_not_in_text"),
+    ],
+)
+def test_what_is_no_single_message_is_refused(messages: list[Message], reason: str) -> None:
+    assert inline_row(made(*messages)) == Drop(reason)
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_real_episodes_as_one_message(plays: dict[str, Trace], name: str) -> None:
+    trace = plays[name]
+    row = inline_row(trace)
+    prompted = any(m.role == "user" and m.author == "environment" for m in trace.messages)
+    assert isinstance(row, Drop) == prompted
+    if isinstance(row, dict):
+        held(trace, row)
+        replies = PLAYS[name][1]
+        for reply in replies:
+            assert reply.strip() in row["messages"][-1]["content"]
+
+
+def runs(trace: Trace) -> list[list[int]]:
+    """Indexes of the assistant messages, those together that stand next to each other in one turn."""
+    found: list[list[int]] = []
+    for index, message in enumerate(trace.messages):
+        if message.role != "assistant":
+            continue
+        if found and message.continues and found[-1][-1] == index - 1:
+            found[-1].append(index)
+        else:
+            found.append([index])
+    return found
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_real_episodes_as_chat(plays: dict[str, Trace], name: str) -> None:
+    trace = plays[name]
+    row: dict[str, Any] = json.loads(msgspec.json.encode(chat_row(trace)))
+    assert (row["success"], row["reward"]) == (trace.outcome.success, trace.outcome.reward)
+    said = [m for m in row["messages"] if m["role"] == "assistant"]
+    assert len(said) == len(runs(trace))
+    roles = [m["role"] for m in row["messages"]]
+    assert ("assistant", "assistant") not in itertools.pairwise(roles)
+    # Every answer names a call that stands before it.
+    calls: set[str] = set()
+    back = Chat().to_trace(row, RowRef(row=0))
+    assert isinstance(back, Trace)
+    for before, after in zip(row["messages"], back.messages, strict=True):
+        calls |= {c.id for c in after.tool_calls}
+        assert before.get("tool_call_id") is None or before["tool_call_id"] in calls
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_chat_rows_are_labelled_as_before(plays: dict[str, Trace], name: str) -> None:
+    trace = plays[name]
+    back = Chat().to_trace(json.loads(msgspec.json.encode(chat_row(trace))), RowRef(row=0))
+    assert isinstance(back, Trace)
+    before, after = {x.index: x for x in label_trace(trace)}, label_trace(back)
+    for spans, label in zip(runs(trace), after, strict=True):
+        own = {before[index].action for index in spans}
+        answer = trace.messages[spans[-1] + 1 : spans[-1] + 2]
+        if not any(m.author == "environment" and not m.tool_call_ids for m in answer):  # a reminder
+            assert label.action in own, (spans, label)
+            if len(spans) == 1:
+                assert label.failed == before[spans[0]].failed
+
+
+def test_spans_of_a_turn_that_are_adjacent_are_one_message(plays: dict[str, Trace]) -> None:
+    messages = chat_row(plays["inline, two calls at once"])["messages"]
+    assert [m["role"] for m in messages] == ["system", "user", "assistant", "tool", "tool", "assistant"]
+    assert [c["id"] for c in messages[2]["tool_calls"]] == ["call_0", "call_1"]
+    assert [m["tool_call_id"] for m in messages[3:5]] == ["call_0", "call_1"]
+    assert messages[2]["content"] == "<think>Let me try.\n and then Let me try."
+
+
+def test_an_unread_call_stays_in_the_text_and_the_others_are_kept(plays: dict[str, Trace]) -> None:
+    first = chat_row(plays["tools, an empty block among others"])["messages"][2]
+    codes = [json.loads(c["function"]["arguments"]) for c in first["tool_calls"]]
+    assert codes == [{"code": WRONG}, {}, {"code": RIGHT}]
+    assert "<code>\n\n</code>" in first["content"] and "def add" not in first["content"]
+    refused = chat_row(plays["inline, a refused call"])["messages"][2]
+    assert REFUSED in refused["content"]
+    assert [c["function"] for c in refused["tool_calls"]] == [{"name": "nobody", "arguments": '{"code": "1"}'}]
+    nameless = ToolCall(span=(0, 1), error="unreadable")
+    (said,) = chat_row(made(USER, msgspec.structs.replace(SAID, tool_calls=(nameless,))))["messages"][1:]
+    assert said == {"role": "assistant", "content": "a"}
+
+
+@pytest.mark.parametrize("changes", [{"continues": False}, {"turn": 3}, {"train": False}])
+def test_messages_that_are_no_spans_of_one_turn_stay_apart(changes: dict[str, Any]) -> None:
+    other = msgspec.structs.replace(SAID, content="b", continues=True)
+    assert [m["content"] for m in chat_row(made(USER, SAID, other))["messages"][1:]] == ["ab"]
+    apart = msgspec.structs.replace(other, **changes)
+    assert [m["content"] for m in chat_row(made(USER, SAID, apart))["messages"][1:]] == ["a", "b"]
+
+
+def test_images_of_merged_spans_keep_their_place() -> None:
+    image = Part(type="image_url", ref="http://x/i.png", at=1)
+    one = msgspec.structs.replace(SAID, content="ab", parts=(image,))
+    other = msgspec.structs.replace(one, content="cd", continues=True, reasoning="hm")
+    (said,) = chat_row(made(USER, one, other))["messages"][1:]
+    assert [item.get("text") for item in said["content"]] == ["a", None, "bc", None, "d"]
+    assert said["reasoning_content"] == "hm"
+
+
+@pytest.fixture
+def folder(plays: dict[str, Trace], tmp_path: Path) -> Path:
+    """All plays in a traces folder."""
+    # Stories of one protocol are attempts with one key.
+    named = (msgspec.structs.replace(trace, key=f"{trace.key}/{name}") for name, trace in plays.items())
+    assert write_traces(map(with_id, named), tmp_path / "t")["new"] == len(plays)
+    return tmp_path / "t"
+
+
+def test_the_summary_counts_what_was_written_and_what_not(
+    run: Run, folder: Path, plays: dict[str, Trace], tmp_path: Path
+) -> None:
+    prompted = sum(isinstance(inline_row(t), Drop) for t in plays.values())
+    done = run("export", folder, "--format", "inline", "--out", tmp_path / "i.jsonl", "--json")
+    assert done.json["dropped"] == {"prompted": prompted} and prompted > 1
+    assert done.json["written"] + prompted == done.json["traces"] == len(plays)
+    rows = [json.loads(line) for line in (tmp_path / "i.jsonl").read_text().splitlines()]
+    assert len(rows) == done.json["written"]
+    text = run("export", folder, "--format", "inline", "--out", tmp_path / "i.jsonl").out
+    assert [line.split() for line in text.splitlines()][:4] == [
+        ["traces", str(len(plays))],
+        ["written", str(len(rows))],
+        ["with", "tokens", "0"],
+        ["dropped,", "prompted", str(prompted)],
+    ]
+    for name in ("chat", "jsonl"):
+        whole = run("export", folder, "--format", name, "--out", tmp_path / "c.jsonl", "--json").json
+        assert (whole["written"], whole["dropped"]) == (len(plays), {})
+
+
+def test_the_ids_of_a_real_inline_episode_spell_the_message(run: Run, tmp_path: Path) -> None:
+    replies = [f"<think>\n{call('print(1)')}", f"\nAgain.\n{call('print(2)')}", f"\nIt is so.\n{ANSWER}"]
+
+    def say(request: Request) -> Completion:
+        before = bytes(request.prompt_ids or ()).decode()
+        full = replies[sum(reply in before for reply in replies)]
+        stop = next((s for s in request.stop if full.endswith(s)), None)
+        return Completion(
+            text=full.removesuffix(stop or ""),
+            finish="stop" if stop is None else "stop_sequence",
+            stop=stop,
+            token_ids=tuple(full.encode()),
+            logprobs=(-0.5,) * len(full),
+            pieces=tuple(full),
+            prompt_token_ids=request.prompt_ids,
+            exact="token",
+        )
+
+    model = Scripted("bytes", Server(options={"tokens": "bytes"}), scripts=say)
+    generate("builtin", model=model, protocol="inline", limit=1, out=tmp_path / "t", sandbox=weak())
+    done = run("export", tmp_path / "t", "--format", "inline", "--out", tmp_path / "i.jsonl", "--json")
+    assert (done.json["written"], done.json["with_tokens"]) == (1, 1)
+    row: dict[str, Any] = json.loads((tmp_path / "i.jsonl").read_text())
+    (trace,) = read_traces(tmp_path / "t")
+    held(trace, row)
+    content: str = row["messages"][-1]["content"]
+    assert bytes(row["token_ids"]).decode() == content
+    assert [content[a:b] for a, b in row["spans"]] == replies
+    assert bytes(i for i, own in zip(row["token_ids"], row["mask"], strict=True) if own).decode() == "".join(replies)
+    assert row["logprobs"] == [-0.5 if own else 0.0 for own in row["mask"]]
+    assert content.count("<tool_response>") == 2
+    assert "def two_sum" in bytes(row["prompt_token_ids"]).decode()
+
+
+def test_traces_of_the_demo_model_are_named_as_such(run: Run, tmp_path: Path) -> None:
+    generate("builtin", model="demo", protocol="tools", limit=1, out=tmp_path / "t", sandbox=weak())
+    done = run("export", tmp_path / "t", "--format", "inline", "--out", tmp_path / "i.jsonl")
+    assert "1 of the traces are the demo model's" in done.err
