@@ -18,6 +18,7 @@ check: .venv/dev
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench_build.py
 	$(BIN)/python benchmarks/bench_sandbox.py
+	$(BIN)/python benchmarks/bench_generate.py
 
 # Heavy real parts: TRL's trainers on built datasets. What is built once is cached outside the tree.
 test-integrations: .venv/trl
