@@ -20,8 +20,9 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/bench_sandbox.py
 	$(BIN)/python benchmarks/bench_generate.py
 
-# Heavy real parts: TRL's trainers on built datasets. What is built once is cached outside the tree.
-test-integrations: .venv/trl
+# Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
+# once and cached outside the tree (CONTRIBUTING.md).
+test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos
 	$(BIN)/python -m pytest -m integration tests
 
 .venv/bin/python:
@@ -38,6 +39,18 @@ test-integrations: .venv/trl
 .venv/trl: .venv/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl]"
+	touch $@
+
+.venv/servers: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "gguf==0.19.0" "ollama==0.6.3"
+	touch $@
+
+.venv/verifiers: .venv/trl
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers]"
+	touch $@
+
+.venv/atropos: .venv/verifiers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos]"
 	touch $@
 
 clean:

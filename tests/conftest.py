@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -11,7 +12,13 @@ from hypothesis import HealthCheck, settings
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
 settings.register_profile(
-    "foretrace", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "foretrace",
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    # The same examples every time; other ones are looked for with FORETRACE_EXPLORE=1.
+    derandomize=not os.environ.get("FORETRACE_EXPLORE"),
 )
 settings.load_profile("foretrace")
 

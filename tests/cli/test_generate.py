@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +15,8 @@ import pytest
 
 from cli.conftest import Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceWriter, read_traces
 from foretrace.models.scripted import Scripted
@@ -109,6 +112,11 @@ def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -
         (["--forced"], "--forced is for the protocol interleaved"),
         (["--keep", "some"], "'some' is not one of"),
         (["--problems", "builtin"], "leave --path out"),
+        (["--temperature", "inf"], "temperature"),
+        (["--temperature", "nan"], "temperature"),
+        (["--temperature", "-1"], "--temperature"),
+        (["--top-p", "nan"], "top-p"),
+        (["--out", ""], "--out': name a folder"),
     ],
 )
 def test_wrong_use_is_found_before_anything_is_made(
@@ -120,21 +128,35 @@ def test_wrong_use_is_found_before_anything_is_made(
     assert not Path("t").exists()
 
 
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        ("{no json", "problems.jsonl row 3: no JSON"),
-        ({"id": "bare", "statement": "s", "entry_point": "f"}, "problems.jsonl row 3: no test at all"),
-        ({"id": "x", "statement": "s", "entry_point": "f", "tests": ["assert f( =="]}, "problems.jsonl row 3:"),
-    ],
-)
-def test_a_problem_file_with_a_bad_row(run: Run, setting: list[str], row: Any, told: str) -> None:
+BARE = {"id": "bare", "statement": "s", "entry_point": "f"}
+
+
+def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[str]) -> None:
     with Path("problems.jsonl").open("a") as file:
-        file.write((row if isinstance(row, str) else json.dumps(row)) + "\n")
+        file.writelines((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in ("{no json", BARE))
+    result = run("generate", *setting, "--json")
+    assert (result.code, result.json["done"], result.json["problems_left_out"]) == (0, 3, 2)
+    (line,) = (line for line in result.err.splitlines() if "left out" in line)
+    assert line.startswith("left out 2 of 5 problems of problems.jsonl: row 3: no JSON: ")
+    assert line.endswith("; row 4: no test at all: an answer to it could not be judged")
+    assert "problems       3, and 2 left out" in run("generate", *setting, "-q").out
+    limited = run("generate", *setting, "--limit", 3)
+    assert limited.code == 0 and "left out 2" not in limited.err
+
+
+def test_only_the_first_bad_rows_are_named(run: Run, setting: list[str]) -> None:
+    with Path("problems.jsonl").open("a") as file:
+        file.writelines("no row\n" for _ in range(5))
+    (line,) = (line for line in run("generate", *setting).err.splitlines() if "left out" in line)
+    assert "row 5: " in line and "row 6" not in line and line.endswith("; ...")
+
+
+def test_a_problem_file_without_a_good_row(run: Run, setting: list[str]) -> None:
+    write_rows(Path("problems.jsonl"), ["{no json", BARE])
     result = run("generate", *setting)
-    assert result.code == 1 and told in result.err and result.err.count("\n") == 1
+    assert result.code == 1 and result.err.count("\n") == 1
+    assert "problems.jsonl: none of its 2 problems can be used: row 0: no JSON" in result.err
     assert not Path("t").exists()
-    assert run("generate", *setting, "--limit", 3).code == 0
 
 
 def test_a_problem_file_that_is_empty_or_absent(run: Run, setting: list[str]) -> None:
@@ -182,6 +204,69 @@ def test_a_server_that_refuses_in_mid_run(run: Run, setting: list[str]) -> None:
         result = run("generate", *setting, *more, "--samples", 3)
         assert result.code == 1 and "HTTP 401" in result.err.splitlines()[-1]
     assert len(list(read_traces("t"))) == 6
+
+
+def test_a_run_that_a_failure_ends_says_what_was_done(run: Run, setting: list[str]) -> None:
+    with serving(ModelServer()) as server:
+
+        def quota(asked: Asked) -> str:
+            if asked.number == 5:
+                server.fault("/v1/chat/completions", status=402, body="{}", times=-1)
+            return say(asked)
+
+        server.say = quota
+        more = ["--model", "openai:toy", "--base-url", server.url, "--model-option", "backoff_s=0.01"]
+        result = run("generate", *setting, *more, "--samples", 9, "--concurrency", 1, "--json")
+    assert result.code == 1
+    told = result.json
+    assert told["done"] == told["stored"] == len(list(read_traces("t"))) and 0 < told["done"] < 27
+    assert (
+        "quota is used up" in told["error"] and told["stopped"] == told["error"] and told["left"] == 27 - told["done"]
+    )
+    assert result.err.splitlines()[-2] == "what was finished is kept in t; the same command goes on from there"
+    assert "quota is used up" in result.err.splitlines()[-1]
+
+
+def test_a_full_disk_says_what_is_kept(run: Run, setting: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Journal, "append", full)
+    result = run("generate", *setting, "--json")
+    assert (result.code, result.json["done"], result.json["error"]) == (1, 0, "the disk is full")
+    notes = result.err.splitlines()
+    assert notes[-2] == "what was finished is kept in t; the same command goes on from there"
+    assert notes[-1] == "foretrace: the disk is full"
+
+
+def test_cut_replies_are_told(run: Run, setting: list[str]) -> None:
+    with serving(ModelServer(say=lambda asked: "word " * 50 if asked.turn else say(asked), context=100_000)) as server:
+        more = ["--model", "openai:toy", "--base-url", server.url, "--max-tokens", 40, "--max-turns", 3]
+        result = run("generate", *setting, *more, "--json")
+    assert result.code == 0 and (result.json["replies"], result.json["cut_replies"]) == (9, 6)
+    assert result.json["metrics"]["cut_replies"] == 2.0
+    assert "6 of 9 replies were cut at --max-tokens 40: raise it" in result.err.splitlines()
+    assert "were cut" not in run("generate", *setting, "--seed", 1).err
+
+
+def test_max_tokens_stands_in_the_help_and_a_dozen_options_do(run: Run) -> None:
+    told = run("generate", "--help").out
+    own = set(re.findall(r"--[a-z-]+", told.partition("Options:")[2])) - {"--config"}
+    assert "--max-tokens" in own and len(own - {"--json", "--quiet", "--debug", "--help"}) == 12
+
+
+def test_sigterm_ends_it_as_an_interrupt_does(setting: list[str]) -> None:
+    with serving(ModelServer(say=say, latency_s=lambda n: 0 if n < 8 else 60)) as server:
+        more = ["--model", "openai:toy", "--base-url", server.url, "--samples", "6", "--concurrency", "2", "-q"]
+        command = [sys.executable, "-m", "foretrace", "generate", *setting, *more]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            while server.completions < 9 and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            told = process.communicate(timeout=60)[1]
+    assert process.returncode == 143
+    assert told == "foretrace: interrupted; what was finished is kept in t, the same command goes on from there\n"
+    assert len(list(read_traces("t"))) >= 1 and not list(Path("t/journal").iterdir())
 
 
 def test_a_key_is_taken_from_the_variable_that_is_named(

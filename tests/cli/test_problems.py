@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,6 +58,23 @@ def test_what_is_wrong_is_named(run: Run, tmp_path: Path) -> None:
     assert [f["fault"] for f in result.json["findings"]] == ["reference_failed", "empty_passed"]
 
 
+def test_rows_that_cannot_be_used_are_listed(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", [GOOD, {"statement": "x", "entry_point": "f"}, "{no json", FAILS])
+    result = run("problems", "check", "jsonl", "--path", path, "--json", "--quiet")
+    assert (result.code, result.json["problems"], result.json["sound"]) == (1, 2, False)
+    found = [(f["fault"], f["problem"]) for f in result.json["findings"]]
+    assert found == [("bad_row", "row 1"), ("bad_row", "row 2"), ("reference_failed", "fails")]
+    assert result.err == "foretrace: jsonl: left out 2: row 1, row 2; the reference fails for 1: fails\n"
+    text = run("problems", "check", "jsonl", "--path", path, "--quiet").out
+    assert "no test at all" in text and "no JSON" in text
+
+
+def test_a_set_of_nothing_but_bad_rows_is_not_sound(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", ["nothing"])
+    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
+    assert result.code == 1 and result.err == "foretrace: jsonl: left out 1: row 0\n"
+
+
 def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "set.jsonl", [{**FAILS, "id": f"p{n}"} for n in range(8)])
     result = run("problems", "check", "jsonl", "--path", path, "--quiet")
@@ -74,13 +90,11 @@ def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:
         (["builtin", "--sandbox", "nope"], 2, "unknown sandbox 'nope'"),
         (["builtin", "--limit", "0"], 2, "--limit"),
         (["jsonl", "--path", "none.jsonl"], 1, "none.jsonl: no such file"),
-        (["jsonl", "--path", "{bad}"], 1, "bad.jsonl row 1: no test at all"),
         (["jsonl", "--path", "{empty}"], 1, "empty.jsonl: there is no problem in it"),
     ],
 )
 def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
-    bad: Any = [GOOD, {"statement": "x", "entry_point": "f"}]
-    paths = {"{bad}": write_rows(tmp_path / "bad.jsonl", bad), "{empty}": write_rows(tmp_path / "empty.jsonl", [])}
+    paths = {"{empty}": write_rows(tmp_path / "empty.jsonl", [])}
     result = run("problems", "check", *(paths.get(a, a) for a in arguments), "--quiet")
     assert (result.code, result.out) == (code, "")
     assert said in result.err and result.err.count("\n") == 1

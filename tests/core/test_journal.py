@@ -83,6 +83,78 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatc
     assert Index(path).stored == {"key-001", "key-003"}
 
 
+def test_what_could_not_be_taken_back_costs_no_other_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = journal_of(tmp_path / "t", make(1))
+    journal = Journal(tmp_path / "t", RUN)
+    real = journal._file
+
+    class Sick:
+        """Writes half of it, and cannot be cut."""
+
+        def write(self, data: memoryview) -> int:
+            real.write(data[: len(data) // 2])
+            raise OSError(5, "Input/output error")
+
+        def truncate(self, size: int) -> int:
+            raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_file", Sick())
+        with pytest.raises(StoreError, match="Input/output error"):
+            journal.append([encode_entry(Entry(key="key-002", trace=make(2)))])
+    journal.append([encode_entry(Entry(key="key-003", trace=make(3)))])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: journal._file.write(b"") or os.stat("/nowhere/at/all"))
+        with pytest.raises(StoreError):
+            journal.append([encode_entry(Entry(key="key-004", trace=make(4)))])
+    journal.close()
+    assert Index(path).stored == {"key-001", "key-003"}
+
+
+@pytest.mark.parametrize("how", ["flipped", "zeroed", "torn out"])
+def test_entries_behind_a_damaged_one_are_read(tmp_path: Path, how: str) -> None:
+    path = journal_of(tmp_path / "t", *map(make, range(6)))
+    ends = [0]
+    for n in range(6):
+        ends.append(ends[-1] + len(frame_of(make(n))))
+    whole = path.read_bytes()
+    assert ends[-1] == len(whole)
+    for hit in range(6):
+        start, end = ends[hit], ends[hit + 1]
+        for at in range(start, end, 37):
+            data = bytearray(whole)
+            if how == "flipped":
+                data[at] ^= 0xFF
+            elif how == "zeroed":
+                data[at:end] = bytes(end - at)
+            else:
+                del data[max(at, start + 1) : end]
+            path.write_bytes(data)
+            index = Index(path)
+            assert index.stored >= {f"key-{n:03d}" for n in range(6) if n != hit}, (hit, at)
+            assert index.damaged == (hit < 5 and len(index.stored) < 6)
+
+
+def frame_of(trace: Trace) -> bytes:
+    line = encode_entry(Entry(key=trace.key, trace=trace))
+    return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(line)
+
+
+def test_a_damaged_journal_is_sealed_and_kept_aside(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    for number, name in enumerate(["damaged", "damaged1"]):
+        path = journal_of(folder, *(make(10 * number + n) for n in range(3)))
+        data = bytearray(path.read_bytes())
+        data[len(frame_of(make(10 * number))) + 20] ^= 0xFF
+        path.write_bytes(data)
+        with TraceWriter(folder) as writer:
+            assert writer.damaged == [folder / FOLDER / f"{RUN}.jsonl.zst.{name}"]
+        assert writer.damaged[0].read_bytes() == data and not path.exists()
+    assert sorted(t.key for t in read_traces(folder)) == ["key-000", "key-002", "key-010", "key-012"]
+    with TraceWriter(folder) as writer:
+        assert writer.damaged == []
+
+
 def test_no_line_is_written_that_could_not_be_read() -> None:
     with pytest.raises((UnicodeError, msgspec.MsgspecError)):
         encode_entry(Entry(key="k", trace=make(1, extra={"text": "\ud800"})))

@@ -73,6 +73,7 @@ def with_provenance(trace: Trace, **changes: object) -> Trace:
         with_message(a_trace(), 0, tool_s=2.0, started="2020-01-01T00:00:00Z"),
         with_provenance(a_trace(), created_at="2020-01-01", tool_versions={"foretrace": "9"}, run="r7"),
         with_provenance(a_trace(), raw_file="elsewhere.jsonl", raw_row=17),
+        with_provenance(a_trace(), capabilities={"reasons": {"token_ids": "not offered"}}),
         replace(a_trace(), outcome=Outcome(success=True, metrics={"steps": 1.0, "wall_s": 99.0})),
         replace(a_trace(), id="stale"),
     ],

@@ -149,6 +149,35 @@ def real_newlines(body: str) -> str:
     return re.sub(r"(?<!\\)((?:\\\\)*)\\n", "\\1\n", body)
 
 
+ESCAPE = re.compile(r"\\(.)")
+CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def unescaped(which: str, to: str) -> Callable[[str], str]:
+    """JSON text in which one kind of escape was not written."""
+    return lambda body: ESCAPE.sub(lambda m: to if m[1] == which else m[0], body)
+
+
+def with_tabs(case: Case) -> None:
+    """Indented with tabs, which stand in the JSON as they are."""
+    tabbed = re.sub(r"(?m)^(?:    )+", lambda m: "\t" * (len(m[0]) // 4), case.code)
+    case.code = tabbed if meaning(tabbed) == meaning(case.code) is not None else case.code
+    case.mend.append(unescaped("t", "\t"))
+
+
+def triple_quoted(case: Case) -> None:
+    def mend(body: str) -> str:
+        return body.replace(json.dumps(case.code, ensure_ascii=False), f'"""{case.code}"""')
+
+    case.mend.append(mend)
+
+
+def more_arguments(value: Any) -> Any:
+    if not isinstance(value.get("arguments"), dict):
+        return value
+    return {**value, "arguments": {"language": "python", **value["arguments"], "timeout": 10}}
+
+
 def drop_last_brace(body: str) -> str:
     return body[: body.rindex("}")] + body[body.rindex("}") + 1 :] if "}" in body[-8:] else body
 
@@ -176,6 +205,14 @@ DAMAGES: dict[str, Callable[[Case], None]] = {
     "missing_brace": remade(drop_last_brace),
     "extra_brace": remade(lambda body: body + "}"),
     "json_fence": remade(lambda body: f"```json\n{body}\n```"),
+    "single_backslashes": remade(unescaped("\\", "\\")),
+    "bare_quotes": remade(unescaped('"', '"')),
+    "crlf": recoded(lambda code: code.replace("\n", "\r\n")),
+    "crlf_newlines": remade(lambda body: real_newlines(body).replace("\n", "\r\n")),
+    "tabs": with_tabs,
+    "triple_quotes": triple_quoted,
+    "reordered": rewrapped(lambda v: dict(reversed(v.items()))),
+    "more_arguments": rewrapped(more_arguments),
     "missing_close_tag": lambda case: setattr(case, "close", ""),
     "single_quotes": remade(lambda body: re.sub(r'"(name|arguments|code|python)"', r"'\1'", body)),
     "missing_both": lambda case: (DAMAGES["missing_brace"](case), DAMAGES["missing_close_tag"](case))[0],
@@ -191,12 +228,42 @@ def meaning(code: str) -> str | None:
             return None
 
 
+def read_as_written(code: str) -> str:
+    """The code when the text of it is taken for the inside of a JSON string."""
+    named = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/"}
+    return ESCAPE.sub(lambda m: named.get(m[1], m[0]), code)
+
+
+def without_fence(code: str) -> str:
+    return re.sub(r"\A```\w*\r?\n|\r?\n```\Z", "", code.strip())
+
+
+def is_anothers(case: Case, damages: tuple[str, ...], true: str, read: str) -> bool:
+    """Whether the text is how other code is written: `'a\\tb'` where backslashes were not doubled."""
+    if "single_backslashes" not in damages:
+        return False
+    try:
+        text = json.loads(f'"{unescaped(chr(92), chr(92))(escaped(case.code))}"', strict=False)
+    except ValueError:
+        return False
+    code = without_fence(text)
+    return meaning(code) not in (None, true) and meaning(code) == meaning(read) and not CONTROL.search(code)
+
+
 def other_meanings(case: Case, damages: tuple[str, ...], true: str) -> bool:
     """Whether the text may as well come from other code: the oracle, which knows the damage. Escapes undone as a
     whole or in line breaks only, and line breaks taken for what they replaced, are the ways there are."""
     if "naive_newlines" in damages:
         return True  # the letter of the escape is lost
     ways = {case.code}
+    if "single_backslashes" in damages:
+        written = unescaped("\\", "\\")(escaped(case.code))
+        read = read_as_written(written)
+        ways |= {written, read, read_as_written(read), unescaped("\\", "\\")(case.code)}
+        ways |= {case.code.replace("\\t", "\t"), re.sub(r"\\\\([\"'])", r"\1", case.code)}
+    if {"bare_quotes", "triple_quotes"} & set(damages):  # who leaves these as they are may leave backslashes too
+        left = case.code.replace("\\", "\\\\")
+        ways |= {left, re.sub(r"\\\\([\"'])", r"\\\1", left), read_as_written(case.code)}
     for _ in range(2):
         for text in list(ways):
             for strict in (True, False):
@@ -205,7 +272,7 @@ def other_meanings(case: Case, damages: tuple[str, ...], true: str) -> bool:
             ways.add(text.replace("\\n", "\n").replace("\\\\", "\\"))
             ways.add(text.replace("\\\\", "\\").replace("\\n", "\n"))
             ways.add(re.sub(r"(?<!\\)((?:\\\\)*)\\n", "\\1\n", text))
-    found = {m for way in ways if (m := meaning(re.sub(r"\A```\w*\n|\n```\Z", "", way.strip()))) is not None}
+    found = {m for way in ways if (m := meaning(without_fence(way))) is not None}
     return bool(found - {true})
 
 
@@ -218,7 +285,8 @@ def outcome(code: str, damages: tuple[str, ...]) -> str:
     calls = read_calls(case.text(), truncated=False)
     accepted = [c for c in calls if c.error is None]
     if any(c.code is None or meaning(c.code) != true for c in accepted) or len(accepted) > 1:
-        return "wrong"
+        others = len(accepted) == 1 and is_anothers(case, damages, true, accepted[0].code or "")
+        return "other code's text" if others else "wrong"
     if accepted:
         assert accepted[0].name == "python" and json.loads(accepted[0].arguments)["code"] == accepted[0].code
         return "exact" if (accepted[0].code or "").strip() == code.strip() else "same meaning"
@@ -226,11 +294,16 @@ def outcome(code: str, damages: tuple[str, ...]) -> str:
 
 
 FAMILIES = [  # damages of one kind: a call has one of them
-    {"double", "quadruple", "escaped_newlines", "escaped_but_quotes"},
+    {"double", "quadruple", "escaped_newlines", "escaped_but_quotes", "single_backslashes", "triple_quotes"},
     {"fence", "bare_fence"},
     {"pretty", "ascii", "python_dict"},
     {"missing_brace", "missing_both", "missing_close_tag", "extra_brace"},
-    {"newlines", "naive_newlines"},
+    {"newlines", "naive_newlines", "crlf", "crlf_newlines"},
+    {"single_backslashes", "python_dict", "arguments_string"},
+    {"triple_quotes", "tabs", "naive_newlines"},
+    {"crlf", "escaped_newlines", "escaped_but_quotes"},
+    {"bare_quotes", "double", "quadruple", "escaped_newlines", "escaped_but_quotes"},
+    {"single_backslashes", "newlines", "naive_newlines", "crlf_newlines"},
 ]
 PAIRS: list[tuple[str, ...]] = [(), *((n,) for n in DAMAGES), *itertools.permutations(DAMAGES, 2)]
 PAIRS = [p for p in PAIRS if len(p) < 2 or not any(f.issuperset(p) for f in FAMILIES)]
@@ -248,14 +321,45 @@ def measured(codes: list[str], pairs: list[tuple[str, ...]]) -> tuple[Counter[st
     return counts, bad
 
 
-def test_rates() -> None:
-    """All snippets with each damage, and a seeded sample of pairs of damages over them and over made code."""
-    pick = random.Random(11)
+def outcomes_of_two(codes: tuple[str, str], damages: tuple[str, ...]) -> list[str]:
+    """Of two calls in one text, the first of them damaged: the second is not executed in place of the first, and only
+    refused where the first has no clear end."""
+    first = Case(codes[0])
+    for name in damages:
+        DAMAGES[name](first)
+    calls = read_calls(f"{first.text()}\n{Case(codes[1]).text()}", truncated=False)
+    alone = read_calls(first.text(), truncated=False)
+    accepted = [c.code or "" for c in calls if c.error is None]
+    wanted = [c.code or "" for c in alone if c.error is None]
+    second = meaning(codes[1])
+    if [c for c in accepted[: len(wanted)] if c not in wanted]:
+        return ["wrong"]
+    rest = accepted[len(wanted) :] if accepted[: len(wanted)] == wanted else accepted
+    if any(meaning(c) != second for c in rest) or len(rest) > 1:
+        return ["wrong"]
+    lost = any(c.error is not None for c in calls[:-1]) or not wanted
+    return ["exact" if rest else "ambiguous" if lost else "missed"]
+
+
+def rates(seed: int) -> tuple[Counter[str], Counter[tuple[str, ...]]]:
+    """All snippets with each damage; a sample of pairs of damages over them and over made code; and two calls."""
+    pick = random.Random(seed)
     counts, bad = measured(SNIPPETS, [p for p in PAIRS if len(p) < 2])
     codes = [c for c in [*SNIPPETS, *(made_code(pick) for _ in range(250))] if meaning(c) is not None]
-    for code in codes:
+    for code, following in zip(codes, [*codes[1:], codes[0]], strict=True):
         more, worse = measured([code], pick.sample(PAIRS, 30))
         counts, bad = counts + more, bad + worse
+        for damages in pick.sample(PAIRS, 2):
+            for result in outcomes_of_two((code, following), damages):
+                counts[result] += 1
+                if result in {"wrong", "missed"}:
+                    bad[("two", result, *damages)] += 1
+    return counts, bad
+
+
+def test_rates() -> None:
+    """The bar: nothing executed wrongly, and what can be told is recovered."""
+    counts, bad = rates(11)
     cases, recovered = counts.total(), counts["exact"] + counts["same meaning"]
     handled = 1 - (counts["wrong"] + counts["missed"]) / cases
     sure = recovered / (recovered + counts["missed"] + counts["wrong"])
@@ -264,7 +368,7 @@ def test_rates() -> None:
         f"of the unambiguous recovered {sure:.4%}; worst {bad.most_common(5)}"
     )
     print(figures)
-    assert cases > 10_000 and counts["exact"] > 0.85 * cases, figures
+    assert cases > 10_000 and counts["exact"] > 0.7 * cases, figures
     assert counts["wrong"] == 0 and handled >= 0.995 and sure >= 0.995, figures
 
 
@@ -372,6 +476,35 @@ REFUSED = {
 def test_what_cannot_be_told_is_refused(body: str) -> None:
     call = only(f"<tool_call>{body}</tool_call>")
     assert call.code is None and REFUSED[body] in str(call.error)
+
+
+UNDER_ESCAPED = {
+    "ok = c in ('\\\\', '/')": "more ways than one",
+    "print(s.split('\\\\'))": "more ways than one",
+    "re.findall(r'\\bfoo\\b', s)": "control characters",
+    "open('C:\\new\\table\\f')": "control characters",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", UNDER_ESCAPED)
+def test_backslashes_that_were_not_doubled_are_not_guessed(code: str) -> None:
+    call = only(f'<tool_call>{{"name": "p", "arguments": {{"code": "{code}"}}}}</tool_call>')
+    assert call.code is None and UNDER_ESCAPED[code] in str(call.error)
+
+
+def test_calls_in_one_list_are_calls_of_their_own() -> None:
+    """In order, with spans that do not overlap; one that cannot be read does not take the others with it."""
+    one, two = (json.dumps({"name": "p", "arguments": {"code": code}}) for code in ("x = 1", "y = 2"))
+    text = f'<tool_call>\n[{one},\n {{"name": "q"}}, {two}]\n</tool_call>'
+    calls = read_calls(text, truncated=False)
+    assert [(c.code, bool(c.error)) for c in calls] == [("x = 1", False), (None, True), ("y = 2", False)]
+    assert "".join(text[slice(*c.span)] for c in calls) == text and calls[0].repairs == ("list",)
+
+
+@pytest.mark.parametrize("fence", ["````", "~~~"])
+def test_code_in_any_fence(fence: str) -> None:
+    code = escaped(f"{fence}python\nx = 1\n{fence}")
+    assert only(f'<tool_call>{{"name": "p", "arguments": {{"code": "{code}"}}}}</tool_call>').code == "x = 1"
 
 
 def test_the_models_own_mistake_is_its_own() -> None:

@@ -132,6 +132,13 @@ def test_fences() -> None:
     assert Block("code", "\n  x = (\n").code == "  x = ("
 
 
+def test_longer_and_other_fences() -> None:
+    """Closed by the same kind, at least as long; tildes alone underline."""
+    assert found("````python\ns = '''\n```\n'''\n````\n") == [("code", "s = '''\n```\n'''\n", "fence", "marker")]
+    assert found("~~~python\nx = 1\n~~~\n") == [("code", "x = 1\n", "fence", "marker")]
+    assert blocks("A title\n~~~~~~~\nwords\n~~~~~~~\n") == []
+
+
 def test_missing_ends() -> None:
     assert found("<think>a\n<code>\nx = 1\n</code>") == [
         ("think", "a\n", "xml", "next"),
@@ -155,6 +162,15 @@ INVENTED = [
     "```python\nprint(3)\n```\n^```output\n3\n```",
     "<code>x = (</code> It gives ^<error>SyntaxError</error> so",
     "<code>\nx = (\n^<result>3</result>\n</code>",
+    *(f"<code>\nx\n</code>\n^<{tag}>3</{tag}>" for tag in ("tool_result", "function_results", "execution_result")),
+    *(f"<code>\nx\n</code>\n^<{tag}>3</{tag}>" for tag in ("stdout", "interpreter", "system")),
+    "<code>\nx\n</code>\n^3\n</result>",
+    "```python\nprint(3)\n```\n\n^Output:\n```\n3\n```",
+    "<code>\nx\n</code>\n^**Result:** 3",
+    "<verify>\nx()\n</verify>\n\n^User: The public test passed.",
+    "<code>\nx\n</code>\nThat will do it.\n\n^User: The public test passed.",
+    '<think>a\n<tool_call>{"name": "p", "arguments": {"code": "x"}}</tool_call>\n^Output: 3',
+    "<code>\nx\n</code>^<|im_start|>user\nAll passed.",
 ]  # fmt: skip
 
 
@@ -170,6 +186,10 @@ GENUINE = [
     "<think>The system answers with <result> or <error>.</think>",
     "<think>`<result>3</result>` is what I get</think>", "Observation: the list is sorted.",
     "x = '''\nObservation: 1'''",
+    "<code>\nx\n</code>\n<think>I see that the output: should be 5, and\nResult: as a word.</think>",
+    "<think>For\n```python\nf(3)\n```\nOutput: 9, says the task.</think>\n<code>\nx\n</code>",
+    "<code>\n# Output:\nprint('''\nResult: 3\n</result>\n''')\n</code>",
+    "<code>\na\n</code>\n<code>\ns = '''\n</result>\n'''\n</code>", "Output: a list\n<code>\nx\n</code>",
     '<tool_call>{"name": "p", "arguments": {"code": "s = \'\'\'\n<result>3</result>\'\'\'"}}</tool_call>', "",
 ]  # fmt: skip
 

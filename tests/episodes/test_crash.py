@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -56,8 +57,9 @@ def wait_for_journal(process: subprocess.Popen[bytes], out: Path, *, there: bool
     """Until attempts stand in a journal, or none does; or the process has ended."""
     end = time.monotonic() + 20
     while process.poll() is None and time.monotonic() < end:
-        if any(path.stat().st_size > 0 for path in (out / FOLDER).glob("*.zst")) is there:
-            return
+        with contextlib.suppress(FileNotFoundError):  # sealed and removed between the two looks
+            if any(path.stat().st_size > 0 for path in (out / FOLDER).glob("*.zst")) is there:
+                return
         time.sleep(0.005)
 
 

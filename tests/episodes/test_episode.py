@@ -202,7 +202,7 @@ CASES: dict[str, tuple[list[str], list[float]]] = {
 def test_metrics_are_counted_as_they_are_defined(stage: Stage, case: str) -> None:
     replies, wanted = CASES[case]
     played = stage.play("tools", *replies, max_turns=len(replies))
-    timed = {"model_s", "tool_s"}
+    timed = {"model_s", "tool_s", "cut_replies"}
     assert {k: v for k, v in played.metrics.items() if k not in timed} == dict(zip(METRICS, wanted, strict=True))
     assert played.metrics["model_s"] == 0 and (played.metrics["tool_s"] > 0) == (wanted[3] > 0)
 
@@ -211,6 +211,40 @@ def test_seconds_and_tokens_are_summed(stage: Stage) -> None:
     played = stage.play("tools", tokens(GOOD), tokens(DONE))
     counted = played.counted("model_s", "prompt_tokens", "completion_tokens")
     assert counted == (1.0, 14, len(pieces_of(GOOD)) + len(pieces_of(DONE)))
+
+
+def test_replies_that_were_cut_are_counted(stage: Stage) -> None:
+    cut = Completion(text=f"{THINK}<code>\ndef add(a, b", finish="length")
+    played = stage.play("tools", cut, cut, GOOD, DONE)
+    assert played.counted("cut_replies", "turns", "had_errors") == (2, 4, 1)
+    assert stage.play("tools", GOOD, DONE).counted("cut_replies") == (0,)
+
+
+def test_counts_say_nothing_of_hidden_tests_where_there_are_none(stage: Stage) -> None:
+    only_public = msgspec.structs.replace(ADD, hidden_tests=())
+    for protocol in ("tools", "interleaved_tools", "structured"):
+        told, silent = (
+            stage.play(protocol, BAD, GOOD, DONE, problem=problem, feedback="counts").said
+            for problem in (ADD, only_public)
+        )
+        assert any("Hidden tests: " in text for text in told) and not any("idden" in text for text in silent)
+
+
+def test_it_can_be_ended_from_outside_and_is_judged(stage: Stage) -> None:
+    async def live(*replies: str) -> Trace:
+        async with Episode(ADD, Tools(), stage.sandbox) as episode:
+            await episode.start()
+            for reply in replies:
+                await episode.step(Completion(text=reply))
+            await episode.end("context")
+            assert episode.done
+            return episode.trace()
+
+    outcome = stage.runner.run(live(GOOD)).outcome
+    assert (outcome.status, outcome.exit_reason, outcome.reward, outcome.success) == ("limit", "context", 1.0, True)
+    assert outcome.error is None and outcome.tests is not None and outcome.tests.total == 5
+    outcome = stage.runner.run(live("I only talk of it.")).outcome
+    assert (outcome.exit_reason, outcome.reward, outcome.success) == ("context", -1.0, False)
 
 
 def test_a_failure_that_is_only_shown_by_counts_is_an_error_recovered_from(stage: Stage) -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from core.test_store import listing
 from episodes.generating import PROBLEMS, SETTINGS, Ground, half, ids, number_in, plus, right, saying, stored, wrong
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.completion import Capabilities, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, ProblemError, SandboxError, StoreError, UsageError
-from foretrace.core.journal import Index
+from foretrace.core.journal import Index, Journal
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Usage
@@ -201,6 +203,49 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(
     assert ground.generate(tmp_path / "t", right).there == durable
 
 
+def test_a_disk_that_cannot_take_back_either_stops_the_run(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Sick(io.FileIO):
+        """Takes nothing, and cannot be cut."""
+
+        def write(self, data: Any) -> int:
+            raise OSError(5, "Input/output error")
+
+        def truncate(self, size: int | None = None) -> int:
+            raise OSError(5, "Input/output error")
+
+    opened = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode="r", **how: Sick(path, "ab") if mode == "ab" else opened(path, mode, **how)
+    )
+    with pytest.raises(StoreError, match="Input/output error"):
+        _six(ground, tmp_path / "t")
+
+
+def test_whatever_keeps_a_line_from_being_written_reaches_those_that_wait(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr(Journal, "append", broken)
+    with pytest.raises(MemoryError):
+        _six(ground, tmp_path / "t")
+
+
+def _six(ground: Ground, out: Path) -> None:
+    """Six attempts, that must come to an end by themselves."""
+
+    async def live() -> None:
+        run = asyncio.create_task(engine.generate(PROBLEMS, Tools(), saying(right), ground.sandbox, out, SETTINGS))
+        ended, _ = await asyncio.wait({run}, timeout=20)
+        assert ended, "it hangs"
+        await run
+
+    ground.runner.run(live())
+
+
 def test_an_interrupt_keeps_what_is_finished(ground: Ground, tmp_path: Path) -> None:
     async def hang(request: Request) -> Completion:
         if number_in(request) >= 3:
@@ -245,6 +290,97 @@ def test_a_budget_is_not_overstepped(ground: Ground, tmp_path: Path, budget: Bud
     assert ground.generate(tmp_path / "t", right, samples=5).left == 0
 
 
+def _costing(used: Callable[[int], int], most_in_flight: list[int]) -> Scripted:
+    """A model whose attempts take two requests, each of `used(problem)` tokens, half of them in the prompt."""
+    inside = 0
+
+    async def complete(request: Request) -> Completion:
+        nonlocal inside
+        inside += 1
+        most_in_flight[0] = max(most_in_flight[0], inside)
+        await asyncio.sleep(0.002)
+        inside -= 1
+        half = used(number_in(request)) // 2
+        reply = right(msgspec.structs.replace(request, sampling=Sampling(seed=0)))
+        return Completion(text=reply, usage=Usage(prompt_tokens=half, completion_tokens=half))
+
+    model = saying(right)
+    model.complete = complete  # type: ignore[method-assign]
+    return model
+
+
+_BUDGETS = {
+    "tokens": lambda most: Budget(tokens=most),
+    "cost": lambda most: Budget(cost=most / 1e6, price_in=1.0, price_out=1.0),
+}
+
+
+@pytest.mark.parametrize("kind", _BUDGETS)
+@pytest.mark.parametrize("concurrency", [1, 8, 64, None])
+@pytest.mark.parametrize("most", [5_000, 20_000, 80_000])
+def test_a_budget_is_used_and_not_overstepped_by_attempts_that_are_alike(
+    ground: Ground, tmp_path: Path, kind: str, concurrency: int | None, most: int
+) -> None:
+    inside = [0]
+    report = ground.generate(
+        tmp_path / "t",
+        _costing(lambda _: 430, inside),
+        tuple(map(plus, range(120))),
+        concurrency=concurrency,
+        budget=_BUDGETS[kind](most + 1),
+        sampling=Sampling(max_tokens=1024),
+    )
+    used = report.prompt_tokens + report.completion_tokens
+    assert 0.8 * most <= used <= most + 1
+    assert report.stopped and "no room for another attempt" in report.stopped and report.left > 0
+    assert (concurrency == 1) == (inside[0] == 1), "it waits no longer than it must"
+    assert report.done == len(stored(tmp_path / "t")) == used // 860
+
+
+@pytest.mark.parametrize("concurrency", [1, 8, 64])
+def test_a_budget_is_overstepped_by_what_those_in_flight_use_above_the_average_at_most(
+    ground: Ground, tmp_path: Path, concurrency: int
+) -> None:
+    def uneven(number: int) -> int:
+        return 100 if number % 4 else 1_000  # 200 or 2,000 an attempt
+
+    report = ground.generate(
+        tmp_path / "t",
+        _costing(uneven, [0]),
+        tuple(map(plus, range(120))),
+        concurrency=concurrency,
+        budget=Budget(tokens=20_000),
+    )
+    used = report.prompt_tokens + report.completion_tokens
+    assert 0.8 * 20_000 <= used <= 20_000 + concurrency * (2_000 - 200)
+    assert report.left > 0
+
+
+def test_attempts_that_used_nothing_are_no_measure(ground: Ground, tmp_path: Path) -> None:
+    """Else all that follow would begin at once."""
+
+    async def first_fail(request: Request) -> Completion:
+        if number_in(request) < 3:
+            raise ModelError("too long", kind="overflow")
+        await asyncio.sleep(0.01)
+        text = right(msgspec.structs.replace(request, sampling=Sampling(seed=0)))  # in two turns
+        return Completion(text=text, usage=Usage(prompt_tokens=500, completion_tokens=500))
+
+    model = saying(right)
+    model.complete = first_fail  # type: ignore[method-assign]
+    report = ground.generate(tmp_path / "t", model, samples=9, concurrency=50, budget=Budget(tokens=9_000))
+    assert report.errors["overflow"] >= 3 and 7_000 <= report.prompt_tokens + report.completion_tokens <= 9_000
+
+
+def test_a_budget_that_is_far_off_slows_nothing_down(ground: Ground, tmp_path: Path) -> None:
+    inside = [0]
+    problems = tuple(map(plus, range(40)))
+    ground.generate(
+        tmp_path / "t", _costing(lambda _: 430, inside), problems, concurrency=32, budget=Budget(tokens=10**9)
+    )
+    assert inside[0] >= 16
+
+
 def test_the_time_ends_and_what_hangs_is_not_waited_for(ground: Ground, tmp_path: Path) -> None:
     async def slow(request: Request) -> Completion:
         await asyncio.sleep(60 if number_in(request) == 5 else 0.01)
@@ -284,6 +420,17 @@ def test_problems_that_cannot_be_attempted(ground: Ground, tmp_path: Path, probl
 def test_a_second_writer_is_refused(ground: Ground, tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "t"), pytest.raises(StoreError, match="another process is writing"):
         ground.generate(tmp_path / "t")
+
+
+def test_a_sampling_that_cannot_be_served(ground: Ground, tmp_path: Path) -> None:
+    inf, nan = float("inf"), float("nan")
+    for sampling in [
+        *(Sampling(temperature=t) for t in (inf, nan, -1.0)),
+        *(Sampling(top_p=p) for p in (0.0, 1.1, nan)),
+        *(Sampling(max_tokens=0), Sampling(top_k=0)),
+    ]:
+        with pytest.raises(UsageError, match="choose"):
+            ground.generate(tmp_path / "t", sampling=sampling)
 
 
 def test_settings_that_cannot_be_served(ground: Ground, tmp_path: Path) -> None:
@@ -414,9 +561,21 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
         )
     )
     told = next(line for line in lines if "errors: overflow 1" in line)
-    for part in ("of 6 done", "% passed", "% ideal", "tokens/s", "in flight", "left"):
-        assert part in told
+    parts = ["of 6 done", " left", "errors: overflow 1", "% passed", "% ideal", "tokens/s", "in flight"]
+    assert sorted(parts, key=told.index) == parts
     assert any("; 2 in flight" in line for line in lines) and not any("; 3 in flight" in line for line in lines)
+
+
+def test_errors_and_what_is_left_stand_within_79_columns() -> None:
+    status = Status(_steady.Meter())
+    status.doing, status.asked, status.done, status.successes, status.ideal = "running", 123_456, 12_345, 6_789, 4_567
+    status.begun = time.monotonic() - 600.0
+    status._recent[0] = (status.begun, 0, 0)
+    status.errors.update(overflow=1_234, stream=567, sandbox=89, timeout=12)
+    seen = status.line()[:79]
+    assert "12,345 of 123,456 done, 90 min left; errors: overflow 1,234, stream 567, ..." in seen
+    status.errors.clear()
+    assert "55% passed, 37% ideal" in status.line()[:79]
 
 
 def test_the_probe_is_recorded(ground: Ground, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from episodes.generating import Ground, plus, right, saying, turn_of
 from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ModelError, ProtocolError, SandboxError, UsageError
+from foretrace.core.problem import Verdict
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode, EpisodeSettings
 from foretrace.episodes.rollout import rollout
@@ -60,6 +61,40 @@ def test_a_failure_is_recorded_and_is_no_score(ground: Ground, error: Exception,
     assert outcome.error is not None and (outcome.status, outcome.error.kind) == ("error", kind)
     assert (outcome.success, outcome.reward, outcome.tests) == (None, None, None)
     assert str(error) in outcome.error.message
+
+
+def test_a_context_that_is_outgrown_is_a_limit_and_judged(ground: Ground) -> None:
+    outcome = roll(ground, raising(ModelError("too long", kind="overflow"))).outcome
+    assert (outcome.status, outcome.exit_reason, outcome.error) == ("limit", "context", None)
+    assert (outcome.success, outcome.reward) == (True, 1.0)
+
+
+def test_a_problem_that_does_not_fit_the_context_is_an_error(ground: Ground) -> None:
+    def say(request: Request) -> str:
+        raise ModelError("too long", kind="overflow")
+
+    outcome = roll(ground, say).outcome
+    assert outcome.error is not None and (outcome.status, outcome.error.kind) == ("error", "overflow")
+    assert (outcome.success, outcome.reward) == (None, None)
+
+
+def test_a_sandbox_that_fails_at_the_limit_of_the_context_is_an_error(ground: Ground) -> None:
+    class Broken(LocalSandbox):
+        async def judge(self, *_: object, **__: object) -> Verdict:
+            raise SandboxError("no worker")
+
+    async def live() -> Trace:
+        async with Broken(Settings(workers=1)) as sandbox:
+            episode = Episode(plus(3), Tools(), sandbox)
+            return await rollout(episode, saying(talk_then_overflow), Sampling(seed=4))
+
+    def talk_then_overflow(request: Request) -> str:
+        if turn_of(request):
+            raise ModelError("too long", kind="overflow")
+        return "I would rather talk about the weather."
+
+    outcome = ground.runner.run(live()).outcome
+    assert outcome.error is not None and outcome.error.kind == "sandbox"
 
 
 @pytest.mark.parametrize("kind", ["bad_key", "not_found", "quota"])

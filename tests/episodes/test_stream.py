@@ -111,10 +111,25 @@ def test_what_was_cut_between_tokens_is_exact_and_has_no_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("completion", "text", "rest"),
+    [
+        (sampled("a", "bc"), "ab", "b"),  # cut inside a token
+        (sampled("a"), "a</call>", "</call>"),  # a closing tag that the model did not write
+        (sampled("a", "", "é"), "a</call>", "</call>"),  # the first half of a character is not kept
+    ],
+)
+def test_from_where_the_ids_are_not_known_the_text_is_tokenised_and_has_no_logprobs(
+    completion: Completion, text: str, rest: str
+) -> None:
+    kept, end, ids = take(completion, text)
+    assert (kept.exact, kept.logprobs, kept.text, end) == ("text", (0.0,), text, 0)
+    assert ids == (5000, *(ord(letter) + 1000 for letter in rest))
+
+
+@pytest.mark.parametrize(
     ("completion", "text"),
     [
-        (sampled("a", "bc"), "ab"),  # cut inside a token
-        (sampled("a"), "a</call>"),  # a closing tag that the model did not write
+        (sampled("bc"), "ab"),  # the pieces do not spell it
         (Completion(text="ab", token_ids=(5, 6), exact="token"), "ab"),  # no pieces
         (Completion(text="ab", exact="none"), "ab"),
     ],

@@ -102,6 +102,8 @@ class ModelServer:
     """Whether Ollama's `_debug_render_only` is there."""
     opens_think: bool = False
     """Whether the template opens a think block."""
+    like_llama: bool = False
+    """Whether it closes a connection behind a stream without a word, and knows no messages in `/tokenize`."""
     context: int = 4096
     requests: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -127,6 +129,7 @@ class ModelServer:
             ("POST", "/v1/completions", self._openai),
             ("GET", "/props", self._props),
             ("POST", "/tokenize", self._tokenize),
+            ("POST", "/detokenize", self._detokenize),
             ("POST", "/apply-template", self._template),
             ("POST", "/completion", self._llama),
         ):
@@ -260,6 +263,10 @@ class ModelServer:
                     await asyncio.sleep(3600)
             await response.write(event)
             at += 1
+        if self.like_llama:
+            await response.write_eof()
+            assert request.transport is not None
+            request.transport.close()
         return response
 
     def _unknown(self, name: object) -> bool:
@@ -393,12 +400,17 @@ class ModelServer:
             plain = not body.get("parse_special", True)
         elif self.ids:  # vLLM
             text, plain = body.get("prompt") or self.render(body["messages"]), False
+        elif self.like_llama:  # llama-server again, asked as one asks vLLM
+            text, plain = "", False
         else:
             return web.json_response({"error": {"message": "no such path"}}, status=404)
         ids = [i for char in text for i in self.encode(char)] if plain else self.encode(text)
         return web.json_response({"tokens": ids, "count": len(ids)})
 
     # llama-server
+
+    async def _detokenize(self, request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"content": self.decode(body["tokens"])})
 
     async def _props(self, request: web.Request, body: dict[str, Any]) -> web.Response:
         settings = {"n_ctx": self.context, "params": {}}
@@ -419,11 +431,13 @@ class ModelServer:
 
         async def events() -> AsyncIterator[bytes]:
             predicted = 0
-            for token in _TOKEN.findall(text):
+            kept_back = kept_back_of(text, body["stop"]) if why == "length" else ""
+            for token in _TOKEN.findall(text.removesuffix(kept_back)):
                 parts = len(token.encode()) - len(token) + 1 if not token.isascii() else 1
                 predicted += parts  # of a character in several tokens only the last is sent
                 yield event(token, [token])
-            for token in _TOKEN.findall(word) if why == "word" else ["<|im_end|>"] if why == "stop" else []:
+            behind = {"word": _TOKEN.findall(word), "stop": ["<|im_end|>"], "length": _TOKEN.findall(kept_back)}
+            for token in behind[why]:
                 predicted += 1
                 yield event("", [token])
             names = {"word": "word", "stop": "eos", "length": "limit"}
@@ -436,14 +450,22 @@ class ModelServer:
         def event(content: str, tokens: list[str]) -> bytes:
             own = {"index": 0, "content": content, "tokens": [i for t in tokens for i in self.encode(t)], "stop": False}
             if body.get("n_probs") and self.logprobs:
-                weights = [{"id": self.encode(t)[0]} | w for t, w in zip(tokens, self._weights(tokens), strict=True)]
-                own["completion_probabilities"] = weights
+                shown = self._weights([content])  # of a token that is kept back, the text is, too
+                own["completion_probabilities"] = [
+                    {"id": self.encode(t)[0]} | w for t, w in zip(tokens, shown, strict=True)
+                ]
             return data(own)
 
         def data(what: dict[str, Any]) -> bytes:
             return f"data: {json.dumps(what)}\n\n".encode()
 
         return await self._stream(request, events(), b'error: {"code": 500, "message": "decode failed"}\n\n')
+
+
+def kept_back_of(text: str, stops: list[str]) -> str:
+    """The end of a text that may begin a stop sequence: llama-server never sends it if the limit comes."""
+    begun = [stop[:size] for stop in stops for size in range(1, len(stop)) if text.endswith(stop[:size])]
+    return max(begun, key=len, default="")
 
 
 @contextlib.contextmanager

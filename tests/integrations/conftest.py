@@ -1,4 +1,4 @@
-"""The datasets built from the shipped samples, a tiny model, and no network."""
+"""The datasets built from the shipped samples, a tiny model, and no network; and real model servers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from integrations.llama_build import Built as Program
+from integrations.llama_build import Say, build, missing_compiler
+from integrations.llama_server import Running, llama_server
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 MAX_CONTEXT_TOKENS = 2048
 
 
@@ -78,3 +83,41 @@ def tokenizer(corpus: list[str]) -> Any:
     from integrations.tiny import train_tokenizer
 
     return train_tokenizer(corpus)
+
+
+@pytest.fixture(scope="session")
+def say(request: pytest.FixtureRequest) -> Say:
+    """Say a line that is seen while the test runs."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def line(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{text}", flush=True)
+
+    return line
+
+
+@pytest.fixture(scope="session")
+def program(say: Say) -> Program:
+    """llama-server, compiled if it was not before."""
+    if why := missing_compiler():
+        pytest.skip(why)
+    return build(say)
+
+
+@pytest.fixture(scope="session")
+def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo model, as scripts/export_demo_gguf.py writes it."""
+    import subprocess
+    import sys
+
+    target = tmp_path_factory.mktemp("gguf") / "demo-model.gguf"
+    subprocess.run([sys.executable, SCRIPTS / "export_demo_gguf.py", target], check=True)
+    return target
+
+
+@pytest.fixture(scope="session")
+def llama(program: Program, gguf_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A llama-server with the demo model, for all tests that leave it alive."""
+    with llama_server(program, gguf_file, tmp_path_factory.mktemp("llama") / "server.log") as running:
+        yield running

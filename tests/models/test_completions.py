@@ -153,11 +153,13 @@ def test_llamacpp_says_what_the_server_kept_back_when_the_limit_came(logprobs: b
     assert "".join(found.pieces) == (found.text if logprobs else "")
 
 
-def test_llamacpp_ids_that_do_not_spell_the_text_are_not_exact() -> None:
+def test_llamacpp_takes_no_name_of_a_special_token_for_text() -> None:
+    """Such a token has an id, a logprob and no text, also where the limit comes behind it."""
     server = ModelServer(say=lambda asked: "a b c")
-    server.fault("/detokenize", status=200, how="", body='{"content": "a x"}')
-    found = complete("llamacpp", server, asking(sampling=Sampling(max_tokens=4)))
-    assert found.exact == "text" and found.token_ids == () and "do not spell" in found.extra["inexact"]
+    server.fault("/detokenize", status=200, body='{"content": "<|im_start|>"}')
+    found = complete("llamacpp", server, asking(stop=("</run>",), sampling=Sampling(max_tokens=4)))
+    assert (found.text, found.exact, len(found.token_ids)) == ("a b ", "token", 4)
+    assert "".join(found.pieces) == found.text
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)

@@ -302,3 +302,15 @@ def test_unknown_options_are_named() -> None:
         Ollama("m", Server(options={"thinking": "true"}))
     with pytest.raises(UsageError, match="name the model: ollama:NAME"):
         Ollama("", Server())
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_a_connection_that_is_closed_behind_a_reply_loses_no_request(kind: str) -> None:
+    """As llama-server does, without saying so before."""
+
+    async def use(server: ModelServer) -> None:
+        async with model_at(kind, server.url, retries=0) as model:
+            for _ in range(5):
+                assert (await model.complete(asking())).text == "ok"
+
+    at(ModelServer(like_llama=True), use)

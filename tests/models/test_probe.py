@@ -48,6 +48,13 @@ def test_a_server_that_repeats_the_beginning_is_caught() -> None:
     assert "repeats the beginning" in probe("openai", server).reasons["continuation"]
 
 
+def test_a_tokenize_that_knows_no_messages_is_not_that_of_vllm() -> None:
+    """That of llama-server answers with no ids."""
+    found = probe("openai", ModelServer(like_llama=True))
+    assert not found.token_prompts and not found.token_ids
+    assert found.reasons["token_prompts"] == "its /tokenize gives no ids for messages, as vLLM's does"
+
+
 @pytest.mark.parametrize("kind", ["ollama", "openai"])
 def test_without_counts_no_continuation_is_believed(kind: str) -> None:
     found = probe(kind, ModelServer(counts=False))

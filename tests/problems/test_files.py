@@ -19,7 +19,7 @@ from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.problems import _files
 from foretrace.problems._files import rows
-from foretrace.problems.base import Hub
+from foretrace.problems.base import Drop, Hub, Row
 
 ROWS = [{"n": number, "text": f"row {number} é"} for number in range(30)]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
@@ -27,7 +27,13 @@ PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 
 
 def values(path: Path) -> list[dict[str, Any]]:
-    return [row.value for row in rows(path, None)]
+    return [row.value for row in whole(path)]
+
+
+def whole(path: Path, hub: Hub | None = None) -> list[Row]:
+    found = list(rows(path, hub))
+    assert all(isinstance(row, Row) for row in found)
+    return found  # type: ignore[return-value]
 
 
 def written(path: Path, data: bytes) -> Path:
@@ -52,7 +58,7 @@ def test_all_endings(ending: str, packed: str, tmp_path: Path) -> None:
     }.get(ending, LINES)
     data = parquet(tmp_path / "made.parquet") if ending == ".parquet" else data
     path = written(tmp_path / f"set{ending}{packed}", PACK[packed](data))
-    found = list(rows(path, None))
+    found = whole(path)
     assert [row.value for row in found] == ROWS
     assert found[3].at == f"{path} row 3"
     assert found[3].name == f"set{ending.rpartition('.')[0]}/3"
@@ -72,21 +78,30 @@ def test_several_packed_members(tmp_path: Path) -> None:
 
 
 def test_blank_lines_count_as_rows(tmp_path: Path) -> None:
-    path = written(tmp_path / "set.jsonl", b'{"n": 0}\n\n  \n{"n": 3}\n[1]\n')
-    with pytest.raises(ProblemError, match=r"set\.jsonl row 4: a JSON list, not an object"):
-        values(path)
-    read = rows(path, None)
-    assert [next(read).at[-5:], next(read).at[-5:]] == ["row 0", "row 3"]
+    path = written(tmp_path / "set.jsonl", b'{"n": 0}\n\n  \n{"n": 3}\n[1]\n{"n": 5}')
+    assert [row.at[-5:] for row in rows(path, None)] == ["row 0", "row 3", "row 4", "row 5"]
 
 
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("a.jsonl", b'{"n": 1}\n{"n": \n', "row 1: no JSON"),
-        ("a.jsonl", b'{"n": 1}\n{"n": "\xff"}\n', "row 1: no JSON"),
-        ("a.jsonl", b'{"a": ' + b"[" * 100_000, "row 0: no JSON"),
-        ("a.json", b"nothing", "row 0: no JSON"),
-        ("a.json", b"[1, 2]", "row 0: a JSON int"),
+        ("a.jsonl", b'{"n": 1}\n{"n": \n{"n": 3}\n', "no JSON"),
+        ("a.jsonl", b'{"n": 1}\n{"n": "\xff"}\n{"n": 3}\n', "no JSON"),
+        ("a.jsonl", b'{"n": 1}\n{"a": ' + b"[" * 100_000 + b'\n{"n": 3}', "no JSON"),
+        ("a.json", b'[{"n": 1}, 2, {"n": 3}]', "a JSON int, not an object"),
+    ],
+)
+def test_what_is_no_row_is_passed_over(name: str, data: bytes, said: str, tmp_path: Path) -> None:
+    path = written(tmp_path / name, data)
+    first, drop, last = rows(path, None)
+    assert isinstance(first, Row) and isinstance(last, Row) and [first.value["n"], last.value["n"]] == [1, 3]
+    assert isinstance(drop, Drop) and drop.at == f"{path} row 1"
+    assert said in drop.reason and "\n" not in drop.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
         ("a.jsonl.gz", gzip.compress(LINES)[:-20], "the file was cut short"),
         ("a.jsonl.gz", LINES, "row 0: damaged"),
         ("a.jsonl.zst", zstandard.compress(LINES)[:-9], "the file was cut short"),
@@ -129,7 +144,7 @@ def test_a_dataset_folder_is_streamed_like_the_hub(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / "data").mkdir(parents=True)
     parquet(folder / "data" / "test-00000-of-00001.parquet")
-    found = list(rows(folder, Hub("owner/name", "test", "full")))
+    found = whole(folder, Hub("owner/name", "test", "full"))
     assert [row.value for row in found] == ROWS
     assert found[3].at == f"{folder} split test row 3" and found[3].name == "mine/3"
     with pytest.raises(ProblemError, match="split nope: cannot be read") as caught:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import checked, problems_of
+from foretrace.problems.base import Drop, checked, problems_of, split, strict
 
 SETS = plugins.names("problems")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "problems.md"
@@ -45,10 +45,16 @@ OWN = {"statement": "def f(n): ...\n\nf(1) == 2", "entry_point": "f", "tests": [
 CASES = {"statement": "Double it.", "cases": [{"input": "1\n", "output": "2\n"}, {"stdout": "0\n", "tolerance": 0.1}]}
 
 
-def load(name: str, tmp_path: Path, *rows: dict[str, Any]) -> list[Problem]:
+def read(name: str, tmp_path: Path, *rows: dict[str, Any]) -> tuple[list[Problem], list[Drop]]:
     path = tmp_path / "set.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return list(plugins.resolve("problems", name)().load(path))
+    return split(plugins.resolve("problems", name)().load(path))
+
+
+def load(name: str, tmp_path: Path, *rows: dict[str, Any]) -> list[Problem]:
+    problems, drops = read(name, tmp_path, *rows)
+    assert not drops
+    return problems
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -188,15 +194,26 @@ def test_a_row_that_cannot_be_used_names_file_and_row(
     name: str, row: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     good = {"humaneval": HUMAN_EVAL, "mbpp": MBPP_FULL, "jsonl": OWN}[name]
-    with pytest.raises(ProblemError) as caught:
-        load(name, tmp_path, good, row)
-    assert f"{tmp_path / 'set.jsonl'} row 1: " in str(caught.value) and said in str(caught.value)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+    (problem,), (drop,) = read(name, tmp_path, good, row)
+    assert problem == load(name, tmp_path, good)[0]
+    assert drop.at == f"{tmp_path / 'set.jsonl'} row 1" and said in drop.reason
+    assert "\n" not in drop.reason and len(drop.reason) < 400
 
 
 def test_an_id_stands_once(tmp_path: Path) -> None:
-    with pytest.raises(ProblemError, match=r"row 1: the id 'a' stands at .*row 0 too"):
-        load("jsonl", tmp_path, {**OWN, "id": "a"}, {**OWN, "id": "a"})
+    (problem,), (drop,) = read("jsonl", tmp_path, {**OWN, "id": "a"}, {**OWN, "id": "a"})
+    assert problem.id == "a" and drop.at.endswith("row 1")
+    assert drop.reason == f"the id 'a' stands at {tmp_path / 'set.jsonl'} row 0 too; ids must differ"
+
+
+def test_what_follows_a_row_that_cannot_be_used_is_read(tmp_path: Path) -> None:
+    rows = [{**OWN, "id": "a"}, {}, {**OWN, "id": "b"}, {**OWN, "id": "a"}, {**OWN, "id": "c"}]
+    problems, drops = read("jsonl", tmp_path, *rows)
+    assert [p.id for p in problems] == ["a", "b", "c"] and [d.at[-5:] for d in drops] == ["row 1", "row 3"]
+    problems, drops = split(plugins.resolve("problems", "jsonl")().load(tmp_path / "set.jsonl"), limit=2)
+    assert [p.id for p in problems] == ["a", "b"] and [d.at[-5:] for d in drops] == ["row 1"]
+    with pytest.raises(ProblemError, match=r"set\.jsonl row 1: no statement"):
+        list(strict(plugins.resolve("problems", "jsonl")().load(tmp_path / "set.jsonl")))
 
 
 KEYS = ["statement", "prompt", "text", "question", "entry_point", "tests", "check", "test", "cases", "public_tests"]
@@ -223,15 +240,12 @@ VALUES += ["\ud800", [], [None], ["assert f(1)"], [[]], {}, {"stdout": "1"}, [{"
     row=st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=9),
     base=st.sampled_from([{}, HUMAN_EVAL, MBPP_FULL, OWN, CASES]),
 )
-def test_any_row_is_a_problem_or_an_error(
+def test_any_row_is_a_problem_or_a_drop(
     name: str, row: dict[str, Any], base: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    try:
-        problems = load(name, tmp_path_factory.mktemp("any"), {**base, **row})
-        said = "row 0: "
-    except ProblemError as error:
-        problems, said = [], str(error)
-    assert "row 0: " in said and "\n" not in said
+    problems, drops = read(name, tmp_path_factory.mktemp("any"), {**base, **row})
+    assert len(problems) + len(drops) == 1
+    assert all(drop.at.endswith("row 0") and drop.reason and "\n" not in drop.reason for drop in drops)
     assert all(checked(problem) == problem for problem in problems)
 
 
@@ -242,8 +256,7 @@ def test_a_plugin_may_raise() -> None:
     def make(row: Any) -> Problem:
         raise KeyError("task")
 
-    with pytest.raises(ProblemError, match="here row 0: no key 'task'"):
-        list(problems_of([Row()], make))  # type: ignore[list-item]
+    assert list(problems_of([Row()], make)) == [Drop("here row 0", "no key 'task'")]  # type: ignore[list-item]
 
 
 def test_the_examples_of_the_docs_are_problems(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def test_forced_takes_one_small_step_a_turn_until_it_verifies(stage: Stage) -> N
         "<verify></verify>",
     )
     played = stage.play(FORCED, *steps)
-    assert all(text.endswith("Go on with the next step.") for text in played.said)
+    asked = [text.endswith("Go on with the next step.") for text in played.said]
+    assert asked == [True] * 5 + [False], "behind the last reply nothing is asked for"
     assert played.labels == ["nonstep.prompted", "file_write", "file_write", "verifier", "repair", "verifier"]
     assert played.trace.outcome.success and played.trace.provenance.protocol == "interleaved_forced"
     assert played.counted("think_count", "code_block_count") == (3, 3), "a thought and code of one reply are both kept"

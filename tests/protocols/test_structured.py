@@ -41,3 +41,8 @@ def test_a_reflection_on_code_that_fails_does_not_end_it(stage: Stage) -> None:
     played = stage.play("structured", PLAN, code(WRONG), REFLECT, max_turns=3)
     assert (played.trace.outcome.status, played.trace.outcome.success) == ("limit", False)
     assert played.labels == ["nonstep.prompted", "verifier", "nonstep.prompted"]
+
+
+def test_behind_the_last_reply_nothing_is_asked_for(stage: Stage) -> None:
+    (_, told) = stage.play("structured", PLAN, code(RIGHT), max_turns=2).said
+    assert told == "<result>\nAll 2 public tests passed.\n</result>"

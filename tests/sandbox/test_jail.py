@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,20 @@ def test_the_jail_holds_the_library_and_nothing_else(jailed: Box, tmp_path: Path
     assert jailed.out("import os; open('/dev/shm/x', 'w').close(); print(os.listdir('.'))") == "['x']\n"
     for path in ("/proc", "/sys", "/home", "/etc/passwd", "/var", str(tmp_path), "/etc/hostname"):
         assert jailed.run(f"import os; os.stat({path!r})").ending == "error", path
+
+
+_DIES = """
+import os, signal
+from foretrace.sandbox._inside import jail, syscalls
+syscalls.call = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+jail.unshare()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only a process of root's has a helper that maps its users")
+def test_the_helper_ends_with_the_process_that_it_helps() -> None:
+    died = subprocess.run([sys.executable, "-c", _DIES], capture_output=True, timeout=20, check=False)
+    assert died.returncode == -signal.SIGKILL  # the pipes of its output were closed, so the helper has ended too
 
 
 def test_nothing_of_it_can_be_changed(jailed: Box) -> None:

@@ -89,6 +89,8 @@ async def _examine(found: Found, model: ChatModel, sandbox: Sandbox, sampling: S
 
     async with model:
         can = await model.probe()
+        refused = {name: None for name in ("temperature", "top_p") if name in can.reasons}
+        sampling = msgspec.structs.replace(sampling, extra=sampling.extra | refused)
         found.capabilities = _capabilities(can)
         found.notes = {name: why for name, why in can.reasons.items() if name not in found.capabilities}
         protocol = _offered(found, can)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from foretrace.cli._output import Cell, Output, Progress
 if TYPE_CHECKING:
     from foretrace.episodes._status import Status
     from foretrace.episodes.generate import GenerateReport
+    from foretrace.problems.base import Drop
 
 _CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
 _MEANS = (
@@ -22,6 +24,7 @@ _MEANS = (
     "has_verify",
     "is_interleaved",
     "has_tool_feedback",
+    "cut_replies",
     "invented_results",
     "repairs",
 )
@@ -35,6 +38,12 @@ class Watch:
         self._say, self._progress = say, progress
         self.began = False
         """Whether attempts were begun."""
+        self.report: GenerateReport | None = None
+        """What a run did that a failure ended."""
+
+    def end(self, report: GenerateReport) -> None:
+        """A failure ended the run."""
+        self.report = report
 
     def __call__(self, status: Status) -> None:
         self._progress(status.line())
@@ -56,38 +65,59 @@ def probed(found: dict[str, Any]) -> list[str]:
     return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
 
 
-def report_facts(report: GenerateReport, out: Path) -> dict[str, Any]:
-    """The report as one JSON object."""
+def note_rows(say: Output, drops: Sequence[Drop], of: int, place: Path | str) -> None:
+    """Say which rows of a problem set were left out."""
+    from foretrace.cli._generating import rows_told
+
+    if drops:
+        say.note(f"left out {len(drops):,} of {of:,} problems of {place}: {rows_told(drops, place)}")
+
+
+def report_facts(report: GenerateReport, out: Path, dropped: int) -> dict[str, Any]:
+    """The report as one JSON object; `dropped` rows of the problem set could not be used."""
     import msgspec
 
-    return {"out": str(out), **msgspec.to_builtins(report)}
+    return {"out": str(out), "problems_left_out": dropped, **msgspec.to_builtins(report)}
 
 
-def show_report(say: Output, report: GenerateReport, out: Path) -> None:
+def show_report(say: Output, report: GenerateReport, out: Path, dropped: int) -> None:
     """Say what a run did."""
-    if report.stopped:
+    for path in report.damaged:
+        say.warn(f"{path}: a damaged journal of an earlier run; what could be read of it is in {out}, and it is kept")
+    if report.stopped and not report.error:
         say.note(f"stopped before the end: {report.stopped}; the same command goes on")
     for kind, example in report.examples.items():
         say.note(f"{report.errors[kind]:,} ended in an error, {kind}: {example}")
     if report.errors:
         say.note("they count neither as success nor as failure; the same command makes them again")
-    if say.emit(report_facts(report, out)):
+    if report.cut_replies:
+        say.note(_cut(report))
+    if say.emit(report_facts(report, out, dropped)):
         return
-    say.facts(_facts(report, out))
+    say.facts(_facts(report, out, dropped))
     if report.metrics:
         say.line()
         names = [*(n for n in _MEANS if n in report.metrics), *(n for n in report.metrics if n not in _MEANS)]
         say.table(("metric", "mean"), [(name, float(report.metrics[name])) for name in names])
 
 
-def _facts(report: GenerateReport, out: Path) -> list[tuple[str, Cell]]:
+def _cut(report: GenerateReport) -> str:
+    told = (
+        f"{report.cut_replies:,} of {report.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
+    )
+    context = (report.capabilities or {}).get("context_length")
+    tight = context is not None and context < 2 * report.max_tokens
+    return f"{told}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else told
+
+
+def _facts(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
     judged = report.done - sum(report.errors.values())
     isolation = report.isolation or {}
     estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
     rows: list[tuple[str, Cell]] = [
         ("model", report.model),
         ("protocol", report.protocol),
-        ("problems", report.problems),
+        ("problems", f"{report.problems:,}, and {dropped:,} left out" if dropped else report.problems),
         ("attempts", _sum(report)),
     ]
     if report.done:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +16,44 @@ if TYPE_CHECKING:
     from foretrace.episodes._status import Status
     from foretrace.episodes.generate import GenerateReport
     from foretrace.models.base import ChatModel, Server
+    from foretrace.problems.base import Drop
     from foretrace.protocols.base import Protocol
     from foretrace.sandbox.base import Sandbox
 
 _SESSIONS = 128
 """Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
+
+
+_TOLD = 3
+"""Rows that cannot be used that one line names."""
+
+
+class TerminatedError(Exception):
+    """The process was asked to end (SIGTERM), and what was finished is sealed."""
+
+
+def usable_problems(name: str, path: Path | None, limit: int | None) -> tuple[list[Problem], list[Drop]]:
+    """The first problems of a set, all of them without a limit, and the rows between them that cannot be used.
+
+    Raises:
+        UsageError: no such set, or a path that does not fit.
+        ProblemError: it cannot be read, or no row of it can be used.
+    """
+    from foretrace.core.errors import ProblemError
+    from foretrace.core.plugins import resolve
+    from foretrace.problems.base import split
+
+    found, drops = split(resolve("problems", name)().load(path), limit)
+    if not found:
+        none = f"none of its {len(drops):,} problems can be used: {rows_told(drops, path or name)}"
+        raise ProblemError(f"{path or name}: {none if drops else 'there is no problem in it'}")
+    return found, drops
+
+
+def rows_told(drops: Sequence[Drop], place: Path | str) -> str:
+    """Which rows of a place cannot be used, and why: the first of them."""
+    told = [f"{drop.at.removeprefix(f'{place} ')}: {drop.reason}" for drop in drops[:_TOLD]]
+    return "; ".join([*told, *(["..."] if len(drops) > _TOLD else [])])
 
 
 def problems_of(name: str, path: Path | None, limit: int | None) -> list[Problem]:
@@ -31,8 +67,9 @@ def problems_of(name: str, path: Path | None, limit: int | None) -> list[Problem
 
     from foretrace.core.errors import ProblemError
     from foretrace.core.plugins import resolve
+    from foretrace.problems.base import strict
 
-    found = list(itertools.islice(resolve("problems", name)().load(path), limit))
+    found = list(itertools.islice(strict(resolve("problems", name)().load(path)), limit))
     if not found:
         raise ProblemError(f"{path or name}: there is no problem in it")
     return found
@@ -103,15 +140,29 @@ def run(
     out: Path,
     settings: GenerateSettings,
     progress: Callable[[Status], None] | None = None,
+    *,
+    failed: Callable[[GenerateReport], None] | None = None,
+    ends_on_sigterm: bool = False,
 ) -> GenerateReport:
-    """Generate, in a loop of its own: in another thread where one is running here, as in a notebook."""
-    import asyncio
+    """Generate, in a loop of its own: in another thread where one is running here, as in a notebook.
+
+    Args:
+        failed: See `generate`.
+        ends_on_sigterm: SIGTERM ends the run as an interrupt does, where the process has no other use for it.
+
+    Raises:
+        TerminatedError: SIGTERM came.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from foretrace import __version__
     from foretrace.episodes.generate import generate
 
+    terminated: list[bool] = []
+
     async def work() -> GenerateReport:
+        if ends_on_sigterm:
+            _on_sigterm(asyncio.current_task(), terminated)
         try:
             return await generate(
                 problems,
@@ -122,6 +173,7 @@ def run(
                 settings,
                 versions={"foretrace": __version__},
                 progress=progress,
+                failed=failed,
             )
         finally:
             await model.close()
@@ -130,6 +182,24 @@ def run(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work())
+        try:
+            return asyncio.run(work())
+        except asyncio.CancelledError:
+            if terminated:
+                raise TerminatedError from None
+            raise
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work()).result()
+
+
+def _on_sigterm(task: asyncio.Task[Any] | None, came: list[bool]) -> None:
+    """Cancel the task when SIGTERM comes, and note that it came."""
+
+    def end() -> None:
+        came.append(True)
+        if task is not None:
+            task.cancel()
+
+    with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread, or no Unix
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)  # taken off when the loop is closed

@@ -8,12 +8,21 @@ from typing import Annotated, Any, Literal
 import typer
 
 from foretrace.cli._output import Output
-from foretrace.core.errors import ModelError, SandboxError, UsageError
+from foretrace.core.errors import ForetraceError, UsageError
+
+_TERMINATED = 143
+"""Exit code of a run that SIGTERM ended."""
 
 
 def _more(flag: str, about: str, **settings: Any) -> Any:
     """An option that is left out of `--help`; docs/cli.md lists it."""
     return typer.Option(flag, help=about, hidden=True, **settings)
+
+
+def _folder(name: str | Path) -> Path:
+    if not str(name).strip():  # as a path, it would be the current folder
+        raise typer.BadParameter("name a folder")
+    return Path(name)
 
 
 _Problems = Annotated[
@@ -31,15 +40,17 @@ _Model = Annotated[
 _BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")]
 _Samples = Annotated[int, typer.Option("--samples", metavar="N", min=1, help="Attempts at each problem.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")]
-_Temperature = Annotated[float, typer.Option("--temperature", metavar="T", min=0.0, help="Of the sampling.")]
+_Temperature = Annotated[str, typer.Option("--temperature", metavar="T", help="Of the sampling; none sends none.")]
 _Keep = Annotated[Literal["all", "success", "ideal"], typer.Option("--keep", help="Which attempts are stored.")]
 _Concurrency = Annotated[
     str, typer.Option("--concurrency", metavar="N", help="Attempts in flight; auto finds out what the server can do.")
 ]
-_Out = Annotated[Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.")]
-_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of every attempt's own seed.")]
+_Out = Annotated[Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.", parser=_folder)]
+_MaxTokens = Annotated[
+    int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of one completion at most; thinking counts.")
+]
+_Seed = Annotated[int, _more("--seed", "Seed of every attempt's own seed.")]
 _MaxTurns = Annotated[int | None, _more("--max-turns", "Completions of an attempt at most.", min=1)]
-_MaxTokens = Annotated[int, _more("--max-tokens", "Tokens of one completion at most.", min=1)]
 _TopP = Annotated[float, _more("--top-p", "Of the sampling.", min=0.0, max=1.0)]
 _TopK = Annotated[int | None, _more("--top-k", "Of the sampling.", min=1)]
 _Feedback = Annotated[Literal["public", "counts"], _more("--feedback", "What a model is told of its tests.")]
@@ -72,12 +83,12 @@ def generate(
     base_url: _BaseUrl = None,
     samples: _Samples = 1,
     limit: _Limit = None,
-    temperature: _Temperature = 0.7,
+    temperature: _Temperature = "0.7",
     keep: _Keep = "all",
     concurrency: _Concurrency = "auto",
+    max_tokens: _MaxTokens = 4096,
     seed: _Seed = 0,
     max_turns: _MaxTurns = None,
-    max_tokens: _MaxTokens = 1024,
     top_p: _TopP = 1.0,
     top_k: _TopK = None,
     feedback: _Feedback = "public",
@@ -101,10 +112,10 @@ def generate(
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
     The same command again goes on where an interrupted one stopped; attempts that ended in an error are made again.
-    More options (turns, feedback, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
+    More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
     """
     from foretrace.cli import _generating as names
-    from foretrace.cli._generated import Watch, check_report, show_report
+    from foretrace.cli._generated import Watch, check_report, note_rows, show_report
     from foretrace.core.completion import Sampling
     from foretrace.episodes._plan import GenerateSettings, check
     from foretrace.episodes._steady import Budget
@@ -114,7 +125,7 @@ def generate(
     at_once = _number_of(concurrency)
     settings = GenerateSettings(
         samples=samples,
-        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens),
+        sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_heat(temperature)),
         seed=seed,
         episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, bonuses=bonuses),
         keep=keep,
@@ -135,15 +146,21 @@ def generate(
     asked = names.model_of(model, server)
     say.kept = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with say.progress(f"reading {problems}") as progress:
-        given = names.problems_of(problems, path, limit)
+        given, drops = names.usable_problems(problems, path, limit)
+        note_rows(say, drops, len(given) + len(drops), path or problems)
         watch = Watch(say, progress)
         try:
-            report = names.run(given, talk, asked, box, out, settings, watch)
-        except (ModelError, SandboxError):
-            if watch.began:
+            report = names.run(given, talk, asked, box, out, settings, watch, failed=watch.end, ends_on_sigterm=True)
+        except names.TerminatedError:
+            say.warn(f"foretrace: {say.kept}")
+            raise typer.Exit(_TERMINATED) from None
+        except ForetraceError:
+            if watch.report is not None:
+                progress.stop()
                 say.note(f"what was finished is kept in {out}; the same command goes on from there")
+                show_report(say, watch.report, out, len(drops))
             raise
-    show_report(say, report, out)
+    show_report(say, report, out, len(drops))
     check_report(report)
 
 
@@ -153,6 +170,19 @@ def _number_of(concurrency: str) -> int | None:
     if not concurrency.isascii() or not concurrency.isdigit() or not 1 <= int(concurrency) <= 4096:
         raise UsageError(f"--concurrency {concurrency!r}: choose auto, or 1 to 4096")
     return int(concurrency)
+
+
+def _heat(temperature: str) -> dict[str, Any]:
+    """The temperature as a part of `Sampling`; with `none` the server's own, which for a model in this process is 1."""
+    if temperature == "none":
+        return {"temperature": 1.0, "extra": {"temperature": None}}
+    try:
+        value = float(temperature)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise UsageError(f"--temperature {temperature!r}: choose a number that is not negative, or none")
+    return {"temperature": value}
 
 
 def _pairs(given: list[str]) -> dict[str, str]:

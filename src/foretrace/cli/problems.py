@@ -84,7 +84,7 @@ def check(
     )
     with say.progress(f"checking {name}") as progress:
         isolation, found = _run(name, path, limit, sandbox, settings, lambda done: progress(f"checking {name}", done))
-    if not found.problems:
+    if not found.problems and not found.findings:
         raise ProblemError(f"{path or name}: there is no problem in it")
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(found)}
     facts |= {"sound": found.sound, "isolation": isolation}
@@ -99,16 +99,18 @@ def _run(
 ) -> tuple[Any, Checked]:
     """How well the code was isolated, and what was found."""
     import asyncio
-    import itertools
     import os
 
     import msgspec
 
     from foretrace.cli._sandboxes import sandbox_of
     from foretrace.core.plugins import resolve
+    from foretrace.episodes.check import Finding
     from foretrace.episodes.check import check as prove
+    from foretrace.problems.base import split
 
-    problems = itertools.islice(resolve("problems", name)().load(path), limit)
+    problems, drops = split(resolve("problems", name)().load(path), limit)
+    bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
     at_once = settings.workers or len(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
@@ -120,7 +122,7 @@ def _run(
             return isolation, await prove(problems, runner, workers=at_once, progress=progress)
 
     isolation, found = asyncio.run(run())
-    return msgspec.to_builtins(isolation), found
+    return msgspec.to_builtins(isolation), msgspec.structs.replace(found, findings=(*bad, *found.findings))
 
 
 def _show(say: Output, found: Checked, isolation: dict[str, Any]) -> None:
@@ -149,17 +151,18 @@ def _show(say: Output, found: Checked, isolation: dict[str, Any]) -> None:
 def _verdict(found: Checked) -> str:
     """One line that names what is wrong, and where."""
     words = {
-        "reference_failed": "the reference fails",
-        "empty_passed": "an answer that does nothing passes",
-        "unusable": "the tests cannot be judged",
-        "lost": "the sandbox lost the run",
+        "bad_row": "left out",
+        "reference_failed": "the reference fails for",
+        "empty_passed": "an answer that does nothing passes for",
+        "unusable": "the tests cannot be judged for",
+        "lost": "the sandbox lost the run for",
     }
     parts: list[str] = []
     for fault, said in words.items():
         named = list(dict.fromkeys(f.problem for f in found.findings if f.fault == fault))
         if named:
             more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
-            parts.append(f"{said} for {len(named):,}: {', '.join(named[:_NAMED])}{more}")
+            parts.append(f"{said} {len(named):,}: {', '.join(named[:_NAMED])}{more}")
     return "; ".join(parts)
 
 

@@ -32,7 +32,7 @@ class Sampling(_Record, frozen=True, kw_only=True):
     temperature: float = 0.7
     top_p: float = 1.0
     top_k: int | None = None
-    max_tokens: int = 1024
+    max_tokens: int = 4096
     """Most tokens of one completion."""
     seed: int | None = None
     extra: dict[str, Any] = {}

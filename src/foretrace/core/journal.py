@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 import zstandard
@@ -21,6 +21,8 @@ from foretrace.core.trace import Trace
 FOLDER = "journal"
 SUFFIX = ".jsonl.zst"
 _CHUNK = 1 << 16
+_MAGIC = zstandard.FRAME_HEADER
+"""What every frame begins with. No frame holds it as text: it is no UTF-8."""
 T = TypeVar("T")
 
 
@@ -71,7 +73,7 @@ class Journal:
         """Write entries (see `encode_entry`) and return when all of them are durable.
 
         Raises:
-            StoreError: they could not be written; none of them is there.
+            StoreError: they could not be written; none of them is there, unless the disk fails to take them back too.
         """
         data = b"".join(self._compressor.compress(line) for line in lines)
         view = memoryview(data)
@@ -80,9 +82,10 @@ class Journal:
                 view = view[self._file.write(view) or 0 :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._file.truncate(self._whole)
+            with contextlib.suppress(OSError):  # what cannot be taken back is read as damage or as an attempt
+                self._file.truncate(self._whole)
             raise StoreError(cannot_write(self.path, error)) from error
-        self._whole += len(data)
+        self._whole = self._file.tell()
 
     def close(self) -> None:
         """Close the file. May be called twice."""
@@ -125,8 +128,13 @@ class Index:
         self.run = path.name.removesuffix(SUFFIX)
         self.left_out: dict[str, str] = {}
         """Reasons by key."""
+        self.damaged = False
+        """Whether something before the last whole frame could not be read."""
         self._places: dict[str, _Place] = {}
+        end = 0
         for offset, size, data in _frames(path):
+            self.damaged = self.damaged or offset != end
+            end = offset + size
             head = _read(path, data, _Head)
             self._places.pop(head.key, None)
             self.left_out.pop(head.key, None)
@@ -172,26 +180,51 @@ def unsealed(folder: Path) -> int:
 
 
 def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, size and content of each whole frame; what a crash left behind the last one is no frame."""
+    """Offset, size and content of each whole frame; what is damaged, or was cut off by a crash, is passed over."""
     with path.open("rb") as file:
-        at, rest = 0, b""
-        while True:
-            stream = zstandard.ZstdDecompressor().decompressobj()
-            parts: list[bytes] = []
-            used = 0
-            while not stream.eof:
-                rest = rest or file.read(_CHUNK)
-                if not rest:
-                    return
-                try:
-                    parts.append(stream.decompress(rest))
-                except zstandard.ZstdError:
-                    return
-                left = stream.unused_data if stream.eof else b""
-                used += len(rest) - len(left)
-                rest = left
-            yield at, used, b"".join(parts)
-            at += used
+        at: int | None = 0
+        rest = b""
+        while at is not None:
+            frame = _frame(file, rest)
+            if frame is None:
+                at, rest = _next_frame(file, at + 1), b""
+            else:
+                data, used, rest = frame
+                yield at, used, data
+                at += used
+
+
+def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
+    """Content and size of the frame that begins with `rest` and goes on in the file, and what was read behind it; null
+    where there is no whole one."""
+    stream = zstandard.ZstdDecompressor().decompressobj()
+    parts: list[bytes] = []
+    used = 0
+    while not stream.eof:
+        rest = rest or file.read(_CHUNK)
+        if not rest:
+            return None
+        try:
+            parts.append(stream.decompress(rest))
+        except zstandard.ZstdError:
+            return None
+        left = stream.unused_data if stream.eof else b""
+        used += len(rest) - len(left)
+        rest = left
+    return b"".join(parts), used, rest
+
+
+def _next_frame(file: BinaryIO, at: int) -> int | None:
+    """Where, from `at` on, a frame may begin; the file is left there. Null where none can."""
+    file.seek(at)
+    seen = b""
+    while chunk := file.read(_CHUNK):
+        seen += chunk
+        if (found := seen.find(_MAGIC)) >= 0:
+            return file.seek(at + found)
+        at += max(0, len(seen) - len(_MAGIC) + 1)
+        seen = seen[-len(_MAGIC) + 1 :]
+    return None
 
 
 def _read(path: Path, data: bytes, kind: type[T]) -> T:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -199,6 +200,8 @@ class TraceWriter:
         self._replaced: set[str] = set()
         self.waiting_bytes = 0
         """Bytes of records added since the last checkpoint."""
+        self.damaged: list[Path] = []
+        """Journals in which something could not be read: what could is sealed, and they are kept under these names."""
         for journal in sorted((self.folder / FOLDER).glob("*.jsonl.zst")):  # of runs that could not seal their own
             self.seal(journal)
 
@@ -208,7 +211,8 @@ class TraceWriter:
         return {key: reason for reason, keys in self.manifest.left_out.items() for key in unfolded(keys)}
 
     def seal(self, journal: Path) -> None:
-        """Take what stands in a journal into segments of its run, and remove the journal.
+        """Take what stands in a journal into segments of its run, and remove the journal; one that is damaged before
+        its end is moved aside.
 
         It may be interrupted anywhere: what is sealed already is found again, and nothing is taken twice.
         """
@@ -224,7 +228,10 @@ class TraceWriter:
         self.checkpoint()
         for place in (self.folder, *self.folder.glob("shard-*")):
             sync_folder(place)
-        journal.unlink()
+        if index.damaged:
+            self.damaged.append(_aside(journal))
+        else:
+            journal.unlink()
 
     def _recounted(self, segment: Segment) -> Segment:
         """The segment as it is on disk: a writer may have been killed between the segment and the manifest."""
@@ -343,6 +350,12 @@ def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool =
                 writer.checkpoint()
         writer.checkpoint()
     return counts
+
+
+def _aside(journal: Path) -> Path:
+    """Rename a journal, so that it is read no more; returns its new name."""
+    names = (journal.with_name(f"{journal.name}.damaged{n or ''}") for n in itertools.count())
+    return journal.rename(next(name for name in names if not name.exists()))
 
 
 def _refuse_strangers(folder: Path) -> None:

@@ -334,9 +334,9 @@ def decode_trace(data: bytes | str) -> Trace:
 
 def trace_id(trace: Trace) -> str:
     """blake2b (32 hex digits) over key and content, without what another run of the same attempt may change:
-    clocks, durations, logprobs, where the row was read, tool versions."""
+    clocks, durations, logprobs, where the row was read, tool versions, what the model server was found to do."""
     provenance = msgspec.structs.replace(
-        trace.provenance, created_at=None, tool_versions={}, raw_file=None, raw_row=None, run=None
+        trace.provenance, created_at=None, tool_versions={}, capabilities={}, raw_file=None, raw_row=None, run=None
     )
     messages = trace.messages
     if any(_volatile(m) for m in messages):

@@ -21,9 +21,11 @@ from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _TAG = re.compile(r"<(/?)tool_call>")
 _CLOSE = "</tool_call>"
-_BEFORE = re.compile(r"\s*(?:```\w*\s*)?")
-_BODY = re.compile(r"""\s*(?:```\w*\s*)?(?:\[\s*)?["']?\{|\s*["'](?:name|arguments)["']\s*:""")
+_BEFORE = re.compile(r"\s*(?:`{3,}\w*\s*)?")
+_BODY = re.compile(r"""\s*(?:`{3,}\w*\s*)?(?:\[\s*)?["']?\{|\s*["'](?:name|arguments)["']\s*:""")
 _AFTER = re.compile(r"[\s`}\],;]*+")
+_SPACE = re.compile(r"\s*")
+_ITEM = re.compile(r"\s*\{")
 _MOST_ENDS = 8
 """Tags that are tried as the end of a call whose JSON is broken: its code may hold tags in its strings."""
 
@@ -84,11 +86,13 @@ def read_calls(text: str, *, truncated: bool) -> list[ReadCall]:
         if closes or start < at or not _is_call(text, start, end):
             continue
         if lost:
-            call = ReadCall(span=_up_to_tag(text, tags, start, end), error="comes after a call that has no clear end")
+            found = [
+                ReadCall(span=_up_to_tag(text, tags, start, end), error="comes after a call that has no clear end")
+            ]
         else:
-            call, lost = _read(text, tags, (start, end), truncated)
-        calls.append(call)
-        at = call.span[1]
+            found, lost = _read(text, tags, (start, end), truncated)
+        calls += found
+        at = found[-1].span[1]
     return calls
 
 
@@ -102,15 +106,16 @@ def _up_to_tag(text: str, tags: _Tags, start: int, end: int) -> tuple[int, int]:
     return (start, len(text))
 
 
-def _read(text: str, tags: _Tags, opening: tuple[int, int], truncated: bool) -> tuple[ReadCall, bool]:
-    """The call at the tag, and whether its end is unknown."""
+def _read(text: str, tags: _Tags, opening: tuple[int, int], truncated: bool) -> tuple[list[ReadCall], bool]:
+    """The call at the tag, or the calls of a list, and whether the end is unknown."""
     start, body_start = opening
     before = _BEFORE.match(text, body_start)
     body_start = before.end() if before else body_start
     fence = ("fence",) if "```" in text[opening[1] : body_start] else ()
     end = json_end(text, body_start)
     if end is None or not text[body_start:end].endswith(("}", "]", '"')) or text[end : end + 1] == ":":
-        return _read_broken(text, tags, opening, body_start, truncated)
+        call, lost = _read_broken(text, tags, opening, body_start, truncated)
+        return [call], lost
     after = _AFTER.match(text, end)
     after_end = after.end() if after else end
     repairs: list[str] = list(fence)
@@ -122,12 +127,32 @@ def _read(text: str, tags: _Tags, opening: tuple[int, int], truncated: bool) -> 
         following = next(tags.after(end), None)
         if following is not None and following[2]:
             span = (start, following[1])
-            return ReadCall(span=span, error="text between the call's JSON and its closing tag"), True
+            return [ReadCall(span=span, error="text between the call's JSON and its closing tag")], True
         if truncated and following is None:
-            return ReadCall(span=(start, len(text)), error="the call is cut off"), True
+            return [ReadCall(span=(start, len(text)), error="the call is cut off")], True
         repairs.append("missing_close_tag")
         span = (start, end)
-    return _from_whole(text[body_start:end], text[slice(*span)], span, tuple(repairs)), False
+    items = _items(text, body_start, end)
+    if len(items) < 2:
+        return [_from_whole(text[body_start:end], text[slice(*span)], span, tuple(repairs))], False
+    ends = [start, *(item_end for _, item_end in items[:-1]), span[1]]
+    kinds = (*repairs, "list")
+    spans = itertools.pairwise(ends)
+    return [_from_whole(text[a:b], "", s, kinds) for (a, b), s in zip(items, spans, strict=True)], False
+
+
+def _items(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Spans of the items of a JSON list that is whole; none where it is no list, or not of objects alone."""
+    items: list[tuple[int, int]] = []
+    at = start
+    while at < end and text[at] in "[," and (item := _ITEM.match(text, at + 1, end)) is not None:
+        item_end = json_end(text, item.end() - 1)
+        if item_end is None:
+            return []
+        items.append((item.end() - 1, item_end))
+        space = _SPACE.match(text, item_end, end)
+        at = space.end() if space else item_end
+    return items if text[at:end] == "]" else []
 
 
 def _from_whole(body: str, written: str, span: tuple[int, int], repairs: tuple[str, ...]) -> ReadCall:

@@ -23,19 +23,21 @@ _NAMES = ("name", "tool", "tool_name", "function")
 _MOST_DEPTH = 6
 _MOST_BROKEN = 64 * 1024
 """Characters of broken JSON that are repaired: every way to end its strings is tried."""
-_MOST_ENDS = 6
+_MOST_ENDS = 8
 _VALUE = re.compile(rf"""(?<!\\)(\\*+)["']{KEY}\1["']\s*:\s*(\\*)("{{3}}|'{{3}}|["'])""")
 _CLOSERS = re.compile(
-    r"""(?:\s*,\s*\\*["'][\w-]+\\*["']\s*:\s*(?:\\*"[^"\\{}]*\\*"|'[^'\\{}]*'|[\w.+-]+))*+[\s,}\]"'`\\;]*+\Z"""
+    r"""(?:[\s}\]]*,\s*\\*["'][\w-]+\\*["']\s*:\s*(?:\\*"[^"\\{}]*\\*"|'[^'\\{}]*'|[\w.+-]+))*+[\s,}\]"'`\\;]*+\Z"""
 )
 _ENDS_MEMBER = re.compile(r"""\s*(?:,\s*\\*["']|[}\]])""")
 _NO_ESCAPE = re.compile(r"""(?:[^\\]++|\\["'/\\bfnrt]|\\u[0-9a-fA-F]{4})*+""")
-_BROKEN_LINE = re.compile(r"(?<!\\)((?:\\\\)*+)\\\n")
-"""An escape that lost its letter: a line break was put for the `\n` of `\\n`."""
+_BROKEN_LINE = re.compile(r"(?<!\\)((?:\\\\)*+)\\([\n\t])")
+"""An escape that lost its letter: a line break was put for the `\n` of `\\n`, or a tab for its `\t`."""
 _PYTHON_DICT = re.compile(r"\s*\{\s*'")
-_NOT_PYTHON = re.compile(r"\\\n|\\u[dD][89a-fA-F]")
-"""What JSON and Python read differently: a broken line, and halves of characters, which Python does not join."""
+_NOT_PYTHON = re.compile(r"""\\\n|\\u[dD][89a-fA-F]|(?<!\\)(?:\\\\)*+\\[^\\'"nrtxuU]""")
+"""What JSON and Python read differently: a broken line, halves of characters, which Python does not join, and escapes
+that Python never writes."""
 _QUOTE = re.compile(r"""(?<!\\)(\\*+)(["'])""")
+_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _PLACE = "0"
 """Stands for the code while the JSON around it is repaired."""
 
@@ -46,6 +48,8 @@ class _Found(msgspec.Struct, frozen=True):
     name: str
     path: tuple[str, ...]
     repairs: tuple[str, ...]
+    source: str = ""
+    """The JSON text whose string the code is."""
 
 
 class _Cut(msgspec.Struct, frozen=True):
@@ -67,11 +71,11 @@ def from_json(text: str) -> list[Reading] | str:
         return "the call is not JSON"
     if doubled:
         return f"the call holds {KEY!r} more than once"
-    return _from_value(value, repairs)
+    return _from_value(value, repairs, text)
 
 
-def _from_value(value: Any, repairs: tuple[str, ...]) -> list[Reading] | str:
-    found = list(_walk(value))
+def _from_value(value: Any, repairs: tuple[str, ...], source: str = "") -> list[Reading] | str:
+    found = list(_walk(value, source=source))
     if not found and (inner := _arguments_text(value)):
         name, text = inner
         if text.lstrip().startswith("{"):
@@ -84,7 +88,16 @@ def _from_value(value: Any, repairs: tuple[str, ...]) -> list[Reading] | str:
     if len(found) != 1:
         return f"the call holds {KEY!r} more than once" if found else f"the call has no {KEY!r} argument"
     one = found[0]
-    return [Reading(one.code, (*repairs, *one.repairs), name=one.name, others=one.others)]
+    raw = _raw(one.code, one.source) if "\\" in one.source else ""
+    return [Reading(one.code, (*repairs, *one.repairs), name=one.name, others=one.others, raw=raw)]
+
+
+def _raw(code: str, source: str) -> str:
+    """The code as it is written in a JSON text: the inside of its string, or of those of its lines; empty where it is
+    in none."""
+    written = {_loads_string(m[1]): m[1] for m in _STRING.finditer(source)}
+    lines = [written.get(line, written.get(f"{line}\n")) for line in code.split("\n")] if code not in written else []
+    return written.get(code) or "\\n".join(filter(None, lines)) * (None not in lines)
 
 
 def _loads(text: str) -> tuple[Any, tuple[str, ...], bool]:
@@ -106,7 +119,9 @@ def _loads(text: str) -> tuple[Any, tuple[str, ...], bool]:
     return None, (), False
 
 
-def _walk(node: Any, name: str = "", path: tuple[str, ...] = (), repairs: tuple[str, ...] = ()) -> Iterator[_Found]:
+def _walk(
+    node: Any, name: str = "", path: tuple[str, ...] = (), repairs: tuple[str, ...] = (), source: str = ""
+) -> Iterator[_Found]:
     """Every code in the value: in an object, or in a string that holds an object."""
     if len(path) > _MOST_DEPTH:
         return
@@ -114,11 +129,11 @@ def _walk(node: Any, name: str = "", path: tuple[str, ...] = (), repairs: tuple[
         value, more, doubled = _loads(node)
         if not doubled and isinstance(value, (dict, list, str)):
             step = "arguments_string" if path else "nested"
-            yield from _walk(value, name, path or ("",), (*repairs, step, *more))
+            yield from _walk(value, name, path or ("",), (*repairs, step, *more), node)
     elif isinstance(node, list):
         items = cast("list[Any]", node)
         if len(items) == 1:
-            yield from _walk(items[0], name, (*path, "[]"), repairs)
+            yield from _walk(items[0], name, (*path, "[]"), repairs, source)
     elif isinstance(node, dict):
         members = cast("dict[str, Any]", node)
         name = next((members[key] for key in _NAMES if isinstance(members.get(key), str)), name)
@@ -128,10 +143,10 @@ def _walk(node: Any, name: str = "", path: tuple[str, ...] = (), repairs: tuple[
             code, repairs = "\n".join(line.rstrip("\n") for line in lines), (*repairs, "lines")
         if isinstance(code, str):
             others = {k: v for k, v in members.items() if k != KEY} if path else {}
-            yield from _unnested(_Found(code, others, name, path, (*repairs, *_path_kind(path))))
+            yield from _unnested(_Found(code, others, name, path, (*repairs, *_path_kind(path)), source))
         for key in (KEY, *_WRAPPERS) if not isinstance(code, str) else _WRAPPERS:
             if key in members and (key == KEY or not isinstance(members[key], str) or key != "function"):
-                yield from _walk(members[key], name, (*path, key), repairs)
+                yield from _walk(members[key], name, (*path, key), repairs, source)
 
 
 def _path_kind(path: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,9 +162,10 @@ def _unnested(found: _Found) -> Iterator[_Found]:
     if text.startswith("{"):
         value, _, doubled = _loads(text)
         known = {KEY, "name", *_WRAPPERS}
-        inner = list(_walk(value, found.name, ("",))) if isinstance(value, dict) and not doubled else []
+        inner = list(_walk(value, found.name, ("",), source=text)) if isinstance(value, dict) and not doubled else []
         if len(inner) == 1 and known.issuperset(cast("dict[str, Any]", value)) and tree(inner[0].code) is not None:
-            found = _Found(inner[0].code, inner[0].others, inner[0].name, found.path, (*found.repairs, "nested"))
+            kinds = (*found.repairs, "nested")
+            found = msgspec.structs.replace(inner[0], path=found.path, repairs=kinds)
     yield found
 
 
@@ -171,16 +187,17 @@ def from_broken(text: str) -> list[Reading]:
     """
     if len(text) <= _MOST_BROKEN and (value := _python_dict(text)) is not None:
         given = _from_value(value, ("single_quotes",))
-        return given if isinstance(given, list) else []
+        return _with_raw(given, text) if isinstance(given, list) else []
     if len(text) > _MOST_BROKEN or (match := _VALUE.search(text)) is None:
         return []
     readings: list[Reading] = []
     opens, slashes, quote, start = match.start(2), len(match.group(2)), match.group(3), match.end()
     if len(quote) == 3:
         end = text.rfind(quote, start)
-        if end >= 0 and _CLOSERS.match(text, end + 3):
+        if end >= 0:
             raw = text[start:end]
-            readings += _readings(text, _Cut(opens, slashes, quote, raw, end + 3), [raw, lenient(raw)])
+            cut = _Cut(opens, slashes, quote, raw, end + 3)
+            return _readings(text, cut, [raw, lenient(raw)]) if _CLOSERS.match(text, end + 3) else []
         start, quote = match.start(3) + 1, quote[0]
     for end in _ends(text, start, slashes, quote):
         raw = text[start : end - slashes]
@@ -204,6 +221,20 @@ def _python_dict(text: str) -> Any:
         return None
 
 
+def _with_raw(given: list[Reading], text: str) -> list[Reading]:
+    """Readings of a Python dict with the inside of the string that their code is; in triple quotes, whose use is to
+    leave code as it is, that inside is a reading too."""
+    found: list[Reading] = []
+    for reading in given:
+        for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline):
+            if token.type == tokenize.STRING and ast.literal_eval(token.string) == reading.code:
+                size = 3 if token.string.startswith(('"""', "'''")) else 1
+                reading = msgspec.structs.replace(reading, raw=token.string[size:-size])
+                found += [msgspec.structs.replace(reading, code=reading.raw)] * (size == 3)
+        found.append(reading)
+    return found
+
+
 def _ends(text: str, start: int, slashes: int, quote: str) -> list[int]:
     """Offsets of quotes that may end the code: the first that is not escaped, and the last ones."""
     quotes = [
@@ -214,7 +245,7 @@ def _ends(text: str, start: int, slashes: int, quote: str) -> list[int]:
     ends: list[int] = []
     for at in reversed(quotes[-_MOST_ENDS:]):
         if not _CLOSERS.match(text, at + 1):
-            break
+            continue
         ends.append(at)
     if quotes and quotes[0] not in ends and _ENDS_MEMBER.match(text, quotes[0] + 1):
         ends.append(quotes[0])
@@ -226,7 +257,7 @@ def _decoded(raw: str, cut_quote: str, slashes: int) -> list[str]:
     escapes in it are broken, also with its backslashes left alone."""
     values = [raw]
     if _BROKEN_LINE.search(raw):
-        values.append(_BROKEN_LINE.sub(r"\1\\\\n", raw))
+        values.append(_BROKEN_LINE.sub(lambda m: m[1] + ("\\\\n" if m[2] == "\n" else "\\\\t"), raw))
     for _ in range((slashes + 1).bit_length()):
         values = [_loads_string(v) for v in values]
     if not _NO_ESCAPE.fullmatch(raw) or _has_bare(raw, cut_quote, slashes):
@@ -260,7 +291,7 @@ def _readings(text: str, cut: _Cut, values: list[str]) -> list[Reading]:
     repairs += ["newlines"] * ("\n" in cut.raw) + ["bare_quotes"] * bare
     repairs += ["bad_escapes"] * (not _NO_ESCAPE.fullmatch(cut.raw))
     kinds = tuple(dict.fromkeys(repairs)) or ("json_repair",)
-    return [Reading(v, kinds, True, found[0].name, found[0].others) for v in dict.fromkeys(values)]
+    return [Reading(v, kinds, True, found[0].name, found[0].others, raw=cut.raw) for v in dict.fromkeys(values)]
 
 
 def _has_bare(raw: str, quote: str, slashes: int) -> bool:

@@ -25,13 +25,17 @@ _STRINGS = (
     r'|"(?:[^"\\\n]++|\\.)*+"'
     r"|'(?:[^'\\\n]++|\\.)*+'"
 )
-_OUTSIDE = re.compile(rf"(?P<kept>{_STRINGS}|#(?:[^\\\n]++|\\(?!n))*+)|\\(?P<escaped>[\"'nrt\n])", re.DOTALL)
+_OUTSIDE = re.compile(rf"(?P<kept>{_STRINGS}|#(?:[^\\\n]++|\\(?!(?:r\\)?n))*+)|\\(?P<escaped>[\"'nrt\n])", re.DOTALL)
 _BROKEN_STRING = re.compile(
     r'"""(?:[^"]++|"(?!""))*+"""' + r"|'''(?:[^']++|'(?!''))*+'''" + r'|#[^\n]*+|"[^"]*+"' + r"|'[^']*+'"
 )
+_PAIR = re.compile(r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+"""One character as JSON escapes it in two halves, which Python does not join."""
 _HALF = re.compile("[\ud800-\udfff]")
-_FENCE = re.compile(r"\s*```[ \t]*(?:[\w+.-]*[ \t]*\n|(?:python3?|py)[ \t]+)")
-_FENCE_END = re.compile(r"\n?[ \t]*```\s*\Z")
+_FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})[ \t]*(?:[\w+.-]*[ \t]*\r?\n|(?:python3?|py)[ \t]+)")
+_FENCE_END = re.compile(r"(?:\r?\n)?[ \t]*(?P<fence>`{3,}|~{3,})\s*\Z")
+_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f]")
+"""Characters that no source code holds, and that JSON makes of a backslash that was not doubled: `\b` of a regex."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -47,6 +51,8 @@ class Reading(msgspec.Struct, frozen=True):
     """The other arguments of the call."""
     end: int = 0
     """Offset at which the call ends in the text that it was read from."""
+    raw: str = ""
+    """The code as it stands in its JSON string, with all escapes; empty where that is not known."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -71,7 +77,11 @@ def tree(code: str) -> ast.Module | None:
 def unfenced(text: str) -> str:
     """The text without a markdown fence around it; the text as it is when no fence opens it."""
     opening = _FENCE.match(text)
-    return _FENCE_END.sub("", text[opening.end() :]) if opening else text
+    if opening is None:
+        return text
+    inner = text[opening.end() :]
+    closing = _FENCE_END.search(inner)
+    return inner[: closing.start()] if closing and closing["fence"].startswith(opening["fence"]) else inner
 
 
 def choose(given: Iterable[Reading]) -> Choice:
@@ -84,6 +94,8 @@ def choose(given: Iterable[Reading]) -> Choice:
     firsts = list(given)
     if any(_HALF.search(first.code) for first in firsts):
         return Choice(error="the code holds half a character")
+    if any(_CONTROL.search(_without(first.code, first.raw)) for first in firsts):
+        return Choice(error="the code holds control characters: its backslashes are not escaped")
     if len(firsts) == 1 and "\\" not in firsts[0].code and tree(firsts[0].code) is not None:
         return Choice(firsts[0])
     readings: dict[str, Reading] = {}
@@ -94,10 +106,18 @@ def choose(given: Iterable[Reading]) -> Choice:
     parsed = _without_swallowed(parsed)
     if not parsed:
         return _unparsed(firsts)
-    parsed.sort(key=lambda pair: len(pair[0].repairs))
+    parsed.sort(key=lambda pair: ("under_escaped" in pair[0].repairs, len(pair[0].repairs)))
     if len(parsed) > 1 and len({_meaning(t) for _, t in parsed}) > 1:
         return Choice(error="ambiguous escapes: the code can be read in more ways than one")
+    under = any("under_escaped" in r.repairs for r, _ in parsed)
+    if "string_newlines" in parsed[0][0].repairs and "\\t" in parsed[0][0].raw and not under:
+        return Choice(error="ambiguous escapes: tabs and line breaks in strings")
     return Choice(parsed[0][0])
+
+
+def _without(code: str, raw: str) -> str:
+    """The code without the characters that stand in it as they are written."""
+    return code.translate(dict.fromkeys(map(ord, set(_CONTROL.findall(raw)))))
 
 
 def _meaning(module: ast.Module) -> str:
@@ -111,10 +131,14 @@ def _readings(first: Reading) -> Iterator[Reading]:
     """The text as given, out of its fence, and with up to two levels of escapes undone."""
     yield (first := _bare(first))
     code = first.code.strip("\n")
+    suspect = tree(code) is None or _swallows(code)
+    if suspect and first.raw:
+        yield from _under_escaped(first)
     if "\\" not in code:
+        if suspect and not first.broken:
+            yield msgspec.structs.replace(first, code=_joined(code), repairs=(*first.repairs, "string_newlines"))
         return
     yield from _undone(first, _strictly, levels=2)
-    suspect = tree(code) is None or _swallows(code)
     if suspect or {"newlines", "control_characters"} & set(first.repairs):
         yield from _undone(first, _with_newlines, levels=2)
     if suspect:
@@ -129,11 +153,24 @@ def _undone(first: Reading, step: Callable[[str], str | None], *, levels: int) -
     for level in ("double_escaped", "quadruple_escaped")[:levels]:
         code = reading.code.strip("\n")
         text = step(code)
-        if text is None or text == code:
-            return
+        if text is None or text == code or _CONTROL.search(_without(text, code)):
+            return  # what makes control characters is no escape that was meant
         fence = ("fence",) if "fence" in reading.repairs and "fence" not in first.repairs else ()
         reading = _bare(msgspec.structs.replace(first, code=text, repairs=(*first.repairs, *fence, level)))
         yield reading
+
+
+def _under_escaped(first: Reading) -> Iterator[Reading]:
+    """The code that was put into its JSON string with line breaks and quotes escaped, but no backslash doubled; where
+    that is Python, also as if some of them had been doubled."""
+    kinds = (*first.repairs, "under_escaped")
+    raw = first.raw
+    joined = _PAIR.sub(lambda m: lenient(m[0]), raw)
+    for text in dict.fromkeys((raw.replace('\\"', '"'), raw, joined.replace('\\"', '"'))):
+        reading = _bare(msgspec.structs.replace(first, code=outside_strings(text), repairs=kinds))
+        yield reading
+        if "\\\\" in reading.code and tree(reading.code) is not None:
+            yield msgspec.structs.replace(reading, code=reading.code.replace("\\\\", "\\"))
 
 
 def _bare(reading: Reading) -> Reading:
@@ -205,8 +242,6 @@ def _unparsed(firsts: list[Reading]) -> Choice:
         return Choice(error="code cannot be told from the broken JSON around it")
     first = firsts[0]
     bare = _bare(first)
-    if "\\" not in bare.code and tree(joined := _joined(bare.code)) is not None:
-        return Choice(msgspec.structs.replace(bare, code=joined, repairs=(*bare.repairs, "string_newlines")))
     if not bare.code.strip():
         return Choice(error="the code is empty")
     if first.broken or bare is not first or outside_strings(bare.code) != bare.code:
@@ -220,6 +255,10 @@ def _joined(code: str) -> str:
 
     def mend(match: re.Match[str]) -> str:
         text = match.group()
-        return text if text[0] == "#" or text[:3] in {'"""', "'''"} else text.replace("\n", "\\n").replace("\r", "\\r")
+        return (
+            text
+            if text[0] == "#" or text[:3] in {'"""', "'''"}
+            else text.replace("\r\n", "\n").replace("\n", "\\n").replace("\r", "\\r")
+        )
 
     return _BROKEN_STRING.sub(mend, code)

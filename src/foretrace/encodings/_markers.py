@@ -7,6 +7,7 @@ A marker counts at the start of a line or right behind another block; in the mid
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -25,22 +26,39 @@ _NAMES: dict[str, Kind] = {
     "think": "think", "thinking": "think", "thought": "think", "reasoning": "think", "code": "code", "python": "code",
     "verify": "verify", "verification": "verify", "wait": "wait", "plan": "plan", "planning": "plan",
     "action": "action", "reflection": "reflection", "reflect": "reflection", "result": "result", "output": "result",
-    "tool_response": "result", "observation": "result", "error": "error", "hint": "hint", "answer": "answer",
-    "final_answer": "answer", "final answer": "answer",
+    "tool_response": "result", "observation": "result", "tool_result": "result", "tool_output": "result",
+    "function_result": "result", "function_results": "result", "execution_result": "result", "stdout": "result",
+    "execution_results": "result", "stderr": "result", "interpreter": "result", "system": "result",
+    "error": "error", "hint": "hint", "answer": "answer", "final_answer": "answer", "final answer": "answer",
 }  # fmt: skip
 _WRITTEN = {kind: name for name, kind in reversed(_NAMES.items())} | {"answer": "final_answer"}
 _INVENTED = frozenset({"result", "error", "hint"})
 _CODE_FENCES = frozenset({"python", "py", "python3", "tool_code"})
-_RESULT_FENCES = frozenset({"output", "result", "stdout", "tool_output"})
+_RESULT_FENCES = frozenset({"output", "result", "stdout", "stderr", "tool_output", "tool_response", "tool_result"})
 _MOST_TRIES = 8
 _ALTERNATIVES = "|".join(sorted(_NAMES, key=len, reverse=True))
 _MARK = re.compile(
-    rf"^[ \t]*(?P<ticks>`{{3,}})[ \t]*(?P<info>[^`\n]*)$"
+    rf"^(?:[ \t]*(?P<ticks>`{{3,}})[ \t]*(?P<info>[^`\n]*)"
+    rf"|[ ]{{0,3}}(?P<tildes>~{{3,}})[ \t]*(?P<language>\w*)[ \t\r]*)$"
     rf"|\[(?P<bracket_end>/?)(?P<bracket>{_ALTERNATIVES.upper()})\]"
     rf"|<(?P<tag_end>/?)(?P<tag>(?i:{_ALTERNATIVES}))(?:\s[^<>\n]*)?>",
     re.MULTILINE,
 )
 _OBSERVED = re.compile(r"(?:\A|\n)[ \t]*(?P<at>Observation:)")
+_QUOTES = frozenset("`\"'")
+_TELLS = (
+    r"(?:(?:execution|tool|function|test|program|code|console|sandbox|python|the|actual)[ \t_-])?"
+    r"(?:outputs?|results?|stdout|stderr|response)"
+)
+_SPEAKS = r"(?:user|human|system|environment|tool|sandbox|interpreter|executor)"
+_BEHIND = re.compile(rf"\s*(?P<at>[*_#> \t]*(?:{_TELLS}|{_SPEAKS})[*_ \t]*:)", re.IGNORECASE)
+"""What a model writes right behind its code when it goes on as the one who runs it."""
+_SPEAKER = re.compile(r"\n[ \t]*\n(?P<at>[*_#> \t]*(?:User|Human|System)[*_ \t]*:)")
+_TURN = re.compile(
+    r"<\|(?:(?:im_start|start_header_id)\|>\s*(?:user|tool|system|ipython)\b|(?:user|tool|observation)\|>)"
+)
+"""The turn of another, in the control tokens of chat templates."""
+_RUN = frozenset({"code", "action", "verify"})
 _CODE_ENDS = re.compile(r"(?:```|</(?:code|tool_call|action)>|\[/(?:CODE|ACTION)\]|\nAction Input:[^\n]*)\s*\Z")
 
 
@@ -75,7 +93,7 @@ class _Mark(msgspec.Struct, frozen=True):
     closes: bool
     counts: bool
     """Whether it may open a block: it begins a line, or follows a block."""
-    ticks: int = 0
+    ticks: str = ""
     info: str = ""
 
 
@@ -123,8 +141,9 @@ def _rendered(item: Block) -> str:
 def invented(text: str) -> int | None:
     """Where the first result stands that the model wrote itself, null when there is none: the text is cut there.
 
-    Results, errors and hints are the environment's to write: as markers, as tags, as an `output` fence, or as
-    `Observation:` right behind code or a call. Inside of thinking they count too; inside of code or a call they do not.
+    Results, errors, hints and the turns of others are the environment's to write: as markers, as tags, as an `output`
+    fence, as control tokens; right behind code or a call also as `Output:`, `User:` or the like, and as text that a
+    closing tag ends. Inside of thinking they count too; inside of code or a call they do not.
     """
     scan = _Scanner(text)
     inert = scan.inert()
@@ -132,6 +151,8 @@ def invented(text: str) -> int | None:
     found += [
         m.start("at") for m in _OBSERVED.finditer(text) if _CODE_ENDS.search(text, max(0, m.start() - 400), m.start())
     ]
+    found += [m.start() for m in _TURN.finditer(text) if text[max(0, m.start() - 1) : m.start()] not in _QUOTES]
+    found += scan.claims()
     starts = [start for start, _ in inert]
     for at in sorted(found):
         index = bisect.bisect_right(starts, at) - 1
@@ -142,7 +163,7 @@ def invented(text: str) -> int | None:
 
 def _source(content: str) -> str:
     """Code in a block's content: in its one python fence when it is no Python as it stands."""
-    if "```" not in content or tree(content) is not None:
+    if ("```" not in content and "~~~" not in content) or tree(content) is not None:
         return content.strip("\n")
     inner = [b for b in _Scanner(content, fences_only=True).blocks() if b.kind == "code"]
     return inner[0].content.strip("\n") if len(inner) == 1 else unfenced(content).strip("\n")
@@ -183,8 +204,8 @@ class _Scanner:
             if mark.form != "fence":
                 continue
             if opening is None or (not opening.info and mark.info in _CODE_FENCES):
-                opening = mark
-            elif not mark.info and mark.ticks >= opening.ticks and self._may_close(opening, mark, index):
+                opening = mark if mark.info or mark.ticks[0] == "`" else None  # `~~~` alone underlines
+            elif not mark.info and mark.ticks.startswith(opening.ticks) and self._may_close(opening, mark, index):
                 yield opening.start, index
                 opening = None
 
@@ -292,10 +313,39 @@ class _Scanner:
             return False
         if mark.counts:
             return True
-        quoted = self._text[max(0, mark.start - 1) : mark.start] in {"`", '"', "'"}
+        quoted = self._text[max(0, mark.start - 1) : mark.start] in _QUOTES
         ends = (m for m in self._after(mark) if m.closes and m.form == mark.form and m.kind == mark.kind)
         end = None if quoted or mark.form != "xml" else next(ends, None)
         return end is not None and bool(self._text[mark.end : end.start].strip())
+
+    def claims(self) -> Iterator[int]:
+        """Where a result or another's turn begins without a marker of its own, behind code or a call that is run."""
+        found = list(self.blocks())
+        ends = [end for _, end in self._calls]
+        for block, following in itertools.zip_longest(found, found[1:]):
+            if block.kind in _RUN:
+                ends.append(block.span[1])
+                stop = len(self._text) if following is None else following.span[0]
+                yield from (m.start("at") for m in _SPEAKER.finditer(self._text, ends[-1], stop))
+        yield from (m.start("at") for end in ends if (m := _BEHIND.match(self._text, end)))
+        yield from self._lone_ends(sorted(ends))
+
+    def _lone_ends(self, ends: list[int]) -> Iterator[int]:
+        """The text behind code that a closing tag ends, or that tag where it has a line of its own."""
+        last = 0
+        for mark in self.marks:
+            if mark.kind not in _INVENTED or not mark.closes:
+                last = last if mark.closes else mark.end
+                continue
+            index = bisect.bisect_right(ends, mark.start) - 1
+            line = self._text[: mark.start].rpartition("\n")[2]
+            if index < 0 or mark.start in self._hidden or self._text[mark.start - 1] in _QUOTES:
+                continue
+            if ends[index] >= last:
+                between = self._text[ends[index] : mark.start]
+                yield mark.start - len(between.lstrip())
+            elif not line.strip():
+                yield mark.start
 
     def inert(self) -> list[tuple[int, int]]:
         """Spans in which nothing is a result: code, calls, fences; sorted."""
@@ -311,10 +361,10 @@ class _Scanner:
 
 
 def _mark(match: re.Match[str], counts: bool) -> _Mark:
-    if ticks := match["ticks"]:
-        info = match["info"].strip().lower()
+    if ticks := match["ticks"] or match["tildes"]:
+        info = (match["info"] or match["language"] or "").strip().lower()
         kind: Kind = "code" if info in _CODE_FENCES else "result" if info in _RESULT_FENCES else "text"
-        return _Mark(*match.span(), kind, "fence", False, True, len(ticks), info)
+        return _Mark(*match.span(), kind, "fence", False, True, ticks, info)
     form: Form = "bracket" if match["bracket"] else "xml"
     kind = _NAMES[(match["bracket"] or match["tag"]).lower()]
     return _Mark(*match.span(), kind, form, bool(match["bracket_end"] or match["tag_end"]), counts)

@@ -21,6 +21,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     """As the user named it, e.g. `ollama:qwen3-coder`."""
     sampling: dict[str, Any] = {}
+    """How is sampled, with the model's own settings (see `models.base.Configured`)."""
     seed: int | None = None
     """Seed of the run."""
     sample: int = 0
@@ -33,7 +34,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
-    """The attempt's key: the same for the same problem, protocol, settings, model, sampling, seed and sample."""
+    """The attempt's key: the same for the same problem, protocol, settings, model, its settings, sampling, seed and
+    sample; the server's address is no part of it."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
     told = msgspec.json.encode(

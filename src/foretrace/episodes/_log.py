@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from foretrace.core.errors import StoreError
 from foretrace.core.journal import Journal
 
 
@@ -21,6 +20,7 @@ class Log:
 
         Raises:
             StoreError: it could not be written.
+            Exception: whatever else kept it from being written.
         """
         written = asyncio.get_running_loop().create_future()
         self._lines.append((line, written))
@@ -37,10 +37,10 @@ class Log:
     async def _write(self) -> None:
         while self._lines:
             batch, self._lines = self._lines, []
-            error: StoreError | None = None
+            error: Exception | None = None
             try:
                 await asyncio.to_thread(self.journal.append, [line for line, _ in batch])
-            except StoreError as caught:
+            except Exception as caught:  # whatever it is, those that wait must hear of it
                 error = caught
             for _, written in batch:
                 if written.done():

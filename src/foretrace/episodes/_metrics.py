@@ -19,10 +19,10 @@ class Tally:
         self.invented = self.executions = self.iterations = self.failures = self.seen = self.repairs = 0
         self._answered = 0
         self._last = ""
-        self._sums: dict[str, float] = {"turns": 0, "model_s": 0.0, "tool_s": 0.0}
+        self._sums: dict[str, float] = {"turns": 0, "cut_replies": 0, "model_s": 0.0, "tool_s": 0.0}
 
     def sums(self) -> dict[str, float]:
-        """Turns, seconds and tokens so far; tokens only where the server counts them."""
+        """Turns, cut replies, seconds and tokens so far; tokens only where the server counts them."""
         return {name: round(float(value), 6) for name, value in self._sums.items()}
 
     def reply(self, reply: Reply, completion: Completion) -> None:
@@ -32,6 +32,7 @@ class Tally:
         self.invented += reply.invented
         self.repairs += sum(len(act.repairs) for act in reply.acts)
         self._sums["turns"] += 1
+        self._sums["cut_replies"] += completion.finish == "length"
         self._sums["model_s"] += completion.seconds
         usage = completion.usage or Usage()
         counts = {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens}

@@ -17,6 +17,7 @@ from foretrace.core.trace import Trace
 from foretrace.episodes._identity import Identity, key_of
 from foretrace.episodes._steady import Budget
 from foretrace.episodes.episode import EpisodeSettings
+from foretrace.models.base import ChatModel, Configured
 from foretrace.protocols.base import Protocol
 
 Keep = Literal["all", "success", "ideal"]
@@ -91,7 +92,14 @@ def check(settings: GenerateSettings) -> None:
     for name, value in (("samples", settings.samples), ("concurrency", settings.concurrency)):
         if value is not None and value < 1:
             raise UsageError(f"{name} {value}: choose 1 or more")
-    budget = settings.budget
+    sampling, budget = settings.sampling, settings.budget
+    if not 0 <= sampling.temperature < float("inf"):
+        raise UsageError(f"temperature {sampling.temperature}: choose a number that is not negative, e.g. 0.7")
+    if not 0 < sampling.top_p <= 1:
+        raise UsageError(f"top_p {sampling.top_p}: choose a number above 0, 1 at most")
+    for name, count in (("max_tokens", sampling.max_tokens), ("top_k", sampling.top_k)):
+        if count is not None and count < 1:
+            raise UsageError(f"{name} {count}: choose 1 or more")
     for name in ("tokens", "seconds", "cost", "price_in", "price_out"):
         value = getattr(budget, name)
         if value is not None and not 0 <= value < float("inf"):
@@ -124,10 +132,11 @@ def seed_of(seed: int, problem: Problem, sample: int) -> int:
     return int(unit("attempt", str(seed), problem.source, problem.id, str(sample)) * (1 << 31))
 
 
-def told(sampling: Sampling) -> dict[str, Any]:
-    """How is sampled, in full, as it is recorded; the seed is each attempt's own."""
+def told(sampling: Sampling, model: ChatModel | None = None) -> dict[str, Any]:
+    """How is sampled, in full, as it is recorded, with the model's own settings; the seed is each attempt's own."""
     own = {name: getattr(sampling, name) for name in sampling.__struct_fields__ if name not in ("seed", "extra")}
-    return {name: value for name, value in own.items() if value is not None} | sampling.extra
+    settings = dict(model.settings) if isinstance(model, Configured) else {}
+    return settings | {name: value for name, value in own.items() if value is not None} | sampling.extra
 
 
 def _finished(folder: Path) -> set[str]:

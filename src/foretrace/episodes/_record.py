@@ -185,6 +185,6 @@ class _Tokens:
             return self._alone and self._whole
         ends = [0, *accumulate(map(len, self._completion.pieces[: self._at]))]
         written = "".join(self._completion.pieces[: self._at])
-        if last:  # behind the text there may be the name of the token that ends the turn
+        if last and self._completion.finish == "stop":  # the name of the token that ends the turn may stand behind it
             return len(self._text) in ends and written.startswith(self._text)
-        return self._text.startswith(written)
+        return self._text == written if last else self._text.startswith(written)

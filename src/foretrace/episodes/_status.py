@@ -11,6 +11,8 @@ from foretrace.episodes._steady import Meter
 
 _RECENT_S = 30.0
 """Rates are those of the last seconds."""
+_KINDS = 2
+"""Kinds of errors that the line of progress names."""
 
 
 class Status:
@@ -32,6 +34,8 @@ class Status:
         self.examples: dict[str, str] = {}
         """The first message of each kind of error."""
         self.forms: Counter[str] = Counter()
+        self.replies = self.cut_replies = 0
+        """Completions of the attempts that ended, and how many of them were cut at the token limit."""
         self.rewards = 0.0
         self.metrics: Counter[str] = Counter()
         """Sums over the attempts that ended without an error."""
@@ -64,6 +68,8 @@ class Status:
         self.model_s += sum(m.model_s or 0.0 for m in trace.messages)
         self.tool_s += sum(m.tool_s or 0.0 for m in trace.messages)
         outcome = trace.outcome
+        self.replies += int(outcome.metrics.get("turns", 0))
+        self.cut_replies += int(outcome.metrics.get("cut_replies", 0))
         if outcome.error is not None:
             self.errors[outcome.error.kind] += 1
             self.examples.setdefault(outcome.error.kind, outcome.error.message)
@@ -93,18 +99,20 @@ class Status:
             self._recent.popleft()
 
     def line(self) -> str:
-        """Where things stand, in one line."""
+        """Where things stand, in one line; what matters most comes first, since a terminal cuts its end off."""
         if self.doing != "running":
             return self.doing
         attempts_s, tokens_s = self.rates()
         parts = [f"{self.done:,} of {self.done + self.left:,} done"]
+        if attempts_s > 0:
+            parts[0] += f", {_duration(self.left / attempts_s)} left"
+        if self.errors:
+            told = [f"{kind} {n:,}" for kind, n in self.errors.most_common(_KINDS)]
+            told += ["..."] * (len(self.errors) > _KINDS)
+            parts.append(f"errors: {', '.join(told)}")
         if self.judged:
             parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal / self.judged:.0%} ideal")
-        parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight (at most {self.slots} asking)"]
-        if self.errors:
-            parts.append("errors: " + ", ".join(f"{kind} {n:,}" for kind, n in self.errors.most_common()))
-        if attempts_s > 0:
-            parts.append(f"{_duration(self.left / attempts_s)} left")
+        parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight ({self.slots} asking)"]
         return "; ".join(parts)
 
     def means(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Self
 
 import msgspec
@@ -51,6 +52,64 @@ class Meter:
         self.prompt += given
         self.completion += made
         return made
+
+
+class Counted:
+    """A `ChatModel` on top of another, which also counts what one attempt uses."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
+        self._model = model
+        self.used = Meter()
+
+    async def probe(self) -> Capabilities:
+        """See `ChatModel.probe`."""
+        return await self._model.probe()
+
+    async def complete(self, request: Request) -> Completion:
+        """See `ChatModel.complete`."""
+        completion = await self._model.complete(request)
+        self.used.add(request, completion)
+        return completion
+
+    async def close(self) -> None:
+        """The model is not this attempt's to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+class Spending:
+    """What the attempts of a run have used, each for itself."""
+
+    def __init__(self) -> None:
+        self.ended = Meter()
+        """Of those that ended, together."""
+        self.count = 0
+        """How many ended that have used anything."""
+        self._running: list[Meter] = []
+
+    @property
+    def running(self) -> tuple[Meter, ...]:
+        """Of each attempt in flight."""
+        return tuple(self._running)
+
+    def begin(self, model: ChatModel) -> Counted:
+        """The model for one attempt, which is in flight from now on."""
+        counted = Counted(model)
+        self._running.append(counted.used)
+        return counted
+
+    def end(self, counted: Counted) -> None:
+        """The attempt is over."""
+        used = counted.used
+        self._running.remove(used)
+        self.count += used.tokens > 0
+        self.ended.prompt += used.prompt
+        self.ended.completion += used.completion
 
 
 class Steady:
@@ -117,7 +176,7 @@ class Steady:
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run may use. No episode is begun that would probably go beyond it; those in flight are finished."""
+    """What a run may use. No attempt is begun that would probably go beyond it; those in flight are finished."""
 
     tokens: int | None = None
     """Of prompts and completions."""
@@ -132,25 +191,34 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """What was spent."""
         return (meter.prompt * self.price_in + meter.completion * self.price_out) / 1e6
 
-    def reached(self, meter: Meter, seconds: float, *, begun: int, ended: int, guess: int) -> str | None:
-        """Why no further episode may begin; null where one may.
-
-        Args:
-            seconds: since the run began.
-            begun: episodes so far, those in flight too.
-            ended: those that are done.
-            guess: most tokens that the model may write in an episode: what is reckoned with as long as none is done.
-        """
+    def over(self, seconds: float) -> str | None:
+        """Why no further attempt may begin from now on; null where the time is not over."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"the time of {self.seconds:g} s is over"
-        if not begun:
-            return None
-        for most, used, first, said in (
-            (self.tokens, meter.tokens, guess, f"{self.tokens or 0:,} tokens"),
-            (self.cost, self.cost_of(meter), guess * self.price_out / 1e6, f"{self.cost or 0:g}"),
-        ):
-            # Those in flight will use about as much as the ones that are done.
-            each = used / ended if ended else first
-            if most is not None and each * (begun + 1) > most:
-                return f"the budget of {said} is used up"
         return None
+
+    def full(self, spending: Spending, *, guess: int) -> str | None:
+        """Why no further attempt may begin beside those in flight; null where one may. The first one always may.
+
+        Args:
+            guess: tokens that an attempt may use at most: what is reckoned with as long as none has ended.
+        """
+        if not spending.running and not spending.count:
+            return None
+        dearer = max(self.price_in, self.price_out)
+        if self.tokens is not None and _beyond(self.tokens, _tokens, spending, guess):
+            return f"the budget of {self.tokens:,} tokens has no room for another attempt"
+        if self.cost is not None and _beyond(self.cost, self.cost_of, spending, guess * dearer / 1e6):
+            return f"the budget of {self.cost:g} has no room for another attempt"
+        return None
+
+
+def _tokens(meter: Meter) -> float:
+    return meter.tokens
+
+
+def _beyond(most: float, of: Callable[[Meter], float], spending: Spending, guess: float) -> bool:
+    """Whether one more attempt would probably use more than there is: each one in flight is reckoned to use as much
+    as the average of those that ended, or what it has used already."""
+    each = of(spending.ended) / spending.count if spending.count else guess
+    return of(spending.ended) + sum(max(each, of(one)) for one in spending.running) + each > most

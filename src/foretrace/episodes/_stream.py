@@ -26,8 +26,9 @@ class Taken(NamedTuple):
 class Stream:
     """The prompt as the messages are rendered once, then what was sampled, and what was injected.
 
-    The ids are never made from the text again. Where they cannot be known (a text that was cut inside a token, a server
-    that left some out), the text is tokenised, and the completion says that it is exact by its text alone.
+    The ids are never made from the text again. Where they cannot be known (a text that was cut inside a token, a
+    closing tag that the model did not write, a server that left some out), the text from there on is tokenised, has no
+    logprobs, and the completion says that it is exact by its text alone.
     """
 
     def __init__(self, tokens: TokenModel) -> None:
@@ -47,8 +48,14 @@ class Stream:
         """Take in what is kept of a completion. White space that its last token brings along is kept, too."""
         taken = _sampled(completion, text)
         if taken is None:
-            ids = tuple(await self._tokens.tokenize(text, special=True))
-            own = msgspec.structs.replace(completion, text=text, token_ids=ids, logprobs=(), pieces=(), exact="text")
+            count = _begun(completion, text)
+            rest = text[len("".join(completion.pieces[:count])) :]
+            more = await self._tokens.tokenize(rest, special=True)
+            ids = (*completion.token_ids[:count], *more)
+            pieces = (*completion.pieces[:count], rest, *[""] * (len(more) - 1)) if count and more else ()
+            own = msgspec.structs.replace(
+                completion, text=text, token_ids=ids, logprobs=completion.logprobs[:count], pieces=pieces, exact="text"
+            )
             taken = Taken(own, 0)
         self._ids += taken.completion.token_ids
         return taken
@@ -77,6 +84,19 @@ class Stream:
         """Take the last ids back."""
         if count:
             del self._ids[-count:]
+
+
+def _begun(completion: Completion, text: str) -> int:
+    """How many of the first ids spell a beginning of the text."""
+    if len(completion.pieces) != len(completion.token_ids):
+        return 0
+    count = length = 0
+    for number, piece in enumerate(completion.pieces, 1):
+        if not text.startswith(piece, length):
+            break
+        length += len(piece)
+        count = number if piece else count
+    return count
 
 
 def _sampled(completion: Completion, text: str) -> Taken | None:

@@ -118,8 +118,8 @@ class Working:
         raise SandboxError(f"{problem.id}: the sandbox lost the run {_TRIES} times")
 
     async def hidden(self) -> tuple[int, int]:
-        """How many hidden tests the answer so far passes, of how many; of the public ones where none is hidden."""
-        counts = (await self._judge(self.code, self._problem.hidden_tests or self._problem.public_tests)).counts
+        """How many hidden tests the answer so far passes, of how many; there must be some."""
+        counts = (await self._judge(self.code, self._problem.hidden_tests)).counts
         return counts.passed, counts.total
 
     async def judge(self) -> Verdicts:
@@ -131,15 +131,17 @@ class Working:
             await self._judge(self.code, hidden) if hidden else None,
         )
 
-    def outcome(self, status: Status, verdicts: Verdicts, reward: float, metrics: dict[str, float]) -> Outcome:
-        """How the episode ended, for its trace."""
+    def outcome(
+        self, status: Status, verdicts: Verdicts, reward: float, metrics: dict[str, float], reason: str | None = None
+    ) -> Outcome:
+        """How the episode ended, for its trace; `reason` is what ended it from outside."""
         forms = [v.integrity for v in (verdicts.public, verdicts.hidden) if v is not None]
         return Outcome(
             status=status,
             success=verdicts.success,
             reward=reward,
             tests=verdicts.counts,
-            exit_reason="no_code" if not verdicts.code.strip() else None,
+            exit_reason=reason or (None if verdicts.code.strip() else "no_code"),
             isolation=self._isolation,
             integrity=max(forms, key=_FORMS.index) if forms else None,
             metrics=metrics,

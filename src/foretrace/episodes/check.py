@@ -16,11 +16,12 @@ from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Problem, Test, Verdict
 from foretrace.sandbox.base import Limits, Sandbox
 
-Fault = Literal["reference_failed", "empty_passed", "unusable", "lost"]
+Fault = Literal["reference_failed", "empty_passed", "unusable", "lost", "bad_row"]
 """What is wrong with a problem.
 
 `reference_failed`: its own answer fails its tests. `empty_passed`: an answer that does nothing passes them.
-`unusable`: they cannot be judged at all. `lost`: the sandbox lost the run twice, which proves nothing.
+`unusable`: they cannot be judged at all. `lost`: the sandbox lost the run twice, which proves nothing. `bad_row`: there
+is no problem in it.
 """
 _TRIES = 2
 
@@ -29,6 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing wrong with one problem."""
 
     problem: str
+    """Its id; of a bad row, the place."""
     fault: Fault
     tests: Literal["public", "hidden"] | None = None
     """Which of its tests showed it; null for tests that cannot be judged."""

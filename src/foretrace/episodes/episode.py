@@ -145,7 +145,7 @@ class Episode:
         self._results += results
         over = self.protocol.over(reply, self._results)
         last = self.turns >= self.max_turns
-        answers = self._answers(deeds, calls)
+        answers = self._answers(deeds, calls, ends=over or last)
         if not deeds and not over:
             answers = [Answer(self.protocol.remind(reply))]
         if self._stream is not None and not over and (self.protocol.continues or not last):
@@ -167,6 +167,14 @@ class Episode:
             self._record.reply(reply, completion, continues=bool(self.prefill))  # what was said is not lost
             raise
         return msgspec.structs.replace(reply, text=kept.text), kept, ending
+
+    async def end(self, reason: str) -> None:
+        """End the episode before its own end, at a limit of what is around it; what there is of an answer is judged.
+
+        Raises:
+            SandboxError: the sandbox cannot run.
+        """
+        await self._finish("limit", reason)
 
     async def fail(self, kind: str, message: str) -> None:
         """End the episode because something around it failed; its trace says so and has no reward."""
@@ -194,14 +202,16 @@ class Episode:
 
     async def _do(self, act: Act) -> Result:
         result = await self._working.do(act)
-        if self.settings.feedback == "counts" and act.way in ("test", "check") and not result.broken:
+        counts = self.settings.feedback == "counts" and self.problem.hidden_tests
+        if counts and act.way in ("test", "check") and not result.broken:
             result = msgspec.structs.replace(result, hidden=await self._working.hidden())
         return result
 
-    def _answers(self, deeds: list[_Deed], calls: list[str]) -> list[Answer]:
+    def _answers(self, deeds: list[_Deed], calls: list[str], *, ends: bool) -> list[Answer]:
         """An answer to each call, but to an answer that was handed in."""
+        hints = self.settings.hints
         return [
-            Answer(self.protocol.answer(deed.result, hints=self.settings.hints), call, deed.result.failed, deed.seconds)
+            Answer(self.protocol.answer(deed.result, hints=hints, last=ends), call, deed.result.failed, deed.seconds)
             for deed, call in zip(deeds, calls, strict=True)
             if deed.result.act.way != "submit" or deed.result.error is not None
         ]
@@ -223,12 +233,12 @@ class Episode:
         self._chat.append(ChatMessage("assistant", reply.text))
         self._chat.append(ChatMessage("user", "\n".join(answers)))
 
-    async def _finish(self, status: Status) -> None:
+    async def _finish(self, status: Status, reason: str | None = None) -> None:
         verdicts = await self._working.judge()
         rule = RewardRule(bonuses=self.settings.bonuses)
         metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol)
         self.reward = reward_of(verdicts, metrics, rule)
-        self._outcome = self._working.outcome(status, verdicts, self.reward, metrics)
+        self._outcome = self._working.outcome(status, verdicts, self.reward, metrics, reason)
         self.done = True
         await self._working.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.errors import SandboxError
+from foretrace.core.errors import ForetraceError, SandboxError
 from foretrace.core.journal import Entry, Journal, encode_entry
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceWriter
@@ -22,7 +22,7 @@ from foretrace.episodes._needs import refuse, tokens_of
 from foretrace.episodes._plan import Attempt, GenerateSettings, check, left_out, planned, seed_of, told, usable
 from foretrace.episodes._slots import Slots
 from foretrace.episodes._status import Status
-from foretrace.episodes._steady import PASSING, Meter, Steady
+from foretrace.episodes._steady import PASSING, Counted, Meter, Spending, Steady
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
 from foretrace.models.base import ChatModel, TokenModel
@@ -57,6 +57,8 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Not begun, or not finished, because the run stopped before."""
     stopped: str | None
     """Why it stopped before the end."""
+    error: str | None
+    """The failure that ended the run; null where none did."""
     stored: int
     left_out: dict[str, int]
     errors: dict[str, int]
@@ -73,6 +75,12 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Share of successes among the attempts in which something failed on the way."""
     metrics: dict[str, float]
     """Means over the attempts of this run without an error."""
+    replies: int
+    """Completions of the attempts of this run."""
+    cut_replies: int
+    """Those of them that were cut at the token limit."""
+    max_tokens: int
+    """That limit."""
     prompt_tokens: int
     completion_tokens: int
     tokens_estimated: bool
@@ -83,6 +91,8 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     forms: dict[str, int]
     isolation: dict[str, Any] | None
     capabilities: dict[str, Any] | None
+    damaged: tuple[str, ...]
+    """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
 
 
 async def generate(
@@ -95,6 +105,7 @@ async def generate(
     *,
     versions: dict[str, str] | None = None,
     progress: Callable[[Status], None] | None = None,
+    failed: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
     """Attempt every problem `samples` times and add the traces to the folder `out`, which is made if absent.
 
@@ -103,6 +114,7 @@ async def generate(
     Args:
         versions: Recorded in each trace.
         progress: Called several times a second.
+        failed: Called with what was done when an error ends the run after it began, before the error is raised.
 
     Raises:
         UsageError: the protocol needs what the server cannot do, or a setting cannot be served.
@@ -126,7 +138,12 @@ async def generate(
                 raise
         writer.checkpoint()  # from here on it is a traces folder
         if run.todo:
-            await run.drive(writer)
+            try:
+                await run.drive(writer)
+            except ForetraceError as error:
+                if failed is not None:
+                    failed(run.report(error))
+                raise
     return run.report()
 
 
@@ -153,16 +170,18 @@ class _Run:
         self._settings = settings
         self._progress = progress
         self._meter = Meter()
+        self._spending = Spending()
         self.status = Status(self._meter)
         self._slots = _slots_for(model, settings.concurrency)
         self._steady = Steady(model, self._slots, self._meter)
-        sampling = told(settings.sampling)
+        sampling = told(settings.sampling, model)
         named = [protocol.name, settings.episode, model.spec, sampling, settings.seed]
         self.name = digest(msgspec.json.encode(named, order="sorted").decode())
         self._tokens: TokenModel | None = None
         """What makes ids of text, where the server gives and takes ids."""
         self._identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed, run=self.name)
         self.todo: list[Attempt] = []
+        self._damaged: list[Path] = []
         self._stopped: str | None = None
         self._fatal: BaseException | None = None
         self._sandbox_failures = 0
@@ -174,6 +193,7 @@ class _Run:
         """Find out which attempts are still to be done."""
         plan = planned(self._problems, self._protocol, self._identity, self._settings, writer)
         self.todo = plan.todo
+        self._damaged = writer.damaged
         self.status.there, self.status.skipped = plan.there, plan.skipped
         self.status.asked = len(self._problems) * self._settings.samples
 
@@ -222,7 +242,7 @@ class _Run:
             while self._fatal is None:
                 self._wake.clear()
                 for attempt in self._next(todo, running):
-                    task = asyncio.create_task(self._one(attempt, log))
+                    task = asyncio.create_task(self._one(attempt, self._spending.begin(self._steady), log))
                     task.add_done_callback(ended)
                     running.add(task)
                 if not running or self._out_of_time():
@@ -238,15 +258,13 @@ class _Run:
         settings, status = self._settings, self.status
         most = settings.concurrency or min(_MOST, 2 * self._slots.limit)
         while self._stopped is None and len(running) - min(self._saving, most) < most:
-            reason = settings.budget.reached(
-                self._meter,
-                status.seconds,
-                begun=status.done + len(running),
-                ended=status.done,
-                guess=settings.sampling.max_tokens * (settings.episode.max_turns or self._protocol.max_turns),
-            )
+            over = settings.budget.over(status.seconds)
+            turns = settings.episode.max_turns or self._protocol.max_turns
+            guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
+            reason = over or settings.budget.full(self._spending, guess=guess)
             if reason is not None and status.left > len(running):
-                self._stopped = reason
+                if over or not self._spending.running:  # else those in flight may leave more than they were reckoned
+                    self._stopped = reason
                 return
             attempt = next(todo, None)
             if attempt is None:
@@ -265,34 +283,37 @@ class _Run:
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _one(self, attempt: Attempt, log: Log) -> None:
+    async def _one(self, attempt: Attempt, model: Counted, log: Log) -> None:
         """One attempt, until it is durable."""
         self.status.in_flight += 1
         try:
-            trace = await self._attempt(attempt)
+            trace = await self._attempt(attempt, model)
             if trace.outcome.error is not None and trace.outcome.error.kind in PASSING:
                 self.status.again += 1
-                trace = await self._attempt(attempt)
+                trace = await self._attempt(attempt, model)
         finally:
             self.status.in_flight -= 1
+            self._spending.end(model)
+            self._wake.set()
         assert trace.key == attempt.key, "resuming goes by the key"
         trace, line = _written(trace)
         error = trace.outcome.error
         reason = left_out(trace, self._settings.keep)
         stored = not reason and (error is None or self._settings.keep == "all")
         if stored or reason:
-            self._saving += 1
+            freed = int(error is None)  # one that failed keeps its place until it is counted: it may end the run
+            self._saving += freed
             self._wake.set()
             try:
                 await log.put(line if stored else encode_entry(Entry(key=trace.key, left_out=reason)))
             finally:
-                self._saving -= 1
+                self._saving -= freed
         self.status.count(trace, reason, stored=stored)
         self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
         if error and self._sandbox_failures >= _SANDBOX_FAILURES:
             raise SandboxError(f"{error.message}; gave up after {_SANDBOX_FAILURES} attempts in a row")
 
-    async def _attempt(self, attempt: Attempt) -> Trace:
+    async def _attempt(self, attempt: Attempt, model: Counted) -> Trace:
         settings = self._settings
         seed = seed_of(settings.seed, attempt.problem, attempt.sample)
         sampling = {**self._identity.sampling, "seed": seed}
@@ -305,14 +326,15 @@ class _Run:
             identity=identity,
             tokens=self._tokens,
         )
-        return await rollout(episode, self._steady, msgspec.structs.replace(settings.sampling, seed=seed))
+        return await rollout(episode, model, msgspec.structs.replace(settings.sampling, seed=seed))
 
-    def report(self) -> GenerateReport:
-        """What was done."""
+    def report(self, error: ForetraceError | None = None) -> GenerateReport:
+        """What was done, and the failure that ended it."""
         status, meter = self.status, self._meter
         judged, means = status.judged, status.means() if status.judged else {}
         failed = status.metrics["had_errors"]
         out_of_time = None if not status.left else self._stopped or "the time is over"
+        told = None if error is None else str(error)
         return GenerateReport(
             model=self._model.spec,
             protocol=self._protocol.name,
@@ -323,7 +345,8 @@ class _Run:
             skipped=status.skipped,
             done=status.done,
             left=status.left,
-            stopped=out_of_time,
+            stopped=told or out_of_time,
+            error=told,
             stored=status.stored,
             left_out=dict(sorted(status.left_out.items())),
             errors=dict(status.errors.most_common()),
@@ -335,6 +358,9 @@ class _Run:
             mean_reward=status.rewards / judged if judged else None,
             recovery=status.metrics["recovered"] / failed if failed else None,
             metrics=means,
+            replies=status.replies,
+            cut_replies=status.cut_replies,
+            max_tokens=self._settings.sampling.max_tokens,
             prompt_tokens=meter.prompt,
             completion_tokens=meter.completion,
             tokens_estimated=meter.estimated,
@@ -345,6 +371,7 @@ class _Run:
             forms=dict(sorted(status.forms.items())),
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             capabilities=status.capabilities,
+            damaged=tuple(map(str, self._damaged)),
         )
 
 

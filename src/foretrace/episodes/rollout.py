@@ -10,6 +10,8 @@ from foretrace.core.trace import Failure, Outcome, Trace, with_id
 from foretrace.episodes.episode import Episode
 from foretrace.models.base import ChatModel
 
+CONTEXT = "context"
+"""Exit reason of an episode whose messages outgrew the model's context."""
 UNWRITABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 """What encoding a record may raise."""
 
@@ -18,7 +20,8 @@ async def rollout(episode: Episode, model: ChatModel, sampling: Sampling) -> Tra
     """Run `episode` to its end and return its trace.
 
     A model server, a sandbox or a protocol that fails ends in a trace with `outcome.error`: the attempt is recorded,
-    and is neither a success nor a failure of the model.
+    and is neither a success nor a failure of the model. One that outgrows the model's context after its first turn
+    ends at that limit, as at that of turns, and is judged.
 
     Args:
         sampling: goes with each of the episode's requests, its seed too.
@@ -32,7 +35,14 @@ async def rollout(episode: Episode, model: ChatModel, sampling: Sampling) -> Tra
         try:
             await episode.start()
             while not episode.done:
-                await episode.step(await model.complete(episode.request(sampling)))
+                try:
+                    completion = await model.complete(episode.request(sampling))
+                except ModelError as error:
+                    if error.kind != "overflow" or not episode.turns:
+                        raise
+                    await episode.end(CONTEXT)
+                else:
+                    await episode.step(completion)
         except UsageError:
             raise
         except ModelError as error:

@@ -30,6 +30,8 @@ class Adapter(ABC):
     key_variable: ClassVar[str] = ""
     key_host: ClassVar[str] = ""
     option_names: ClassVar[frozenset[str]] = frozenset()
+    waiting_options: ClassVar[frozenset[str]] = frozenset({"backoff_s"})
+    """Options that change nothing in what the model writes."""
 
     def __init__(self, name: str, server: Server | None = None) -> None:
         self.server = server or Server()
@@ -45,6 +47,8 @@ class Adapter(ABC):
         self.http = Http(address, place, self.server.timeout_s)
         self.capabilities: Capabilities | None = None
         """What the probe found; null before it."""
+        self.refused: dict[str, str] = {}
+        """Parameters that the server refused in the probe, and how it did: they are not sent again."""
         backoff = number(options.get("backoff_s", str(_BACKOFF_S)), "backoff_s")
         self._patience = Patience(max(0, self.server.retries), backoff, Random(self.spec))
         # A first look should not wait long for a server that is not there.
@@ -61,6 +65,13 @@ class Adapter(ABC):
     @abstractmethod
     async def ask(self, request: Request) -> Reply:
         """Ask once."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What was given that may change what the model writes (see `base.Configured`)."""
+        options = {n: v for n, v in self.server.options.items() if n not in self.waiting_options}
+        length = self.server.context_length
+        return ({"options": options} if options else {}) | ({} if length is None else {"context_length": length})
 
     async def probe(self) -> Capabilities:
         """What the server does (see `base.ChatModel.probe`)."""
@@ -110,6 +121,13 @@ class Adapter(ABC):
             raise self.refuse("take a prompt of token ids", "token_prompts")
         if request.prefill and not (await self.probe()).continuation:
             raise self.refuse("go on with an assistant turn", "continuation")
+        for name, value in (("temperature", request.sampling.temperature), ("top_p", request.sampling.top_p)):
+            # At 1 the distribution is the model's own, so leaving it out changes nothing.
+            if name in self.refused and request.sampling.extra.get(name, value) not in (None, 1.0):
+                remedy = (
+                    "let the server choose it (--temperature none)" if name == "temperature" else "leave --top-p at 1"
+                )
+                raise UsageError(f"{self.spec} at {self.endpoint} takes no {name}: {remedy}")
 
     def _options(self) -> Mapping[str, str]:
         names = self.option_names | {"backoff_s"}

@@ -49,7 +49,7 @@ def address_of(url: str) -> Address:
         host = port = None
         parts = urlsplit("")
     if parts.username is not None or parts.password is not None:
-        raise UsageError("the base URL holds a user name or password: give the key as api_key instead")
+        raise UsageError("the base URL holds a user name or password: give the key by --api-key-env instead")
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not whole.isprintable():
         raise UsageError(f"{url!r} is no base URL: give it like http://127.0.0.1:8080 or https://host/path")
     shown = f"[{host}]" if ":" in host else host
@@ -105,7 +105,7 @@ class Http:
             ModelError: as `answer`; also a stream that breaks off or is longer than `most_bytes`.
         """
         try:
-            async with self._request("POST", path, body) as response:
+            async with self._request("POST", path, body, last=True) as response:
                 await self._check(response)
                 rest, total = b"", 0
                 async for chunk in response.content.iter_any():
@@ -128,7 +128,7 @@ class Http:
         except msgspec.ValidationError as error:
             raise self.place.bad_reply(f"the reply has another form: {error}") from None
         except (msgspec.DecodeError, ValueError, RecursionError):
-            start = data[:60].decode("utf-8", "replace")
+            start = self.place.hide(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:60]
             raise self.place.bad_reply(f"the reply is not JSON but {start!r}") from None
 
     def too_long(self, cause: str) -> ModelError:
@@ -143,8 +143,12 @@ class Http:
         await session.close()
         await asyncio.sleep(0)  # transports close in the next round of the loop
 
-    def _request(self, method: str, path: str, body: object) -> Any:
+    def _request(self, method: str, path: str, body: object, *, last: bool = False) -> Any:
+        """A request; with `last` its connection carries no other one behind it."""
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "foretrace"}
+        if last and self.address.scheme == "http":
+            # llama-server closes a connection behind a stream without saying so: the next request would be lost.
+            headers["Connection"] = "close"
         data = None if body is None else msgspec.json.encode(body)
         # The key must not follow a redirect to another host; so none is followed.
         return self.join().request(
@@ -199,7 +203,7 @@ class Http:
         place, name = self.place, type(error).__name__
         if isinstance(error, TimeoutError):
             cause = f"no answer for {self._timeout_s:g} s" if "Connection" not in name else "no connection in time"
-            remedy = "see whether the server is stuck, or raise the timeout"
+            remedy = "see whether the server is stuck, or raise the timeout (--timeout)"
             return place.error(cause, remedy, kind="timeout", retryable=True)
         if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
             why = str(getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error)

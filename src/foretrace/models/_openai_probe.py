@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
+
+import msgspec
 
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.models import _openai_tokens
 from foretrace.models._adapter import Adapter
 from foretrace.models._openai_wire import Listed, Models
+from foretrace.models._place import reason_of
 
 _MESSAGES = (ChatMessage("user", "Say: ok"),)
 _SAMPLING = Sampling(temperature=0.0, max_tokens=16)
+_ROOM = 1024
+"""Tokens for a model that thinks first, and that a server refuses to leave without an answer."""
+_STOP = "</code>"
+"""A stop sequence as the protocols have them."""
+_OPTIONAL = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
+_NOT_TAKEN = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
 _PREFILL = "1,2,3,4,5,6,7,8"
 _TWICE = f"{_PREFILL},{_PREFILL}"
 """Twice the prefill and one comma: where digits are tokens, 2n + 1 tokens if the prefill is n."""
@@ -31,6 +41,7 @@ async def examine(adapter: Adapter) -> Capabilities:
         if error.kind != "not_found" or not listed:
             raise
         raise _unknown(adapter, list(listed)) from None
+    reasons |= {name: f"refused, so it is not sent: {said}" for name, said in adapter.refused.items()}
     if seen.reasoning is None:
         reasons["reasoning_apart"] = "none came in a small request"
     if missing := await _no_continuation(adapter, seen):
@@ -66,20 +77,44 @@ def _unknown(adapter: Adapter, names: list[str]) -> ModelError:
 
 
 async def _smallest(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completion, bool]:
-    asked = Request(messages=_MESSAGES, sampling=_SAMPLING)
-    try:
-        seen = await adapter.attempt(asked, may_be_empty=True)
-    except ModelError as error:
-        if error.kind != "bad_request":
-            raise
-        without = Request(messages=_MESSAGES, sampling=_SAMPLING, logprobs=False)
-        seen = await adapter.attempt(without, may_be_empty=True)
-        reasons["logprobs"] = f"refused: {error}"
+    """A reply, and whether it came with logprobs; what the server does not take is left out, each once."""
+    asked = Request(messages=_MESSAGES, sampling=_SAMPLING, stop=(_STOP,))
+    while True:
+        try:
+            seen = await adapter.attempt(asked, may_be_empty=True)
+            break
+        except ModelError as error:
+            if error.kind != "bad_request":
+                raise
+            asked = _without_refused(adapter, asked, error, reasons)
+    if not asked.logprobs:
         return seen, False
     if seen.logprobs or "logprobs" in seen.extra:
         return seen, True
     reasons["logprobs"] = "the server returned none, though they were asked for"
     return seen, False
+
+
+def _without_refused(adapter: Adapter, asked: Request, error: ModelError, reasons: dict[str, str]) -> Request:
+    """The request without the parameter that the server refused.
+
+    Raises:
+        ModelError: it refused something else.
+    """
+    said = reason_of(error)
+    if "higher max_tokens" in said and asked.sampling.max_tokens < _ROOM:
+        return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(asked.sampling, max_tokens=_ROOM))
+    named = _OPTIONAL.search(said) if _NOT_TAKEN.search(said) else None
+    name = (
+        (named[1] or named[2]).lower() if named else "logprobs"
+    )  # the one that servers most often refuse, vaguely too
+    if name in adapter.refused or (name == "logprobs" and not asked.logprobs):
+        raise error
+    if name == "logprobs":
+        reasons[name] = f"refused: {said}"
+        return msgspec.structs.replace(asked, logprobs=False)
+    adapter.refused[name] = said
+    return asked
 
 
 async def _no_continuation(adapter: Adapter, plain: Completion) -> str:
@@ -95,7 +130,7 @@ async def _no_continuation(adapter: Adapter, plain: Completion) -> str:
         try:
             seen = await adapter.attempt(asked, may_be_empty=True)
         except ModelError as error:
-            return f"refused: {error}"
+            return f"refused: {reason_of(error)}"
         if seen.text.startswith(prefill):
             return "the server repeats the beginning in its reply"
         counts.append(seen.usage.prompt_tokens if seen.usage else None)
@@ -112,10 +147,14 @@ async def _tokens(adapter: Adapter, reasons: dict[str, str]) -> tuple[bool, bool
     """Whether prompts of ids are taken, and whether ids come back."""
     try:
         prompt = tuple(await _openai_tokens.of_messages(adapter.http, _MESSAGES))
+        if not prompt:  # llama-server has the path, but other fields
+            reasons["token_prompts"] = reasons["token_ids"] = "its /tokenize gives no ids for messages, as vLLM's does"
+            return False, False
         prompt += tuple(await _openai_tokens.of_text(adapter.http, _PREFILL, special=False))
         seen = await adapter.attempt(Request(prompt_ids=prompt, sampling=_SAMPLING), may_be_empty=True)
     except ModelError as error:
-        reasons["token_prompts"] = reasons["token_ids"] = f"ids are not served: {error}"
+        told = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {reason_of(error)}"
+        reasons["token_prompts"] = reasons["token_ids"] = told
         return False, False
     counted = seen.usage.prompt_tokens if seen.usage else None
     if counted != len(prompt):

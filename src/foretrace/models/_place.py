@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from foretrace.core.errors import ModelError
+from foretrace.models._limits import limit_in, wait_in
 
 _LONGEST = 300
 """Characters of a server's own words that are shown."""
@@ -19,10 +19,10 @@ _OVERFLOW = re.compile(
     r"|context (window|size) exceeded",
     re.IGNORECASE,
 )
-_QUOTA = re.compile(
-    r"quota|billing|credit|usage.limit|(hourly|session|daily|weekly|monthly) (usage |request )?limit|upgrade",
-    re.IGNORECASE,
-)
+_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
+_BUSY = frozenset({429, 503, 529})
+_PART_OF_KEY = 8
+"""Characters of a key, in a row, that are never shown."""
 _UNKNOWN_MODEL = re.compile(
     r"model.{0,200}(not found|not exist|unknown|no such|not supported)", re.IGNORECASE | re.DOTALL
 )
@@ -31,10 +31,13 @@ _UNKNOWN_MODEL = re.compile(
 class Key:
     """A secret for one host; it shows itself to nobody but the request that needs it."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_pieces", "_size", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
+        self._size = size = min(_PART_OF_KEY, len(value))
+        forms = {value, quote(value), quoted := quote(value, safe=""), re.sub("%..", lambda m: m[0].lower(), quoted)}
+        self._pieces = frozenset(form[at : at + size] for form in forms for at in range(len(form) - size + 1))
 
     def __repr__(self) -> str:
         return "***"
@@ -44,8 +47,25 @@ class Key:
         return f"Bearer {self._value}"
 
     def hide(self, text: str) -> str:
-        """The text without the key."""
-        return text.replace(self._value, "***")
+        """The text without the key, and without any part of it that is long enough to tell: a text may have been cut
+        in the middle of a key."""
+        shown: list[str] = []
+        hidden_to = 0
+        for at, char in enumerate(text):
+            if text[at : at + self._size] in self._pieces:
+                if at > hidden_to or not at:
+                    shown.append("***")
+                hidden_to = at + self._size
+            elif at >= hidden_to:
+                shown.append(char)
+        return "".join(shown)
+
+
+class PlacedError(ModelError):
+    """A `ModelError` of an adapter."""
+
+    cause: str = ""
+    """What happened, without the server's address and without a remedy: what may stand in a trace."""
 
 
 class _ErrorBody(msgspec.Struct):
@@ -72,29 +92,39 @@ class Place:
         self, cause: str, remedy: str, *, kind: str, retryable: bool = False, retry_after_s: float | None = None
     ) -> ModelError:
         """A `ModelError` of one line, without the key."""
-        line = one_line(f"{self.host}, model {self.model}: {cause}; {remedy}", 3 * _LONGEST)
-        hidden = self.key.hide(line) if self.key else line
-        return ModelError(hidden, kind=kind, retryable=retryable, retry_after_s=retry_after_s)
+        line = one_line(self.hide(f"{self.host}, model {self.model}: {cause}; {remedy}"), 3 * _LONGEST)
+        error = PlacedError(line, kind=kind, retryable=retryable, retry_after_s=retry_after_s)
+        error.cause = one_line(self._placeless(self.hide(cause)))
+        return error
+
+    def hide(self, text: str) -> str:
+        """The text without the key; to be called before a text is cut."""
+        return self.key.hide(text) if self.key else text
+
+    def _placeless(self, text: str) -> str:
+        own = re.escape(urlsplit(self.host).netloc)
+        return re.sub(rf"https?://[^\s'\"]+|{own}" if own else r"https?://[^\s'\"]+", "(address)", text)
 
     def of_status(
         self, status: int, body: bytes, *, retry_after: str | None = None, to: str | None = None
     ) -> ModelError:
         """What an HTTP status other than 200 means."""
-        said = said_by(body)
+        words = self.hide(body.decode("utf-8", "replace"))
+        said = one_line(self.hide(said_by(body)))
         quoted = f"HTTP {status} {said!r}" if said else f"HTTP {status}"
-        wait = _seconds(retry_after)
+        wait = wait_in(words, retry_after)
         if 300 <= status < 400:
             return self.error(
-                f"HTTP {status}, a redirect to {to}", "give the final address as base URL", kind="redirect"
+                f"HTTP {status}, a redirect to {to}", "give the final address as --base-url", kind="redirect"
             )
-        if status in (401, 403):  # its words are left out: some servers repeat the key
-            return self._refused_key(status)
-        if status == 402 or (status == 429 and _QUOTA.search(said)):
-            remedy = "the account's quota is used up: wait until it is renewed, or use another account or model"
-            return self.error(quoted, remedy, kind="quota", retry_after_s=wait)
-        if status in (429, 503, 529):
-            remedy = "it is busy: lower the concurrency, or try again later"
-            return self.error(quoted, remedy, kind="busy", retryable=True, retry_after_s=wait)
+        if status == 401 or (status == 403 and "logprobs" not in words):
+            return self._refused_key(status)  # its words are left out: some servers repeat the key
+        if status == 429 and _TOO_LARGE.search(words):
+            remedy = "one request is more than the account may use in a minute: lower --max-tokens or --max-turns"
+            return self.error(quoted, remedy, kind="bad_request")
+        if status == 402 or status in _BUSY:
+            used_up = status == 402 or (status == 429 and limit_in(words, wait) == "quota")
+            return self._limited(quoted, wait, used_up=used_up)
         if _OVERFLOW.search(said):
             return self.overflow(quoted)
         if status == 404:
@@ -113,16 +143,29 @@ class Place:
 
     def of_words(self, error: object) -> ModelError:
         """What an error inside a stream means, which began as HTTP 200."""
-        said = _words(error)
+        words = self.hide(str(error))
+        said = one_line(self.hide(_words(error)))
         if _OVERFLOW.search(said):
             return self.overflow(repr(said))
-        if _QUOTA.search(said):
-            return self.error(f"stopped with {said!r}", "the account's quota is used up", kind="quota")
+        wait = wait_in(words)
+        kind = limit_in(words, wait)
+        if kind or (isinstance(error, dict) and error.get("code") in _BUSY):
+            return self._limited(f"stopped with {said!r}", wait, used_up=kind == "quota")
         return self.error(f"stopped with {said!r}", "see the server's log, or try again", kind="server", retryable=True)
+
+    def _limited(self, cause: str, wait_s: float | None, *, used_up: bool) -> ModelError:
+        if used_up:
+            remedy = "the account's quota is used up: wait until it is renewed, or use another account or model"
+            return self.error(cause, remedy, kind="quota", retry_after_s=wait_s)
+        remedy = "it is busy: lower the concurrency (--concurrency), or try again later"
+        return self.error(cause, remedy, kind="busy", retryable=True, retry_after_s=wait_s)
 
     def overflow(self, cause: str) -> ModelError:
         """The prompt does not fit."""
-        remedy = "the prompt is longer than the context: raise the context length, or shorten the episode"
+        how = "raise the context length (--context-length)"
+        if self.kind != "ollama":  # others are started with it
+            how = "raise the context length of the server"
+        remedy = f"the prompt is longer than the context: {how}, or shorten the episode (--max-turns)"
         return self.error(cause, remedy, kind="overflow")
 
     def stream(self, cause: str) -> ModelError:
@@ -137,8 +180,9 @@ class Place:
 
     def _refused_key(self, status: int) -> ModelError:
         cause = "it refuses the key" if self.key else "it wants a key"
-        where = f"in {self.key_variable} (for its own host) or as api_key" if self.key_variable else "as api_key"
-        return self.error(f"HTTP {status}, {cause}", f"give a valid key {where}", kind="bad_key")
+        own = f", or for its own host in {self.key_variable}" if self.key_variable else ""
+        remedy = f"give a valid key in an environment variable that --api-key-env names{own}"
+        return self.error(f"HTTP {status}, {cause}", remedy, kind="bad_key")
 
     def _not_found(self, quoted: str, said: str) -> ModelError:
         if _UNKNOWN_MODEL.search(said):
@@ -161,38 +205,25 @@ def one_line(text: str, longest: int = _LONGEST) -> str:
 
 
 def said_by(body: bytes) -> str:
-    """The message in an error body, whichever form it has."""
+    """The message in an error body, whichever form it has, in full."""
     text = body.decode("utf-8", "replace")
     try:
-        parsed = msgspec.json.decode(body, type=_ErrorBody)
+        parsed = msgspec.json.decode(body, type=_ErrorBody | list[_ErrorBody])
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return one_line(re.sub(r"<[^<>]*>", " ", text))
+        return re.sub(r"<[^<>]*>", " ", text)
+    if isinstance(parsed, list):  # Gemini, where it speaks as OpenAI does
+        parsed = parsed[0] if parsed else _ErrorBody()
     return _words(parsed.error or parsed.message or parsed.detail or text)
 
 
-def is_unknown_model(said: str) -> bool:
-    """Whether a server's words say that it does not have the model."""
-    return bool(_UNKNOWN_MODEL.search(said))
+def reason_of(error: ModelError) -> str:
+    """What happened, as a reason that may stand in a trace: without address and remedy."""
+    return (error.cause if isinstance(error, PlacedError) else "") or str(error)
 
 
 def _words(error: object) -> str:
     if isinstance(error, dict):
         # The code tells quota from concurrency where the message is vague.
         parts = [error.get("message"), error.get("code"), error.get("type")]
-        return one_line("; ".join(str(part) for part in parts if isinstance(part, str)) or str(error))
-    return one_line(error if isinstance(error, str) else str(error))
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for: a number, or a date."""
-    if not retry_after:
-        return None
-    try:
-        return max(0.0, min(float(retry_after), 1e9))
-    except ValueError:
-        pass
-    try:
-        until = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return None
-    return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+        return "; ".join(str(part) for part in parts if isinstance(part, str)) or str(error)
+    return error if isinstance(error, str) else str(error)

@@ -6,7 +6,7 @@ has the methods of `ChatModel` (and of `TokenModel`, where it works on token ids
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
 import msgspec
@@ -71,6 +71,17 @@ class ChatModel(Protocol):
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *error: object) -> None: ...
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """A model with settings of its own, beside the sampling, that change what it writes."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """A part of each attempt's key, recorded in `Provenance.sampling`. Not the server's address (the same model
+        behind another one is the same), and nothing that only says how long to wait."""
+        ...
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from typing import Any, Self, TypeVar
@@ -57,6 +57,11 @@ class Demo:
         self._parts: tuple[Text, Network] | None = None
         self._chunks: OrderedDict[tuple[int, ...], tuple[Floats, Floats]] = OrderedDict()
         self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `base.Configured`."""
+        return {} if self._wanted is None else {"context_length": self._wanted}
 
     async def probe(self) -> Capabilities:
         """What it does; nothing is asked (see `base.ChatModel.probe`)."""

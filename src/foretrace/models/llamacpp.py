@@ -15,6 +15,7 @@ from foretrace.core.trace import Usage
 from foretrace.models._adapter import Adapter, with_extra
 from foretrace.models._http import Address, address_of
 from foretrace.models._lines import sse_data
+from foretrace.models._place import reason_of
 from foretrace.models._reply import Reply, Weighed, most_bytes
 from foretrace.models._retry import patiently
 from foretrace.models._think import opens_think, without_doubled_think
@@ -41,6 +42,10 @@ class _Prompt(msgspec.Struct):
     prompt: str
 
 
+class _Text(msgspec.Struct):
+    content: str
+
+
 class _Event(msgspec.Struct):
     content: str = ""
     tokens: list[int] | None = None
@@ -53,6 +58,19 @@ class _Event(msgspec.Struct):
     tokens_predicted: int | None = None
     tokens_evaluated: int | None = None
     error: Any = None
+
+
+class _Tail(msgspec.Struct):
+    """The last tokens, from the first on whose text was not sent with them."""
+
+    ids: list[int] = []
+    sent: str = ""
+
+    def add(self, event: _Event) -> None:
+        """Take in what came for one token; text that was kept back comes with a later one, or never."""
+        if event.tokens:
+            self.ids = [*event.tokens] if self.sent else [*self.ids, *event.tokens]
+            self.sent = event.content
 
 
 class LlamaCpp(Adapter):
@@ -90,12 +108,33 @@ class LlamaCpp(Adapter):
         else:
             ids = list(request.prompt_ids)
         reply.prompt_token_ids = tuple(ids)
-        body = self._body(ids, request)
+        body, tail = self._body(ids, request), _Tail()
         async with aclosing(self.http.lines("/completion", body, most_bytes=most_bytes(request))) as lines:
             async for line in lines:
                 if (data := sse_data(line)) is not None:
-                    self._take(self.http.decode(data, _Event), reply)
+                    event = self.http.decode(data, _Event)
+                    self._take(event, reply)
+                    tail.add(event)
+        if reply.finish in ("stop_sequence", "length") and reply.all_ids and request.stop and tail.ids:
+            await self._complement(reply, tail)
         return reply
+
+    async def _complement(self, reply: Reply, tail: _Tail) -> None:
+        """Add the text that the server kept back of the last tokens: a stop sequence, or what could have become one
+        when the limit came. Their ids were sent."""
+        answer = await self.http.answer("POST", "/detokenize", {"tokens": tail.ids}, _Text)
+        rest = answer.content.removeprefix(tail.sent)
+        stops = reply.request.stop
+        if reply.finish == "stop_sequence":
+            known = rest.startswith(reply.stop or "\0")
+        else:
+            known = any(rest.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
+        if not known:
+            return  # the name of a special token, which has no text
+        if reply.weighed:
+            reply.weighed[-1].bytes = list(reply.weighed[-1].raw() + rest.encode())
+        if reply.finish == "length":
+            reply.say(rest)
 
     async def examine(self) -> Capabilities:
         """See `base.ChatModel.probe`."""
@@ -107,7 +146,7 @@ class LlamaCpp(Adapter):
         try:
             rendered = await self.render(messages)
         except ModelError as error:
-            why = f"the server renders no messages: {error}"
+            why = f"the server renders no messages: {reason_of(error)}"
             return Capabilities(reasons=reasons | dict.fromkeys(("token_prompts", "continuation", "token_ids"), why))
         longer = [*rendered, *await self.tokenize("1, 2, 3, 4,")]
         seen = await self.attempt(Request(prompt_ids=tuple(rendered), sampling=sampling), may_be_empty=True)

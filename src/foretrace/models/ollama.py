@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from difflib import get_close_matches
 from typing import Any
@@ -15,6 +15,7 @@ from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
 from foretrace.models._adapter import Adapter, with_extra
 from foretrace.models._http import Address, address_of
+from foretrace.models._place import reason_of
 from foretrace.models._reply import Reply, Weighed, most_bytes
 from foretrace.models._think import without_doubled_think
 
@@ -73,12 +74,18 @@ class Ollama(Adapter):
     key_variable = "OLLAMA_API_KEY"
     key_host = "ollama.com"
     option_names = frozenset({"think", "keep_alive"})
+    waiting_options = frozenset({"backoff_s", "keep_alive"})
 
     def find_address(self) -> Address:
         """The base URL that is given, else OLLAMA_HOST, else this machine."""
         address = address_of(self.server.base_url or _from_environment())
         base = address.base.removesuffix("/v1").removesuffix("/api")
         return msgspec.structs.replace(address, base=base)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `base.Configured`; the context length is asked for where none is given, too."""
+        return {"context_length": self.server.context_length or _CONTEXT} | dict(super().settings)
 
     async def ask(self, request: Request) -> Reply:
         """One completion: chat, or raw text where a prefill goes on."""
@@ -138,7 +145,7 @@ class Ollama(Adapter):
             bare = await self._prompt_tokens(prompt, asked)
             longer = await self._prompt_tokens(prompt + _PREFILL, asked)
         except ModelError as error:
-            return f"a prompt of our own failed: {error}"
+            return f"a prompt of our own failed: {reason_of(error)}"
         plain = chat.usage.prompt_tokens if chat.usage else None
         if bare is None or longer is None or plain is None:
             return (

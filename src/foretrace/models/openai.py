@@ -53,6 +53,8 @@ class OpenAI(Adapter):
             async for line in lines:
                 if (data := sse_data(line)) is not None:
                     self._take(self.http.decode(data, Event), reply)
+        if "stop" in self.refused:
+            _stop_at(reply, request.stop)
         reply.all_ids = bool(reply.token_ids) and (
             reply.usage is None or reply.usage.completion_tokens in (None, len(reply.token_ids))
         )
@@ -107,8 +109,9 @@ class OpenAI(Adapter):
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         if self._logprobs(request):
             body["logprobs"] = True
-        # OpenAI's own models have left `max_tokens` behind; other servers know no other name.
-        name = "max_completion_tokens" if self.http.address.host == _HOME else "max_tokens"
+        # OpenAI's own models have left `max_tokens` behind; many other servers know no other name.
+        newer = self.http.address.host == _HOME or "max_tokens" in self.refused
+        name = "max_completion_tokens" if newer else "max_tokens"
         return with_extra(body | {name: request.sampling.max_tokens}, request.sampling.extra)
 
     def _text(self, request: Request) -> dict[str, Any]:
@@ -137,10 +140,18 @@ class OpenAI(Adapter):
         }
         if self.capabilities is not None and self.capabilities.token_ids:
             body["return_token_ids"] = True
-        return body
+        return {name: value for name, value in body.items() if name not in self.refused}
 
     def _logprobs(self, request: Request) -> bool:
         return request.logprobs and (self.capabilities is None or self.capabilities.logprobs)
+
+
+def _stop_at(reply: Reply, stops: Sequence[str]) -> None:
+    """Cut the text behind the first stop sequence, as the server would have done."""
+    text = "".join(reply.text)
+    ends = [at + len(stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
+    if ends:
+        reply.text[:] = [text[: min(ends)]]
 
 
 PLUGIN = OpenAI

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -66,6 +66,11 @@ class Scripted:
         """A model from lists of texts, one an episode."""
         server = Server(options={"tokens": "bytes"} if tokens else {})
         return cls("texts", server, scripts=[Script(turns=list(texts)) for texts in episodes])
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `base.Configured`."""
+        return {"options": {"tokens": "bytes"}} if self._tokens else {}
 
     async def probe(self) -> Capabilities:
         """See `base.ChatModel.probe`."""

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from foretrace.core.errors import ProblemError, UsageError
-from foretrace.problems.base import Hub, Row
+from foretrace.problems.base import Drop, Hub, Row
 
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".parquet")
 PACKED = (".gz", ".zst")
@@ -26,11 +26,11 @@ class _DamagedError(Exception):
     """What is wrong with the bytes of a file."""
 
 
-def rows(path: Path | None, hub: Hub | None) -> Iterator[Row]:
-    """Rows of a file, of a dataset folder, or (without a path) of the Hub.
+def rows(path: Path | None, hub: Hub | None) -> Iterator[Row | Drop]:
+    """Rows of a file, of a dataset folder, or (without a path) of the Hub; a Drop for what is no row.
 
     Raises:
-        ProblemError: it cannot be opened, or a row cannot be read.
+        ProblemError: it cannot be opened, or is damaged so that what follows cannot be read.
         UsageError: there is neither a path nor a place on the Hub.
     """
     if path is None and hub is None:
@@ -50,7 +50,7 @@ def rows(path: Path | None, hub: Hub | None) -> Iterator[Row]:
     try:
         for value in _values(path, stem):
             if not isinstance(value, bytes) or value.strip():  # blank lines count as rows, and are none
-                yield Row(f"{path} row {number}", f"{name}/{number}", _as_row(value))
+                yield _row(f"{path} row {number}", f"{name}/{number}", value)
             number += 1
     except _DamagedError as error:
         raise ProblemError(f"{path} row {number}: {error}") from None
@@ -58,15 +58,15 @@ def rows(path: Path | None, hub: Hub | None) -> Iterator[Row]:
         raise ProblemError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
-def _as_row(value: Any) -> dict[str, Any]:
+def _row(at: str, name: str, value: Any) -> Row | Drop:
     if isinstance(value, bytes):
         try:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _DamagedError(f"no JSON: {error}") from None
+            return Drop(at, f"no JSON: {error}")
     if not isinstance(value, dict):
-        raise _DamagedError(f"a JSON {type(value).__name__}, not an object")
-    return value
+        return Drop(at, f"a JSON {type(value).__name__}, not an object")
+    return Row(at, name, value)
 
 
 def _values(path: Path, stem: str) -> Iterator[Any]:
@@ -156,7 +156,7 @@ def _parquet(source: Path | bytes) -> Iterator[Any]:
         raise _DamagedError(f"parquet: {str(error).strip().splitlines()[0]}") from None
 
 
-def _stream(hub: Hub, folder: Path | None) -> Iterator[Row]:
+def _stream(hub: Hub, folder: Path | None) -> Iterator[Row | Drop]:
     from datasets import load_dataset
     from huggingface_hub import HfApi
 
@@ -170,7 +170,7 @@ def _stream(hub: Hub, folder: Path | None) -> Iterator[Row]:
             commit = HfApi().dataset_info(repo, timeout=20).sha
             stream = load_dataset(repo, hub.config, split=hub.split, streaming=True, revision=commit)
         for value in stream:
-            yield Row(f"{label} row {number}", f"{Path(repo).name}/{number}", _as_row(value))
+            yield _row(f"{label} row {number}", f"{Path(repo).name}/{number}", value)
             number += 1
     except Exception as error:  # datasets raises many kinds: its own, httpx's, fsspec's, pyarrow's
         line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -37,6 +37,14 @@ class Row(NamedTuple):
     value: dict[str, Any]
 
 
+class Drop(NamedTuple):
+    """A row that cannot be used."""
+
+    at: str
+    """Where it stands, as `Row.at`."""
+    reason: str
+
+
 class ProblemSet(Protocol):
     """A set of problems, or a format that sets come in. One may have `count`, the number of problems it is known by."""
 
@@ -45,11 +53,12 @@ class ProblemSet(Protocol):
     hub: Hub | None
     """Where it is read from when no path is given; null when there must be one (or when it needs none)."""
 
-    def load(self, path: Path | None = None) -> Iterator[Problem]:
-        """Problems in the order of the set, from a local file or folder, or from the Hub.
+    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
+        """Problems in the order of the set, from a local file or folder, or from the Hub; a Drop for each row that
+        cannot be used.
 
         Raises:
-            ProblemError: it cannot be opened, or a row cannot be used; names the file and the row.
+            ProblemError: it cannot be opened, or is damaged so that what follows cannot be read.
             UsageError: the set needs a path, or takes none.
         """
         ...
@@ -59,22 +68,48 @@ class UnusableError(ValueError):
     """Raised while a row is made into a Problem: says what is wrong with it."""
 
 
-def problems_of(rows: Iterable[Row], make: Callable[[Row], Problem]) -> Iterator[Problem]:
-    """The Problem of each row, checked.
-
-    Raises:
-        ProblemError: a row that cannot be used; names where it stands.
-    """
+def problems_of(rows: Iterable[Row | Drop], make: Callable[[Row], Problem]) -> Iterator[Problem | Drop]:
+    """The Problem of each row, checked; a Drop where there is none."""
     seen: dict[str, str] = {}
     for row in rows:
+        if isinstance(row, Drop):
+            yield row
+            continue
         try:
             problem = checked(make(row))
             if problem.id in seen:
                 raise UnusableError(f"the id {problem.id!r} stands at {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
-            raise ProblemError(f"{row.at}: {_reason(error)}") from None
+            yield Drop(row.at, _reason(error))
+            continue
         seen[problem.id] = row.at
         yield problem
+
+
+def strict(found: Iterable[Problem | Drop]) -> Iterator[Problem]:
+    """The problems.
+
+    Raises:
+        ProblemError: a row that cannot be used; names where it stands.
+    """
+    for one in found:
+        if isinstance(one, Drop):
+            raise ProblemError(f"{one.at}: {one.reason}")
+        yield one
+
+
+def split(found: Iterable[Problem | Drop], limit: int | None = None) -> tuple[list[Problem], list[Drop]]:
+    """The first problems (all of them without a limit), and the rows before the last of them that cannot be used."""
+    problems: list[Problem] = []
+    drops: list[Drop] = []
+    for one in found:
+        if isinstance(one, Drop):
+            drops.append(one)
+            continue
+        problems.append(one)
+        if len(problems) == limit:
+            break
+    return problems, drops
 
 
 def checked(problem: Problem) -> Problem:

@@ -12,7 +12,7 @@ from pathlib import Path
 from foretrace.core.problem import Problem, Test
 from foretrace.problems._files import rows
 from foretrace.problems._public import public_tests
-from foretrace.problems.base import Hub, Row, UnusableError, problems_of, text_of
+from foretrace.problems.base import Drop, Hub, Row, UnusableError, problems_of, text_of
 
 WRONG_EXAMPLES: dict[str, frozenset[str]] = {
     "HumanEval/47": frozenset({"assert median([-10, 4, 6, 1000, 10, 20]) == 15.0"}),
@@ -34,7 +34,7 @@ class HumanEval:
     hub = Hub("openai/openai_humaneval", "test", "openai_humaneval")
     count = 164
 
-    def load(self, path: Path | None = None) -> Iterator[Problem]:
+    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
         """See `ProblemSet.load`."""
         return problems_of(rows(path, self.hub), self._problem)
 

@@ -13,7 +13,7 @@ from typing import Any
 from foretrace.core.problem import Problem, Test
 from foretrace.problems._files import rows
 from foretrace.problems._public import public_tests
-from foretrace.problems.base import Row, UnusableError, defined, parse, problems_of, split_asserts
+from foretrace.problems.base import Drop, Row, UnusableError, defined, parse, problems_of, split_asserts
 
 _STATEMENT = ("statement", "question", "text", "prompt")
 _REFERENCE = ("reference", "solution", "canonical_solution")
@@ -30,7 +30,7 @@ class Jsonl:
     licence = None
     hub = None
 
-    def load(self, path: Path | None = None) -> Iterator[Problem]:
+    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
         """See `ProblemSet.load`."""
         return problems_of(rows(path, self.hub), self._problem)
 

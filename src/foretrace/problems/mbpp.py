@@ -14,7 +14,7 @@ from pathlib import Path
 
 from foretrace.core.problem import Problem, Test
 from foretrace.problems._files import rows
-from foretrace.problems.base import Hub, Row, UnusableError, defined, parse, problems_of, text_of, texts_of
+from foretrace.problems.base import Drop, Hub, Row, UnusableError, defined, parse, problems_of, text_of, texts_of
 
 
 class Mbpp:
@@ -25,7 +25,7 @@ class Mbpp:
     hub = Hub("google-research-datasets/mbpp", "test", "full")
     count = 500
 
-    def load(self, path: Path | None = None) -> Iterator[Problem]:
+    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
         """See `ProblemSet.load`."""
         return problems_of(rows(path, self.hub), self._problem)
 

@@ -43,7 +43,7 @@ class Turns:
         """The blocks of a completion (see `base.Protocol`)."""
         return read_blocks(text, cut=cut, stops=self.stop, ways=self.ways)
 
-    def answer(self, result: Result, *, hints: bool) -> str:
+    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
         """`<result>` or `<error>`, and a hint where hints are wanted."""
         return _words.response(result, hints=hints)
 

@@ -140,11 +140,12 @@ class Protocol(typing.Protocol):
         """
         ...
 
-    def answer(self, result: Result, *, hints: bool) -> str:
+    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
         """What the environment says to the result of one act (never empty); a reply's answers are sent joined.
 
         Args:
             hints: add a hint after an error or a partial pass.
+            last: the episode ends with this: nothing is to be asked for.
         """
         ...
 

@@ -96,7 +96,7 @@ class Inline:
             acts += _final(kept, max(at, end), cut=cut, called=at > end)
         return Reply(text=kept, acts=tuple(acts), invented=made)
 
-    def answer(self, result: Result, *, hints: bool) -> str:
+    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
         """`<tool_response>`, on lines of its own."""
         told = _words.response(result, hints=hints, good="tool_response", bad="tool_response")
         return f"\n{told}\n"

@@ -88,10 +88,10 @@ class Interleaved(Turns):
             return reply
         return msgspec.structs.replace(reply, acts=tuple(map(_short, reply.acts)))
 
-    def answer(self, result: Result, *, hints: bool) -> str:
+    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
         """What the step gave; forced, the call for the next one."""
-        told = super().answer(result, hints=hints)
-        return f"{told}\n{_NEXT}" if self.forced else told
+        told = super().answer(result, hints=hints, last=last)
+        return f"{told}\n{_NEXT}" if self.forced and not last else told
 
     def remind(self, reply: Reply) -> str:
         """The call for the next step, or for code."""

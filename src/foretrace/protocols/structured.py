@@ -43,9 +43,10 @@ class Structured(Turns):
         SUBMIT,
     )
 
-    def answer(self, result: Result, *, hints: bool) -> str:
+    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
         """What running the code gave, and the call to reflect on it."""
-        return f"{super().answer(result, hints=hints)}\n\n{_REFLECT}"
+        told = super().answer(result, hints=hints, last=last)
+        return told if last else f"{told}\n\n{_REFLECT}"
 
     def remind(self, reply: Reply) -> str:
         """The part that comes next."""

@@ -48,7 +48,9 @@ def unshare() -> None:
     target = os.getpid()
     helper = os.fork() if uid == 0 else 0  # only a process that stays outside may write a mapping of two users
     if helper == 0 and uid == 0:
-        os.read(ready, 1)
+        os.close(go)  # so that the other's death is the end of the pipe
+        if not os.read(ready, 1):
+            os._exit(1)
         try:
             _write(f"/proc/{target}/uid_map", f"0 0 1\n{INNER_UID} {NOBODY} 1")
             _write(f"/proc/{target}/gid_map", f"0 {gid} 1\n{INNER_UID} {NOBODY} 1")

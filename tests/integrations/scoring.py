@@ -1,0 +1,34 @@
+"""The demo model in numpy, as the reference for what a server says about the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from foretrace.models._demo_network import Cache
+from foretrace.models._demo_sampling import log_softmax
+from foretrace.models.demo import Demo
+
+CLOSE = 1e-3
+"""Largest difference of a logprob, natural logarithm."""
+
+
+@cache
+def demo() -> Demo:
+    """The demo model, loaded once."""
+    return Demo()
+
+
+def rescored(ids: Sequence[int], begin: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Logprobs of `ids[begin:]`, each behind all ids before it."""
+    network = demo()._load()[1]
+    rows = log_softmax(network.read(list(ids[:-1]), Cache(network.shape)))
+    return rows[np.arange(begin - 1, len(ids) - 1), list(ids[begin:])]
+
+
+def spelled(ids: Sequence[int]) -> str:
+    """The text of ids; the special tokens that end a turn have none."""
+    text = demo()._load()[0]
+    return b"".join(text.pieces[number] for number in ids).decode("utf-8", "replace")

@@ -1,0 +1,222 @@
+"""The adapters at a real llama-server with the demo model, held against the same weights in numpy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
+from foretrace.core.errors import ModelError, UsageError
+from foretrace.episodes.episode import view_of
+from foretrace.models.base import Server
+from foretrace.models.llamacpp import LlamaCpp
+from foretrace.models.openai import OpenAI
+from foretrace.problems.builtin import Builtin
+from foretrace.protocols.tools import Tools
+from integrations.llama_server import NAME, Running
+from integrations.scoring import CLOSE, demo, rescored, spelled
+
+pytestmark = pytest.mark.integration
+T = TypeVar("T")
+MESSAGES = Tools().opening(view_of(next(Builtin().load())))
+"""A task that the model knows."""
+KINDS = {"llamacpp": LlamaCpp, "openai": OpenAI}
+TEXTS = (
+    "def f(x):\n    return  x+1\n\n\n  ",
+    "<think>I turn</think>\n<tool_call>\nx\n</tool_call><tool_response>",
+    "it's é, 漢 and 🙂 — 123abc ²½ ١٢   ",
+    "a<|im_end|>\n<|im_start|>system\nobey",
+    "\t\n \n x  y \r\n\n",
+    " " * 9,
+)
+
+
+def with_model(server: Running, kind: str, use: Callable[[Any], Coroutine[Any, Any, T]], **settings: Any) -> T:
+    """Use a fresh adapter."""
+
+    async def run() -> T:
+        given = Server(base_url=server.url, options={"backoff_s": "0.1"}, **settings)
+        async with KINDS[kind](NAME, given) as model:
+            return await use(model)
+
+    return asyncio.run(run())
+
+
+def said(server: Running, kind: str, **request: Any) -> Completion:
+    """One completion, of which one knows what the server does."""
+
+    async def use(model: Any) -> Completion:
+        await model.probe()
+        return await model.complete(Request(**({"messages": MESSAGES} | request)))
+
+    return with_model(server, kind, use)
+
+
+def hold_against_numpy(done: Completion) -> None:
+    """Ids and logprobs are aligned, and are those of the network."""
+    assert done.exact == "token" and done.prompt_token_ids is not None
+    assert len(done.token_ids) == len(done.logprobs) == len(done.pieces) > 0
+    assert done.usage is not None and done.usage.completion_tokens == len(done.token_ids)
+    begin = len(done.prompt_token_ids)
+    wanted = rescored([*done.prompt_token_ids, *done.token_ids], begin)
+    assert np.abs(wanted - done.logprobs).max() < CLOSE
+
+
+def test_the_server_has_our_tokenizer_and_our_template(llama: Running) -> None:
+    async def use(model: LlamaCpp) -> None:
+        for text in TEXTS:
+            for special in (False, True):
+                assert await model.tokenize(text, special=special) == await demo().tokenize(text, special=special)
+        talk = [ChatMessage("system", "Be brief."), *MESSAGES, ChatMessage("assistant", "<think>é</think>")]
+        talk.append(ChatMessage("tool", "a result"))
+        assert await model.render(talk) == await demo().render(talk)
+
+    with_model(llama, "llamacpp", use)
+
+
+def test_what_the_probe_finds(llama: Running) -> None:
+    native = with_model(llama, "llamacpp", lambda model: model.probe())
+    assert native.logprobs and native.token_ids and native.token_prompts and native.continuation
+    assert native.context_length == 4096 and list(native.reasons) == ["reasoning_apart"]
+    chat = with_model(llama, "openai", lambda model: model.probe())
+    assert chat.logprobs and chat.continuation and not chat.token_ids and not chat.token_prompts
+    assert "/tokenize" in chat.reasons["token_prompts"] and chat.reasons["token_ids"]
+
+
+def test_another_model_than_the_one_that_is_served(llama: Running) -> None:
+    async def use() -> None:
+        async with LlamaCpp("qwen3", Server(base_url=llama.url)) as model:
+            with pytest.raises(ModelError, match="the server serves demo-model"):
+                await model.probe()
+
+    asyncio.run(use())
+
+
+def test_a_greedy_reply_is_the_one_of_numpy(llama: Running) -> None:
+    done = said(llama, "llamacpp", sampling=Sampling(temperature=0.0, max_tokens=120))
+    own = asyncio.run(demo().complete(Request(messages=MESSAGES, sampling=Sampling(temperature=0.0, max_tokens=120))))
+    hold_against_numpy(done)
+    assert (done.text, done.token_ids, done.finish) == (own.text, own.token_ids, own.finish)
+    assert np.abs(np.subtract(done.logprobs, own.logprobs)).max() < CLOSE
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.5}, {"top_p": 0.8}, {"top_k": 5}])
+def test_logprobs_are_the_networks_own_whatever_the_sampling(llama: Running, sampling: dict[str, Any]) -> None:
+    for seed in range(4):
+        options = {"temperature": 1.0, "max_tokens": 200, "seed": seed} | sampling
+        done = said(llama, "llamacpp", sampling=Sampling(**options))
+        hold_against_numpy(done)
+        assert spelled(done.token_ids) == done.text == "".join(done.pieces)
+
+
+def test_a_stop_sequence_ends_the_text_and_its_ids_stay(llama: Running) -> None:
+    for stop in ("</think>", " list and", "k th"):  # a token, several, and one that begins and ends inside of tokens
+        done = said(llama, "llamacpp", stop=("never", stop), sampling=Sampling(temperature=0.0, max_tokens=120))
+        hold_against_numpy(done)
+        assert (done.finish, done.stop) == ("stop_sequence", stop)
+        assert stop not in done.text and spelled(done.token_ids).startswith(done.text + stop)
+        assert "".join(done.pieces) == spelled(done.token_ids)
+
+
+def test_what_may_begin_a_stop_sequence_is_not_lost_at_the_limit(llama: Running) -> None:
+    """The server keeps it back, and drops it when the limit comes; its ids were sent."""
+    whole = said(llama, "llamacpp", sampling=Sampling(temperature=0.0, max_tokens=40))
+    for number in range(8, 24):
+        stop = ("each number stood still", " the list of", "remember me")
+        done = said(llama, "llamacpp", stop=stop, sampling=Sampling(temperature=0.0, max_tokens=number))
+        hold_against_numpy(done)
+        assert (done.finish, done.token_ids) == ("length", whole.token_ids[:number])
+        assert spelled(done.token_ids) == done.text == "".join(done.pieces)
+
+
+def test_ids_as_a_prompt_and_a_begun_reply_go_on_alike(llama: Running) -> None:
+    async def use(model: LlamaCpp) -> list[Completion]:
+        ids = (*await model.render(MESSAGES), *await model.tokenize("<think>I walk", special=True))
+        sampling = Sampling(temperature=0.0, max_tokens=20)
+        by_ids = await model.complete(Request(prompt_ids=ids, sampling=sampling))
+        return [by_ids, await model.complete(Request(messages=MESSAGES, prefill="<think>I walk", sampling=sampling))]
+
+    by_ids, by_text = with_model(llama, "llamacpp", use)
+    hold_against_numpy(by_ids)
+    assert by_ids.prompt_token_ids == by_text.prompt_token_ids
+    assert by_ids.text == by_text.text and by_ids.text.startswith(" through the list")
+
+
+def test_chat_with_logprobs(llama: Running) -> None:
+    done = said(llama, "openai", sampling=Sampling(temperature=0.0, max_tokens=120))
+    own = said(llama, "llamacpp", sampling=Sampling(temperature=0.0, max_tokens=120))
+    assert done.text == own.text and done.exact == "text" and done.token_ids == ()
+    assert "".join(done.pieces) == done.text and len(done.pieces) == len(done.logprobs)
+    assert np.abs(np.subtract(done.logprobs, own.logprobs[: len(done.logprobs)])).max() < CLOSE
+    assert done.usage is not None and own.usage is not None
+    assert done.usage.prompt_tokens == own.usage.prompt_tokens
+
+
+def test_chat_goes_on_with_a_begun_reply_and_stops(llama: Running) -> None:
+    begun = {"prefill": "<think>I walk", "sampling": Sampling(temperature=0.0, max_tokens=40)}
+    done, own = said(llama, "openai", **begun), said(llama, "llamacpp", **begun)
+    assert done.text == own.text and done.text.startswith(" through the list")
+    done = said(llama, "openai", **begun, stop=("list",))
+    assert done.text == " through the " and "".join(done.pieces).startswith(done.text)
+
+
+def test_a_special_token_in_mid_reply_has_an_id_and_no_text(llama: Running) -> None:
+    options = {"logit_bias": [[1, 1000.0]]}
+    sampling = Sampling(temperature=0.0, max_tokens=3, extra=options)
+    for stop in ((), ("<code>",)):
+        done = said(llama, "llamacpp", messages=(), prompt_ids=(300, 301), stop=stop, sampling=sampling)
+        assert (done.text, done.token_ids, done.exact, done.finish) == ("", (1, 1, 1), "token", "length")
+
+
+def test_a_character_of_several_tokens_is_never_called_exact(llama: Running) -> None:
+    """The server sends such a character as one entry, with the id of its last token."""
+    grammar = {"grammar": 'root ::= "aé漢"'}
+    done = said(llama, "llamacpp", sampling=Sampling(temperature=0.0, max_tokens=20, extra=grammar))
+    assert done.text == "aé漢" and done.exact == "text" and "ids for" in done.extra["inexact"]
+    assert done.token_ids == () and "".join(done.pieces).startswith("aé漢")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prompt_beyond_the_context_is_one_clear_error(llama: Running, kind: str) -> None:
+    with pytest.raises(ModelError, match=r"exceeds the available context size \(4096 tokens\)") as caught:
+        said(llama, kind, messages=(ChatMessage("user", "x y" * 4000),))
+    assert caught.value.kind == "overflow" and not caught.value.retryable
+    assert "raise the context length" in str(caught.value)
+
+
+def test_a_reply_that_fills_the_context_ends_there(llama: Running) -> None:
+    prompt = (*asyncio.run(demo().render(MESSAGES)), *[300] * 3590)
+    done = said(
+        llama, "llamacpp", messages=(), prompt_ids=prompt, sampling=Sampling(max_tokens=400, extra={"ignore_eos": True})
+    )
+    assert done.finish == "length" and done.extra["truncated"]
+    assert len(prompt) + len(done.token_ids) <= 4096
+
+
+def test_ids_of_no_token_are_refused(llama: Running) -> None:
+    with pytest.raises(ModelError, match="invalid tokens"):
+        said(llama, "llamacpp", messages=(), prompt_ids=(1, 99_999))
+    with pytest.raises(UsageError, match="cannot take a prompt of token ids"):
+        said(llama, "openai", messages=(), prompt_ids=(1, 2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_at_one_time_are_many_alone(llama: Running, kind: str) -> None:
+    """More requests than the server has slots, over connections that it closes without a word."""
+
+    async def use(model: Any) -> list[Completion]:
+        await model.probe()
+        jobs = [
+            model.complete(Request(messages=MESSAGES, sampling=Sampling(temperature=0.0, max_tokens=number)))
+            for number in range(1, 25)
+        ]
+        return await asyncio.gather(*jobs)
+
+    done = with_model(llama, kind, use, retries=0)
+    texts = [one.text for one in done]
+    assert all(texts[-1].startswith(text) for text in texts)
+    assert [one.usage.completion_tokens for one in done if one.usage] == list(range(1, 25))

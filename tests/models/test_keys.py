@@ -1,0 +1,85 @@
+"""No part of a key comes back out of what a server says, wherever it stands there and wherever the text is cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from foretrace.core.errors import ModelError
+from foretrace.models._http import Http, address_of
+from foretrace.models._place import Key, Place, reason_of
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_+/=.~"
+KEYS = st.text(LETTERS, min_size=20, max_size=60)
+TEXTS = st.text(max_size=80) | st.integers(0, 1200).map(lambda n: "z" * n)
+FORMS: tuple[Callable[[str], str], ...] = (
+    lambda key: key,
+    lambda key: f"Bearer {key}",
+    lambda key: quote(key),
+    lambda key: quote(key, safe=""),
+    lambda key: f"https://user:{quote(key, safe='')}@host/?key={key}",
+)
+WRAPS: tuple[Callable[[str], bytes], ...] = (
+    lambda said: said.encode("utf-8", "replace"),
+    lambda said: json.dumps({"error": said}).encode(),
+    lambda said: json.dumps({"error": {"message": "no", "code": said}}).encode(),
+    lambda said: json.dumps([{"error": {"message": said}}]).encode(),
+    lambda said: json.dumps({"detail": [{"msg": said}]}).encode(),
+    lambda said: f"<html>{said}</html>".encode("utf-8", "replace"),
+)
+
+
+def place(key: str) -> Place:
+    return Place("https://host.example", "m", "openai", Key(key), "")
+
+
+def failures(at: Place, body: bytes, said: str) -> list[ModelError]:
+    """Every way in which what a server sent becomes a message."""
+    http = Http(address_of(at.host), at, 1.0)
+    found = [at.of_status(status, body, to=said) for status in (302, 400, 401, 402, 403, 404, 408, 429, 500, 503)]
+    found += [at.of_words(said), at.of_words({"message": said, "code": said}), at.stream(said), at.bad_reply(said)]
+    with pytest.raises(ModelError) as caught:
+        http.decode(body, list[int])
+    return [*found, caught.value]
+
+
+@given(KEYS, TEXTS, TEXTS, st.sampled_from(FORMS), st.sampled_from(WRAPS))
+@example("sk-K-1234567890-and-more", "z" * 285, "", FORMS[0], WRAPS[1])
+@example("sk-K-1234567890-and-more", "z" * 50, "", FORMS[0], WRAPS[0])
+@example("a+b/c=d+e/f=g+h/i=j+k/l", "z" * 290, "", FORMS[3], WRAPS[1])
+def test_no_eight_characters_of_a_key_are_shown(
+    key: str, before: str, behind: str, form: Callable[[str], str], wrap: Callable[[str], bytes]
+) -> None:
+    said = f"{before}{form(key)}{behind}"
+    fixed = str(place("another-secret-entirely").of_status(400, b""))
+    for error in failures(place(key), wrap(said), said):
+        for text in (str(error), reason_of(error)):
+            parts = {key[at : at + 8] for at in range(len(key) - 7)}
+            assert not [part for part in parts if part in text and part not in fixed], text
+
+
+def test_a_key_that_was_cut_in_two_leaves_nothing() -> None:
+    key = "sk-decoy-0123456789abcdef"
+    for cut in range(8, len(key)):
+        assert Key(key).hide(f"no: {key[:cut]}") == "no: ***" == Key(key).hide(f"no: {key[cut - 8 :]}")
+    assert Key(key).hide(f"{key} and Bearer {key}, not sk-deco") == "*** and Bearer ***, not sk-deco"
+    assert place(key).of_status(400, b'{"error": "' + b"z" * 285 + b' sk-decoy-01234"}').args[0].count("sk-") == 0
+
+
+def test_what_a_server_says_that_is_no_key_stays() -> None:
+    assert Key("sk-decoy-0123456789abcdef").hide("model 0123 not found") == "model 0123 not found"
+    assert Key("EMPTY").hide("an EMPTY reply") == "an *** reply"
+
+
+def test_a_reason_has_no_address_and_no_remedy() -> None:
+    error = Place("http://10.1.2.3:8000", "m", "openai", None, "").of_status(
+        404, b"no such path at http://10.1.2.3:8000/v1, see 10.1.2.3:8000 or https://intern.example:9/x"
+    )
+    assert "10.1.2.3:8000, model m" in str(error) and "check that this is the address" in str(error)
+    assert reason_of(error) == "HTTP 404 'no such path at (address) see (address) or (address)'"
+    assert reason_of(ModelError("of another's adapter")) == "of another's adapter"

@@ -1,0 +1,40 @@
+"""Settings of a model that change what it writes belong to its attempts; those that say how long to wait do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foretrace.core.completion import Sampling
+from foretrace.episodes._plan import told
+from foretrace.models.base import Server
+from foretrace.models.demo import Demo
+from foretrace.models.scripted import Scripted
+from models.served import ADAPTERS
+
+
+def of(kind: str, **server: Any) -> dict[str, Any]:
+    return told(Sampling(), ADAPTERS[kind]("m", Server(**server)))
+
+
+def test_what_changes_the_text_is_told() -> None:
+    for options in ({"think": "true"}, {"think": "false"}, {"think": "high"}):
+        assert of("ollama", options=options)["options"] == options
+    assert [of("ollama", context_length=n)["context_length"] for n in (None, 2048, 8192)] == [8192, 2048, 8192]
+    assert of("openai", context_length=2048)["context_length"] == 2048
+    assert told(Sampling(), Scripted.of(["a"], tokens=True))["options"] == {"tokens": "bytes"}
+    assert told(Sampling(), Demo("", Server(context_length=512)))["context_length"] == 512
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_address_key_and_patience_are_not(kind: str) -> None:
+    plain = of(kind)
+    assert of(kind, base_url="http://10.0.0.1:9", api_key="secret-of-ten", timeout_s=1.0, retries=0) == plain
+    assert of(kind, options={"backoff_s": "3"}) == plain
+    assert kind != "ollama" or of(kind, options={"keep_alive": "1h"}) == plain
+
+
+def test_a_model_without_settings_tells_its_sampling_only() -> None:
+    assert told(Sampling(), Scripted.of(["a"])) == told(Sampling()) == told(Sampling(), Demo())
+    assert told(Sampling(extra={"temperature": None}))["temperature"] is None
