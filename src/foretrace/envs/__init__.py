@@ -1,0 +1,1 @@
+"""RL environments: thin adapters that run the same episodes inside a trainer's library."""

@@ -1,0 +1,38 @@
+"""From the names in an environment's settings to the objects that episodes take."""
+
+from __future__ import annotations
+
+import inspect
+
+from foretrace.core.errors import UsageError
+from foretrace.core.plugins import resolve
+from foretrace.protocols.base import Protocol
+from foretrace.sandbox._choose import FirstThatStarts
+from foretrace.sandbox.base import Sandbox, Settings
+
+
+def protocol_of(name: str, *, forced: bool = False) -> Protocol:
+    """The protocol of that name.
+
+    Raises:
+        UsageError: no such protocol, or it has no forced form.
+    """
+    kind = resolve("protocol", name)
+    if not forced:
+        return kind()
+    if "forced" not in inspect.signature(kind).parameters:
+        raise UsageError(f"forced is for the protocol interleaved, not for {name}")
+    return kind(forced=True)
+
+
+def sandbox_of(names: str, settings: Settings) -> Sandbox:
+    """The sandbox that a list of names stands for, the first of them that starts; not started yet.
+
+    Raises:
+        UsageError: no name, or one that is unknown.
+    """
+    listed = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not listed:
+        raise UsageError("sandbox names nothing: name one or several, e.g. docker,local")
+    kinds = [(name, resolve("sandbox", name)) for name in listed]
+    return FirstThatStarts([(name, kind(settings)) for name, kind in kinds])

@@ -1,0 +1,192 @@
+"""What the environment for the verifiers library is made of, without that library."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from episodes.generating import plus
+from fakes.model_server import ModelServer
+from foretrace.core.completion import Completion, Request, Sampling
+from foretrace.core.errors import ModelError, UsageError
+from foretrace.envs._setup import protocol_of, sandbox_of
+from foretrace.envs._verifiers_run import (
+    attempt,
+    close_sandboxes,
+    metrics_in,
+    report_of,
+    reward_in,
+    sampling_of,
+    shared_sandbox,
+)
+from foretrace.envs._verifiers_wire import Wire, glued
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.rollout import rollout
+from foretrace.models.scripted import Scripted
+from foretrace.sandbox.base import Settings
+from foretrace.sandbox.local import LocalSandbox
+
+ROOT = Path(__file__).resolve().parents[2]
+WRONG = "<think>A first try of mine.</think><code>\ndef plus(x):\n    return x - 1\n</code>"
+RIGHT = "<think>Now I add.</think><code>\ndef plus(x):\n    return x + 3\n</code>"
+END = "<verify>It adds, as asked.</verify>"
+SECONDS = ("model_s", "tool_s")
+
+
+class Box:
+    """A loop with a sandbox in it."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self.run, self.sandbox = runner.run, LocalSandbox(Settings(workers=1, allow_weak_isolation=True))
+
+    def episode(self, protocol: str = "tools") -> Episode:
+        return Episode(plus(3), protocol_of(protocol), self.sandbox)
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with asyncio.Runner() as runner:
+        made = Box(runner)
+        yield made
+        runner.run(made.sandbox.close())
+
+
+def refusing(after: int, kind: str) -> Scripted:
+    """A model that fails from its reply number `after` on."""
+
+    def say(request: Request) -> str:
+        said = sum(m.role == "assistant" for m in request.messages)
+        if said >= after:
+            raise ModelError("it is gone", kind=kind)
+        return [RIGHT, END][said]
+
+    return Scripted("said", scripts=say)
+
+
+def run(box: Box, model: Scripted, stopped: str | None = None) -> dict[str, Any]:
+    episode = box.episode()
+    box.run(attempt(episode, model, Sampling(), lambda: stopped))
+    return report_of(episode)
+
+
+@pytest.mark.parametrize("texts", [[WRONG, RIGHT, END], [RIGHT, END], [WRONG] * 10, ["Hm."] * 10])
+def test_an_attempt_is_a_rollout(box: Box, texts: list[str]) -> None:
+    trace = box.run(rollout(box.episode(), Scripted.of(texts), Sampling()))
+    report = run(box, Scripted.of(texts))
+    assert (report["key"], reward_in(report)) == (trace.key, trace.outcome.reward)
+    found, wanted = metrics_in(report), trace.outcome.metrics
+    assert {n: v for n, v in found.items() if n in wanted and n not in SECONDS} == {
+        n: v for n, v in wanted.items() if n not in SECONDS
+    }
+    assert trace.outcome.tests is not None
+    assert found["pass_rate"] == trace.outcome.tests.passed / trace.outcome.tests.total
+    assert found["accuracy"] == float(bool(trace.outcome.success))
+
+
+def test_a_run_that_is_stopped_is_judged(box: Box) -> None:
+    report = run(box, refusing(1, "bad_request"), "max_turns")
+    assert (reward_in(report), report["outcome"]["status"]) == (1.0, "limit")
+    assert report["outcome"]["exit_reason"] == "max_turns"
+
+
+def test_a_context_that_is_full_ends_an_attempt(box: Box) -> None:
+    report = run(box, refusing(1, "overflow"))
+    assert (reward_in(report), report["outcome"]["exit_reason"]) == (1.0, "context")
+    with pytest.raises(ModelError):
+        run(box, refusing(0, "overflow"))
+
+
+def test_a_server_that_fails_leaves_no_reward(box: Box) -> None:
+    episode = box.episode()
+    with pytest.raises(ModelError, match="it is gone"):
+        box.run(attempt(episode, refusing(1, "refused"), Sampling()))
+    report = report_of(episode)
+    assert report["outcome"]["error"] == {"kind": "refused", "message": "it is gone"}
+    assert metrics_in(report) == {}
+    with pytest.raises(ValueError, match="no reward: it is gone"):
+        reward_in(report)
+    with pytest.raises(ValueError, match="stopped before it began"):
+        reward_in(None)
+
+
+def test_a_report_holds_no_test(box: Box) -> None:
+    told = json.dumps(run(box, Scripted.of([RIGHT, END])))
+    assert "assert" not in told and "def plus" in told
+
+
+def test_what_a_run_leaves_open_is_our_default() -> None:
+    given = {"temperature": 0.2, "top_p": None, "max_tokens": 50, "stop": ["x"], "min_p": 0.1}
+    assert sampling_of(given) == Sampling(temperature=0.2, max_tokens=50)
+
+
+def test_names_that_are_unknown() -> None:
+    for look_up in (
+        lambda: protocol_of("tols"),
+        lambda: protocol_of("tools", forced=True),
+        lambda: sandbox_of(" , ", Settings()),
+        lambda: sandbox_of("nope", Settings()),
+    ):
+        with pytest.raises(UsageError):
+            look_up()
+    assert protocol_of("interleaved", forced=True).max_turns > protocol_of("interleaved").max_turns
+
+
+def test_one_sandbox_for_all_rollouts_of_a_loop() -> None:
+    async def work() -> None:
+        one, other = Settings(workers=1, allow_weak_isolation=True), Settings(workers=2, allow_weak_isolation=True)
+        box = shared_sandbox("local", one)
+        assert box is shared_sandbox("local", one) is not shared_sandbox("local", other)
+        await box.start()
+        await close_sandboxes()
+        assert shared_sandbox("local", one) is not box
+        await close_sandboxes()
+
+    asyncio.run(work())
+
+
+def test_thinking_is_put_back_where_it_stood() -> None:
+    assert glued(Completion(text="b", reasoning="a")) == "<think>a</think>\nb"
+    assert glued(Completion(text="b")) == "b"
+    assert glued(Completion(text="", reasoning="a", finish="length")) == "<think>a"
+    assert glued(Completion(text="", reasoning="a", finish="stop")) == "<think>a</think>\n"
+
+
+def test_a_split_reply_is_sent_back_as_it_came(box: Box) -> None:
+    """The renderer takes the thinking out: the episode sees it all the same, and the server its own message."""
+    codes = [text.partition("</think>")[2] for text in (WRONG, RIGHT)]
+
+    async def work(split: bool) -> tuple[Episode, list[dict[str, Any]]]:
+        said = [*codes, END]
+        async with ModelServer(say=lambda asked: said[asked.turn], think="I think so.", continues=False) as server:
+            episode = box.episode()
+            async with Wire("toy", server.url + "/v1", "key", split=split) as wire:
+                await attempt(episode, wire, Sampling())
+            return episode, server.sent("/v1/chat/completions")[-1]["messages"]
+
+    for split in (True, False):
+        episode, sent = box.run(work(split))
+        assert report_of(episode)["outcome"]["metrics"]["think_count"] == 3
+        replies = [message for message in sent if message["role"] == "assistant"]
+        assert [reply.get("reasoning_content") for reply in replies] == ["I think so." if split else None] * 2
+        assert replies[0]["content"].startswith("<code>")
+
+
+def test_without_the_library_an_import_says_what_to_install() -> None:
+    script = "import sys; sys.modules['verifiers'] = None; import foretrace_env"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "ImportError: the verifiers library is not there" in done.stderr
+    assert done.stderr.strip().endswith('pip install "foretrace[verifiers]"')
+
+
+def test_the_wheel_holds_all_packages() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert sorted(packages) == sorted(f"src/{p.parent.name}" for p in (ROOT / "src").glob("*/__init__.py"))
