@@ -197,7 +197,10 @@ class ModelServer:
             _FAULT.set(fault)
             if fault is not None and (answer := await self._early(fault, request)) is not None:
                 return answer
-            return await handler(request, body)
+            answer = await handler(request, body)
+            if self.like_llama and not answer.prepared:
+                answer.headers["Server"] = "llama.cpp"
+            return answer
         finally:
             self.in_flight -= 1
             self.busy_s += asyncio.get_running_loop().time() - begun
@@ -246,6 +249,8 @@ class ModelServer:
 
     async def _stream(self, request: web.Request, events: AsyncIterator[bytes], error: bytes) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        if self.like_llama:
+            response.headers["Server"] = "llama.cpp"
         await response.prepare(request)
         fault = _FAULT.get()
         at = 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,6 +24,8 @@ _CONNECT_S = 15.0
 _ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 32 * 1024 * 1024
 _LINE_BYTES = 8 * 1024 * 1024
+_LLAMA_SERVER = "llama.cpp"
+"""How llama-server names itself in its answers."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -74,6 +78,11 @@ def key_for(server: Server, address: Address, variable: str, home: str) -> Key |
     return Key(value)
 
 
+@functools.cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(list[kind])
+
+
 class Http:
     """Requests to one server."""
 
@@ -84,6 +93,9 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.lock = asyncio.Lock()
+        self._drops = True
+        """Whether the server may be a llama-server, which closes a connection behind a stream without saying so: a
+        request behind it would be lost."""
 
     async def answer(self, method: str, path: str, body: object, kind: type[T]) -> T:
         """One JSON answer.
@@ -98,14 +110,19 @@ class Http:
         except _failures() as error:
             raise self._classified(error) from None
 
-    async def lines(self, path: str, body: object, *, most_bytes: int) -> AsyncGenerator[bytes]:
-        """Non-empty lines of a streamed answer, without their ends; to be closed by `contextlib.aclosing`.
+    async def events(
+        self, path: str, body: object, kind: type[T], *, most_bytes: int, data_of: Callable[[bytes], bytes | None]
+    ) -> AsyncGenerator[Iterable[T]]:
+        """Events of a streamed answer, as many at a time as have come; to be closed by `contextlib.aclosing`.
+
+        Args:
+            data_of: the JSON of a line (not empty, without its end); null for a line that holds none.
 
         Raises:
             ModelError: as `answer`; also a stream that breaks off or is longer than `most_bytes`.
         """
         try:
-            async with self._request("POST", path, body, last=True) as response:
+            async with self._request("POST", path, body, last=self._drops) as response:
                 await self._check(response)
                 rest, total = b"", 0
                 async for chunk in response.content.iter_any():
@@ -113,13 +130,21 @@ class Http:
                     if total > most_bytes or len(rest) > _LINE_BYTES:
                         raise self.too_long(f"the reply is longer than {most_bytes:,} bytes")
                     *whole, rest = (rest + chunk).split(b"\n")
-                    for line in whole:
-                        if line := line.strip():
-                            yield line
-                if rest := rest.strip():
-                    yield rest
+                    yield self._decode_all(whole, kind, data_of)
+                yield self._decode_all([rest], kind, data_of)
         except _failures() as error:
             raise self._classified(error) from None
+
+    def _decode_all(self, lines: list[bytes], kind: type[T], data_of: Callable[[bytes], bytes | None]) -> Iterable[T]:
+        """What the lines hold, decoded together, which is faster; one after the other where that fails, so that what
+        stands before a fault is taken, and the fault is named."""
+        found = [data for line in lines if (shown := line.strip()) and (data := data_of(shown)) is not None]
+        if len(found) > 1:
+            with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
+                events: list[T] = _decoder(kind).decode(b"[" + b",".join(found) + b"]")
+                if len(events) == len(found):
+                    return events
+        return (self.decode(data, kind) for data in found)
 
     def decode(self, data: bytes, kind: type[T]) -> T:
         """JSON of a form, or a `ModelError`."""
@@ -146,8 +171,7 @@ class Http:
     def _request(self, method: str, path: str, body: object, *, last: bool = False) -> Any:
         """A request; with `last` its connection carries no other one behind it."""
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "foretrace"}
-        if last and self.address.scheme == "http":
-            # llama-server closes a connection behind a stream without saying so: the next request would be lost.
+        if last:
             headers["Connection"] = "close"
         data = None if body is None else msgspec.json.encode(body)
         # The key must not follow a redirect to another host; so none is followed.
@@ -179,6 +203,7 @@ class Http:
         return self._session
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
+        self._drops = response.headers.get("Server") == _LLAMA_SERVER
         if response.status == 200:
             return
         body = await response.content.read(_ERROR_BYTES)

@@ -17,7 +17,7 @@ FINISH: dict[str, Finish] = {
 }
 
 
-class Delta(msgspec.Struct):
+class Delta(msgspec.Struct, gc=False):
     """A piece of a chat message."""
 
     content: str | None = None
@@ -25,7 +25,7 @@ class Delta(msgspec.Struct):
     reasoning: str | None = None
 
 
-class Logprobs(msgspec.Struct):
+class Logprobs(msgspec.Struct, gc=False):
     """Of chat: `content`. Of text: `tokens` and `token_logprobs`."""
 
     content: list[Weighed] | None = None
@@ -33,7 +33,7 @@ class Logprobs(msgspec.Struct):
     token_logprobs: list[float | None] | None = None
 
 
-class Choice(msgspec.Struct):
+class Choice(msgspec.Struct, gc=False):
     """One choice of an event: `delta` in chat, `text` in completions."""
 
     index: int = 0
@@ -49,14 +49,14 @@ class Choice(msgspec.Struct):
     """SGLang: the same."""
 
 
-class Counts(msgspec.Struct):
+class Counts(msgspec.Struct, gc=False):
     """Numbers of tokens."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """One event of a stream."""
 
     model: str | None = None

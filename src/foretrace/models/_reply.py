@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from foretrace.core.trace import Usage
 from foretrace.models._http import Http
 
 
-class Weighed(msgspec.Struct):
+class Weighed(msgspec.Struct, gc=False):
     """One token with its logprob, as Ollama, OpenAI and llama.cpp write it."""
 
     token: str
@@ -27,8 +28,9 @@ class Weighed(msgspec.Struct):
 
     def raw(self) -> bytes:
         """The token's bytes; of a part of a character, only the server's `bytes` know them."""
-        if self.bytes and all(0 <= b < 256 for b in self.bytes):
-            return bytes(bytearray(self.bytes))
+        if self.bytes:
+            with contextlib.suppress(ValueError):  # a number that is no byte
+                return bytes(self.bytes)
         return self.token.encode("utf-8", "replace")
 
 
@@ -50,18 +52,23 @@ class Reply:
     extra: dict[str, Any] = field(default_factory=dict)
     all_ids: bool = False
     """The ids are known to be all that were sampled."""
-    _chars: int = 0
+    _room: int = 0
+
+    def __post_init__(self) -> None:
+        self._room = most_chars(self.request)
 
     def say(self, text: str | None, reasoning: str | None = None) -> None:
         """Add to the text, or to the thinking."""
         if text:
             self.text.append(text)
+            self._room -= len(text)
         if reasoning:
             self.reasoning.append(reasoning)
-        self._chars += len(text or "") + len(reasoning or "")
-        if self._chars > most_chars(self.request):
+            self._room -= len(reasoning)
+        if self._room < 0:
             asked = self.request.sampling.max_tokens
-            raise self.http.too_long(f"the reply has {self._chars:,} characters, for at most {asked:,} tokens")
+            chars = most_chars(self.request) - self._room
+            raise self.http.too_long(f"the reply has {chars:,} characters, for at most {asked:,} tokens")
 
     def completion(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
         """The whole.
@@ -109,6 +116,9 @@ class Reply:
             return "token", ids, (), ()
         if not self.weighed or not whole:
             return "none", (), (), ()
+        said = [w.token for w in self.weighed]
+        if said[-1] and "".join(said) == text and "\ufffd" not in text:  # as mostly: nothing apart, nothing cut
+            return "text", (), tuple(said), logprobs
         span = spelling(text.encode("utf-8", "replace"), [w.raw() for w in self.weighed])
         if span is None:
             self.extra["logprobs"] = "left out: the pieces do not spell the text"

@@ -109,10 +109,12 @@ class LlamaCpp(Adapter):
             ids = list(request.prompt_ids)
         reply.prompt_token_ids = tuple(ids)
         body, tail = self._body(ids, request), _Tail()
-        async with aclosing(self.http.lines("/completion", body, most_bytes=most_bytes(request))) as lines:
-            async for line in lines:
-                if (data := sse_data(line)) is not None:
-                    event = self.http.decode(data, _Event)
+        most = most_bytes(request)
+        async with aclosing(
+            self.http.events("/completion", body, _Event, most_bytes=most, data_of=sse_data)
+        ) as batches:
+            async for events in batches:
+                for event in events:
                     self._take(event, reply)
                     tail.add(event)
         if reply.finish in ("stop_sequence", "length") and reply.all_ids and request.stop and tail.ids:

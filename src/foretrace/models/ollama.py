@@ -161,9 +161,11 @@ class Ollama(Adapter):
 
     async def _read(self, path: str, body: dict[str, Any], request: Request) -> Reply:
         reply = Reply(self.http, request)
-        async with aclosing(self.http.lines(path, body, most_bytes=most_bytes(request))) as lines:
-            async for line in lines:
-                self._take(self.http.decode(line, _Chunk), reply)
+        most = most_bytes(request)
+        async with aclosing(self.http.events(path, body, _Chunk, most_bytes=most, data_of=bytes)) as batches:
+            async for chunks in batches:
+                for chunk in chunks:
+                    self._take(chunk, reply)
         return reply
 
     def _take(self, chunk: _Chunk, reply: Reply) -> None:

@@ -49,10 +49,11 @@ class OpenAI(Adapter):
         else:
             path, body = "/completions", self._text(request)
         reply = Reply(self.http, request, prompt_token_ids=request.prompt_ids)
-        async with aclosing(self.http.lines(path, body, most_bytes=most_bytes(request))) as lines:
-            async for line in lines:
-                if (data := sse_data(line)) is not None:
-                    self._take(self.http.decode(data, Event), reply)
+        most = most_bytes(request)
+        async with aclosing(self.http.events(path, body, Event, most_bytes=most, data_of=sse_data)) as batches:
+            async for events in batches:
+                for event in events:
+                    self._take(event, reply)
         if "stop" in self.refused:
             _stop_at(reply, request.stop)
         reply.all_ids = bool(reply.token_ids) and (
@@ -79,16 +80,21 @@ class OpenAI(Adapter):
                 self._take_choice(choice, reply)
 
     def _take_choice(self, choice: Choice, reply: Reply) -> None:
-        if choice.delta is not None:
-            reply.say(choice.delta.content, choice.delta.reasoning_content or choice.delta.reasoning)
-        reply.say(choice.text)
-        reply.token_ids.extend(choice.token_ids or ())
+        # Once a token: what is absent, as most is, costs nothing here.
+        if (delta := choice.delta) is not None:
+            reply.say(delta.content, delta.reasoning_content or delta.reasoning)
+        if choice.text:
+            reply.say(choice.text)
+        if choice.token_ids:
+            reply.token_ids.extend(choice.token_ids)
         if choice.prompt_token_ids:
             reply.prompt_token_ids = tuple(choice.prompt_token_ids)
-        if choice.logprobs is not None:
-            reply.weighed.extend(choice.logprobs.content or ())
-            tokens, values = choice.logprobs.tokens or [], choice.logprobs.token_logprobs or []
-            reply.weighed.extend(Weighed(token, value) for token, value in zip(tokens, values, strict=False))
+        if (logprobs := choice.logprobs) is not None:
+            if logprobs.content:
+                reply.weighed.extend(logprobs.content)
+            if tokens := logprobs.tokens:
+                pairs = zip(tokens, logprobs.token_logprobs or [], strict=False)
+                reply.weighed.extend(Weighed(token, value) for token, value in pairs)
         if choice.finish_reason is None:
             return
         if choice.finish_reason == "content_filter":
