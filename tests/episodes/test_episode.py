@@ -52,6 +52,13 @@ def sampled(played: Played) -> list[Any]:
     return [m.sampled for m in played.models]
 
 
+def test_ids_without_pieces_are_not_said_to_be_those_of_a_text_that_was_added_to(stage: Stage) -> None:
+    """The closing tag at which the model was stopped is put back; whether its ids are there is not known."""
+    cut = tokens(f"<code>\n{WRONG}", (), token_ids=(1, 2, 3), logprobs=(), finish="stop_sequence")
+    played = stage.play("tools", cut, tokens(GOOD, (), token_ids=(4,), logprobs=()), DONE)
+    assert [s.exact for s in sampled(played)[:2]] == ["text", "token"]
+
+
 # --- its states
 
 

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.model_server import ModelServer
 from foretrace.core.completion import ChatMessage, Completion, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Message, Trace
+from foretrace.episodes._needs import tokens_of
 from foretrace.episodes._stream import Stream
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
@@ -24,6 +26,7 @@ from foretrace.problems.builtin import Builtin
 from foretrace.protocols.base import Protocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
+from models.served import model_at
 from protocols.play import ADD, RIGHT, WRONG, Stage
 
 END = 7
@@ -138,6 +141,11 @@ def test_where_the_ids_are_not_known_the_text_is_tokenised_and_says_so(completio
     kept, end, ids = take(completion, text)
     assert (kept.exact, kept.logprobs, end) == ("text", (), 0)
     assert ids == tuple(ord(letter) + 1000 for letter in text)
+
+
+def test_half_a_character_before_the_end_is_no_text() -> None:
+    kept, end, ids = take(sampled("a", "b", ""), "ab")
+    assert (kept.text, kept.exact, end, ids) == ("ab", "text", 0, (5000, 5001)) and kept.logprobs == (0.0, -1.0)
 
 
 # --- an episode on top of it
@@ -260,6 +268,41 @@ def test_the_trace_holds_the_stream(stage: Stage, said: list[tuple[list[str], st
         whole += message.sampled.token_ids if message.sampled else ()
     assert [tuple(whole[: len(prompt)]) for prompt in prompts] == prompts
     assert {len(prompt) for prompt in prompts} <= set(starts)
+
+
+# --- at a server
+
+
+@pytest.mark.parametrize("kind", ["openai", "llamacpp"])
+def test_a_turn_at_a_server_that_takes_ids(stage: Stage, kind: str) -> None:
+    """The model ends its turn, is told to go on, calls, and answers: the turn has its text and its ids alone."""
+    said = ["<think>Hm, let me see.", f"Now:{CALL}</tool_call>never", f"So.{FINAL}"]
+    server = ModelServer(ids=True, like_llama=kind == "llamacpp")
+
+    async def live() -> Trace:
+        async with server, model_at(kind, server.url) as model:
+            found = await model.probe()
+            probed = server.completions
+            server.say = lambda asked: said[asked.number - probed]
+            tokens = tokens_of(model, found)
+            assert tokens is not None
+            return await rollout(Episode(ADD, Inline(), stage.sandbox, tokens=tokens), model, Sampling())
+
+    trace = stage.runner.run(live())
+    assert trace.outcome.success, trace.outcome
+    turn = turn_of(trace)
+    assert [m.content for m in turn if m.role == "assistant"] == [said[0], said[1].removesuffix("never"), said[2]]
+    assert all(m.sampled and m.sampled.exact == "token" for m in turn)
+    whole = list(turn[0].sampled.prompt_token_ids or ()) if turn[0].sampled else []
+    for message in turn:
+        assert message.sampled
+        own = message.sampled.token_ids
+        assert len(message.sampled.logprobs) == (0 if message.injected else len(own))
+        ended = "<|im_end|>" if message is turn[-1] else ""
+        assert server.decode(list(own)) == message.content + ended
+        whole += own
+    last = next(seen.body["prompt"] for seen in reversed(server.requests) if "prompt" in seen.body)
+    assert whole[: len(last)] == last
 
 
 # --- with a real model

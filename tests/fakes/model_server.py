@@ -387,11 +387,10 @@ class ModelServer:
                 sampled += len(group)
                 yield event(piece(group, name))
         last: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
-        if wants_ids and why == "stop":  # the end token has an id and a logprob, but no text
-            last |= {"token_ids": self.encode("<|im_end|>")}
-            weights = {"token": "", "logprob": -0.1, "bytes": []}
-            last["logprobs"] = {"content": [weights]} if chat else {"tokens": [""], "token_logprobs": [-0.1]}
-            sampled += 1
+        if wants_ids and why != "length":  # what ended the reply has ids and logprobs under its name, but no text
+            end = _TOKEN.findall(word) if why == "word" else ["<|im_end|>"]
+            last = piece(end, "content") | last | {"token_ids": self.encode("".join(end))}
+            sampled += len(end)
         yield event(last | {"finish_reason": "length" if why == "length" else "stop", "stop_reason": word or None})
         if self.counts and body.get("stream_options", {}).get("include_usage"):
             yield event(

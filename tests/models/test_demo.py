@@ -192,6 +192,10 @@ def test_a_prompt_beyond_the_context_is_an_error_and_a_reply_ends_there() -> Non
     assert caught.value.kind == "overflow" and not caught.value.retryable and not caught.value.final
 
 
+def test_an_option_that_is_not_to_be_sent_is_none() -> None:
+    assert said(asking(most=3, sampling={"extra": {"temperature": None}})).token_ids == said(asking(most=3)).token_ids
+
+
 @pytest.mark.parametrize(
     ("server", "request_", "words"),
     [

@@ -81,7 +81,8 @@ class Sampled(_Record, frozen=True, kw_only=True):
 
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Natural-log probabilities, aligned with `token_ids`."""
+    """Natural-log probabilities, aligned with `token_ids`: of the first ones only, where the rest is not the model's (a
+    closing tag that was put back, the rest of a token that was cut)."""
     prompt_token_ids: tuple[int, ...] | None = None
     """Ids of the context: on the first span, or where the context changed."""
     finish_reason: str | None = None

@@ -182,7 +182,7 @@ class _Tokens:
         """Whether the tokens so far are surely those of the text so far: not where it was cut in the middle of a token,
         or where the pieces of the text are not known or do not add up to it (half a character)."""
         if not self._completion.pieces:
-            return self._alone and self._whole
+            return self._alone and self._text == self._completion.text
         ends = [0, *accumulate(map(len, self._completion.pieces[: self._at]))]
         written = "".join(self._completion.pieces[: self._at])
         if last and self._completion.finish == "stop":  # the name of the token that ends the turn may stand behind it

@@ -113,6 +113,8 @@ def _sampled(completion: Completion, text: str) -> Taken | None:
         return None
     # What a stop sequence of ours or an invented result cut off is no part of the turn; the model's own end is.
     ended = completion.finish == "stop" and spelled.startswith(completion.text)
+    if ended and len(ids) > count + 1:  # half a character in front of the end: its ids are of no text
+        return None
     most = len(ids) if ended else count
     own = msgspec.structs.replace(
         completion,

@@ -133,8 +133,8 @@ class Demo:
     def _complete(self, request: Request) -> Completion:
         began = time.perf_counter()
         text, network = self._load()
-        if request.sampling.extra:
-            raise UsageError(f"the demo model has no option {next(iter(request.sampling.extra))!r}")
+        if unknown := [name for name, value in request.sampling.extra.items() if value is not None]:
+            raise UsageError(f"the demo model has no option {unknown[0]!r}")
         if request.prompt_ids is None:
             prompt = text.render(request.messages, request.prefill)
         else:

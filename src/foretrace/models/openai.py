@@ -126,7 +126,6 @@ class OpenAI(Adapter):
             "max_tokens": request.sampling.max_tokens,
             "skip_special_tokens": False,
             "return_token_ids": True,
-            "include_stop_str_in_output": True,  # so that the text and the ids end together
         }
         if self._logprobs(request):
             body["logprobs"] = 1
