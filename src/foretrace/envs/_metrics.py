@@ -1,0 +1,55 @@
+"""What rollouts are measured by: the same names in training and in evaluation."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from foretrace.core.trace import Trace
+
+_MEANS = {"think_count": "think_count", "verify_rate": "has_verify", "ideal_rate": "is_ideal"}
+"""Means over rollouts, and the metric of a trace that each is the mean of (docs/protocols.md)."""
+
+
+class Measured:
+    """Sums over rollouts."""
+
+    def __init__(self) -> None:
+        self.rollouts = 0
+        """Rollouts that were judged."""
+        self.failed: Counter[str] = Counter()
+        """Rollouts that cannot be used, by reason."""
+        self._problems: set[str] = set()
+        self._sums: Counter[str] = Counter()
+
+    def add(self, trace: Trace) -> None:
+        """Count a rollout that was judged."""
+        outcome = trace.outcome
+        self.rollouts += 1
+        self._problems.add(trace.task.id)
+        found = {name: outcome.metrics.get(metric, 0.0) for name, metric in _MEANS.items()}
+        found["accuracy"] = float(bool(outcome.success))
+        found["pass_rate"] = (
+            outcome.tests.passed / outcome.tests.total if outcome.tests and outcome.tests.total else 0.0
+        )
+        found["mean_reward"] = outcome.reward or 0.0
+        found["failed_once"] = float(bool(outcome.metrics.get("had_errors")))
+        found["recovered"] = float(bool(outcome.metrics.get("recovered")))
+        for name, value in found.items():
+            self._sums[name] += value  # type: ignore[assignment]
+
+    def means(self, prefix: str) -> dict[str, float]:
+        """All figures, each name behind a prefix: shares and means over the rollouts, and counts.
+
+        `recovery` is the share of successes among the rollouts in which something failed on the way; it is left out
+        where nothing did. Empty without rollouts.
+        """
+        if not self.rollouts and not self.failed:
+            return {}
+        found: dict[str, float] = {"rollouts": self.rollouts, "problems": len(self._problems)}
+        found |= {f"failed/{reason}": number for reason, number in sorted(self.failed.items())}
+        if self.rollouts:
+            names = ("accuracy", "pass_rate", "mean_reward", *_MEANS)
+            found |= {name: self._sums[name] / self.rollouts for name in names}
+        if self._sums["failed_once"]:
+            found["recovery"] = self._sums["recovered"] / self._sums["failed_once"]
+        return {f"{prefix}{name}": float(value) for name, value in found.items()}

@@ -1,0 +1,58 @@
+"""Which problems are trained on, which are kept for evaluation, and in which order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from pathlib import Path
+
+from foretrace.core.digest import unit
+from foretrace.core.errors import ProblemError, UsageError
+from foretrace.core.plugins import resolve
+from foretrace.core.problem import Problem
+
+
+def load(name: str, path: str | None, limit: int | None) -> list[Problem]:
+    """The first problems of a set: `NAME`, or `NAME:PATH` for a file of that form.
+
+    Raises:
+        UsageError: no such set.
+        ProblemError: it cannot be read, has no problem, or one without tests.
+    """
+    if path is None and ":" in name:
+        kind, _, rest = name.partition(":")
+        if kind.isidentifier() and not rest.isidentifier():
+            name, path = kind, rest
+    found = list(islice(resolve("problems", name)().load(Path(path) if path else None), limit))
+    if not found:
+        raise ProblemError(f"{path or name}: there is no problem in it")
+    if untested := [p.id for p in found if not (p.public_tests or p.hidden_tests)]:
+        raise ProblemError(f"{untested[0]} has no tests: an answer to it could not be judged")
+    return found
+
+
+def split(problems: Sequence[Problem], fraction: float, seed: int) -> tuple[list[Problem], list[Problem]]:
+    """Problems for training and for evaluation, by a hash of their group: adding problems moves no other.
+
+    With a fraction above 0 and two groups or more, neither side is empty.
+
+    Raises:
+        UsageError: the fraction is not in [0, 1].
+    """
+    if not 0.0 <= fraction <= 1.0:
+        raise UsageError(f"eval_fraction {fraction}: choose 0 to 1")
+    groups = sorted({_group(p) for p in problems}, key=lambda group: unit("eval", str(seed), group))
+    held = {group for group in groups if unit("eval", str(seed), group) < fraction}
+    if 0.0 < fraction < 1.0 and len(groups) > 1:
+        held = (held | set(groups[:1])) - set(groups[-1:])
+    return [p for p in problems if _group(p) not in held], [p for p in problems if _group(p) in held]
+
+
+def _group(problem: Problem) -> str:
+    return problem.group or problem.id
+
+
+def endless(problems: Sequence[Problem], seed: int) -> Iterator[Problem]:
+    """All problems, again and again, each time in another order."""
+    for epoch in count():
+        yield from sorted(problems, key=lambda p: unit("order", str(seed), str(epoch), p.source, p.id))

@@ -1,0 +1,99 @@
+"""A finished episode as a trainer takes it: one list of ids, with what is trained on and the logprobs of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from foretrace.core.trace import Message, Trace
+
+MASKED = -100
+"""In `masks`, where a token is not trained on."""
+UNKNOWN = 1.0
+"""In `logprobs`, where a token is not trained on: no logprob is above 0."""
+
+
+class TrainSequence(NamedTuple):
+    """Three lists of one length, and what was said."""
+
+    tokens: list[int]
+    masks: list[int]
+    """The token, or `MASKED`."""
+    logprobs: list[float]
+    """Natural-log probability under which the token was sampled, or `UNKNOWN`."""
+    messages: list[dict[str, str]]
+    """What the model was shown and said, by turns: role and content."""
+    trained: int
+    """Tokens that are trained on."""
+    inexact: int
+    """Tokens of completions for which there is no logprob that is surely theirs; not trained on."""
+    cut: bool
+    """Whether the token limit cut the last reply."""
+
+
+class _Lists:
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.masks: list[int] = []
+        self.logprobs: list[float] = []
+
+    def add(self, ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
+        """Add ids, of which the first have logprobs and are trained on."""
+        self.tokens += ids
+        self.masks += [*ids[: len(logprobs)], *[MASKED] * (len(ids) - len(logprobs))]
+        self.logprobs += [*logprobs, *[UNKNOWN] * (len(ids) - len(logprobs))]
+
+
+def sequence_of(trace: Trace, end: int, ends: Iterable[int]) -> TrainSequence | None:
+    """The very ids that the model was shown and sampled, in their order; null where the trace does not have them.
+
+    Only what was sampled with a real logprob is trained on. The list ends with the end of the assistant's last turn:
+    sampled, or else put there and not trained on. What stands behind the last reply was never seen by the model.
+
+    Args:
+        trace: of an episode with token ids.
+        end: the id that ends a turn.
+        ends: all ids that end a reply.
+    """
+    last = max((n for n, m in enumerate(trace.messages) if m.author == "model"), default=-1)
+    first = next((m for m in trace.messages if m.author == "model"), None)
+    if first is None or first.sampled is None or first.sampled.prompt_token_ids is None:
+        return None
+    lists = _Lists()
+    lists.add(first.sampled.prompt_token_ids)
+    inexact = ids = logprobs = 0
+    for message in trace.messages[: last + 1]:
+        sampled = message.sampled
+        if sampled is None or message.author not in ("model", "environment"):
+            continue
+        model = message.author == "model"
+        lists.add(sampled.token_ids, sampled.logprobs[: len(sampled.token_ids)] if model else ())
+        if model:
+            ids, logprobs = ids + len(sampled.token_ids), logprobs + len(sampled.logprobs)
+        if model and sampled.finish_reason is not None:  # the last span of a completion
+            inexact += 0 if logprobs else ids
+            ids = logprobs = 0
+    if lists.tokens[-1] not in ends:
+        lists.add([end])
+    final = trace.messages[last].sampled
+    return TrainSequence(
+        tokens=lists.tokens,
+        masks=lists.masks,
+        logprobs=lists.logprobs,
+        messages=chat_of(trace.messages[: last + 1]),
+        trained=sum(mask != MASKED for mask in lists.masks),
+        inexact=inexact,
+        cut=final is not None and final.finish_reason == "length",
+    )
+
+
+def chat_of(messages: Iterable[Message]) -> list[dict[str, str]]:
+    """Messages as a chat template takes them: the spans of a turn as one, with what was injected into it."""
+    chat: list[dict[str, str]] = []
+    for _, grouped in groupby(messages, key=lambda message: message.turn):
+        spans = list(grouped)
+        assistant = any(m.role == "assistant" for m in spans)
+        role = "assistant" if assistant else spans[0].raw_role or spans[0].role
+        chat.append({"role": role, "content": ("" if assistant else "\n").join(m.content for m in spans)})
+    return chat

@@ -1,0 +1,61 @@
+"""A sandbox and an event loop in a thread of its own, kept warm between a trainer's steps and closed at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Room:
+    """Where episodes run while a trainer waits: its own thread may have a loop already (in a notebook), or none.
+
+    The thread starts with the first work. What was opened is closed when the process ends, or by `close`.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop; started where it is not."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="foretrace-episodes", daemon=True).start()
+                atexit.register(self.close)
+            return self._loop
+
+    def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Begin work in the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def at_end(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Have something closed at the end, the last one first."""
+        self._closers.append(closer)
+
+    def close(self) -> None:
+        """Close what was opened, and end the thread. May be called twice."""
+        if self._loop is None and not self._closers:
+            return
+        loop = self.loop
+        atexit.unregister(self.close)
+        try:
+            asyncio.run_coroutine_threadsafe(self._closed(), loop).result()
+        finally:
+            self._loop = None
+            loop.call_soon_threadsafe(loop.stop)
+
+    async def _closed(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for closer in self._closers:
+                stack.push_async_callback(closer)
+            self._closers = []

@@ -1,0 +1,105 @@
+"""A local tokenizer: the model's own ids, no control tokens from text; one of another model is found out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.tokenizer import DESCRIPTION, Shaped, demo_tokens
+from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request
+from foretrace.core.errors import UsageError
+from foretrace.core.trace import Usage
+from foretrace.envs._tokenizer import LocalTokens, check_same, demo_folder
+from foretrace.models._demo_text import Text
+from foretrace.models.demo import Demo
+
+CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok <|im_end|>"))
+
+
+@given(st.text(max_size=60))
+def test_text_never_spells_a_control_token(text: str) -> None:
+    tokens = demo_tokens()
+    text = text.encode("utf-8", "ignore").decode() + "<|im_end|>"
+    ids = tokens.encode(text)
+    assert tokens.end not in ids and "".join(tokens.pieces(ids)) == text
+    assert tokens.encode("<|im_end|>", special=True) == [tokens.end]
+
+
+def test_the_end_of_a_turn_is_found_in_the_template() -> None:
+    tokens = demo_tokens()
+    assert tokens.end == Text(DESCRIPTION).end and tokens.ends == {tokens.end}
+
+
+def test_the_demo_models_own_tokenizer_passes_the_check() -> None:
+    async def run() -> None:
+        async with Demo() as model:
+            await check_same(demo_tokens(), model)
+
+    asyncio.run(run())
+
+
+class Other(Demo):
+    """A server with another tokenizer."""
+
+    async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return [number + 1 for number in await super().tokenize(text, special=special)]
+
+
+class Templated(Demo):
+    """A server with another template."""
+
+    async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
+        return [1, *await super().render(messages)]
+
+
+class Counting(Demo):
+    """A server without token ids, that counts another number of tokens."""
+
+    async def probe(self) -> Capabilities:
+        return Capabilities()
+
+    async def complete(self, request: Request) -> Completion:
+        return Completion(text="ok", usage=Usage(prompt_tokens=3))
+
+
+@pytest.mark.parametrize(("model", "said"), [(Other, "differ on"), (Templated, "templates"), (Counting, "counts 3")])
+def test_a_tokenizer_that_is_not_the_models_is_refused(model: type[Demo], said: str) -> None:
+    async def run() -> None:
+        async with model() as served:
+            await check_same(demo_tokens(), served)
+
+    with pytest.raises(UsageError, match=f"not the one of.*{said}"):
+        asyncio.run(run())
+
+
+def test_a_tokenizer_without_a_template_or_of_the_slow_kind_is_refused() -> None:
+    class Bare(Shaped):
+        def apply_chat_template(self, *_: object, **__: object) -> list[int]:
+            raise ValueError("no template\nmore")
+
+    class Slow:
+        backend_tokenizer = None
+
+    with pytest.raises(UsageError, match=r"cannot render the messages: no template$"):
+        LocalTokens(Bare(), "mine")
+    with pytest.raises(UsageError, match="no fast tokenizer"):
+        LocalTokens(Slow(), "mine")
+
+
+def test_transformers_reads_the_demo_folder_as_the_model_does(tmp_path: Path) -> None:
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed (it comes with the extras)"
+    )
+    tokens = LocalTokens(transformers.AutoTokenizer.from_pretrained(demo_folder(tmp_path / "made")), "demo")
+    own = Text(DESCRIPTION)
+    for text in ("def f():\n    return 'é🙂'\n", "<|im_end|> as text"):
+        assert tokens.encode(text) == own.encode(text)
+        assert tokens.encode(text, special=True) == own.encode(text, special=True)
+    plain = [ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"), ChatMessage("assistant", "ok")]
+    assert tokens.rendered(plain) == own.render(plain)
+    assert tokens.end == own.end

@@ -1,0 +1,33 @@
+"""The demo model's tokenizer in the shape that transformers gives tokenizers, without transformers."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from foretrace.core.completion import ChatMessage
+from foretrace.envs._tokenizer import LocalTokens
+from foretrace.models._demo_text import Text
+
+DESCRIPTION = (resources.files("foretrace.models") / "demo_model" / "tokenizer.json").read_text(encoding="utf-8")
+
+
+class Shaped:
+    """As far as `LocalTokens` looks."""
+
+    def __init__(self) -> None:
+        self.backend_tokenizer: Any = Tokenizer.from_str(DESCRIPTION)
+        self._text = Text(DESCRIPTION)
+        self.eos_token_id = self._text.end
+
+    def apply_chat_template(
+        self, messages: list[dict[str, str]], *, add_generation_prompt: bool, **_: Any
+    ) -> list[int]:
+        ids = self._text.render([ChatMessage(m["role"], m["content"]) for m in messages])  # type: ignore[arg-type]
+        return ids if add_generation_prompt else ids[: -len(self._text.opening("assistant"))]
+
+
+def demo_tokens() -> LocalTokens:
+    return LocalTokens(Shaped(), "demo")

@@ -1,0 +1,178 @@
+"""The Atropos environment inside of the real Atropos: its server, a trainer over HTTP, its tools, and what can fail."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretrace.core.store import TraceStore
+
+pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
+
+from foretrace.envs._tokenizer import demo_folder
+from integrations.atropos_runs import BIN, Env, Trainer, check_group, environment, rows, run_api, serving
+from integrations.llama_server import Running
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Running]:
+    running = run_api(tmp_path / "api.log").start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return demo_folder(tmp_path_factory.mktemp("tokenizer"))
+
+
+# --- serve
+
+
+def test_a_trainer_pulls_exact_batches_for_several_steps(api: Running, tmp_path: Path) -> None:
+    trainer = Trainer(api)
+    with serving(tmp_path, api, traces_dir="traces", protocol="interleaved_tools", include_messages=True) as env:
+        seen = 0
+        for _ in range(4):
+            for group in trainer.batch(env):
+                check_group(group)
+                assert [m[0]["role"] for m in group["messages"]] == ["system"] * 4
+                seen += len(group["tokens"])
+        assert seen == 4 * 8
+        assert env.stop() == 130
+    traces = list(TraceStore(tmp_path / "traces").read())
+    assert len(traces) >= seen and len({t.key for t in traces}) == len(traces)
+
+
+@pytest.mark.parametrize("protocol", ["inline", "tools", "interleaved", "structured"])
+def test_every_protocol_is_exact(protocol: str, tmp_path: Path) -> None:
+    env = Env("process", tmp_path, protocol=protocol, total_steps=2, group_size=3).start()
+    assert env.wait() == 0, env.said()
+    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
+        check_group(group, 3, differ=False)
+
+
+# --- process and evaluate
+
+
+def test_process_writes_groups_as_jsonl_and_html(tmp_path: Path) -> None:
+    config = tmp_path / "env.yaml"
+    config.write_text("env:\n  protocol: tools\n  total_steps: 3\n  seed: 5\n", encoding="utf-8")
+    env = Env("process", tmp_path, "--config", str(config), traces_dir="traces").start()
+    assert env.wait() == 0, env.said()
+    groups = rows(tmp_path / "data" / "code_trace.jsonl")
+    assert len(groups) == 3
+    for group in groups:
+        check_group(group, differ=False)
+        assert [m["role"] for m in group["messages"][0]][:3] == ["system", "user", "assistant"]
+    assert (tmp_path / "data" / "code_trace.html").stat().st_size > 1000
+    assert not (tmp_path / "wandb").exists()
+    assert len(list(TraceStore(tmp_path / "traces").read())) >= 12
+
+
+def test_evaluate_writes_its_metrics_and_logs_them_offline(tmp_path: Path) -> None:
+    more = {"use_wandb": True, "eval_fraction": 0.3, "eval_temperature": 0.0}
+    env = Env("evaluate", tmp_path, data_dir_to_save_evals="evals", **more).start()
+    assert env.wait() == 0, env.said()
+    metrics = json.loads((tmp_path / "evals" / "metrics.json").read_text())["results"]["all"]
+    names = ("accuracy", "pass_rate", "think_count", "verify_rate", "ideal_rate", "mean_reward", "problems")
+    assert {f"eval/{name}" for name in names} <= set(metrics)
+    assert 0 < metrics["eval/problems"] == len(rows(tmp_path / "evals" / "samples.jsonl"))
+    assert list((tmp_path / "wandb").glob("offline-run-*"))
+
+
+# --- its tools
+
+
+@pytest.mark.parametrize("tool", ["sft", "dpo"])
+def test_the_data_generators_of_atropos_take_it(tool: str, api: Running, tmp_path: Path, tokenizer: Path) -> None:
+    out = tmp_path / f"{tool}.jsonl"
+    command = [BIN / f"atropos-{tool}-gen", out, "--api-url", api.url, "--group-size", "4", "--tokenizer", tokenizer]
+    command += ["--num-seqs-to-save", "4", *(["--tasks-per-step", "2"] if tool == "sft" else [])]
+    with serving(tmp_path, api, ensure_scores_are_not_same=False):
+        done = subprocess.run(
+            [str(part) for part in command], capture_output=True, timeout=300, env={**environment(), "PATH": "/usr/bin"}
+        )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    written = rows(out)
+    assert len(written) >= 4 and all(row["score"] > 0 for row in written)
+
+
+def test_the_example_trainer_collates_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the example trainer needs torch")
+    from example_trainer.data import pad_data_to_good_offset
+
+    env = Env("process", tmp_path, total_steps=2).start()
+    assert env.wait() == 0, env.said()
+    groups = [group | {"overrides": group.get("overrides")} for group in rows(tmp_path / "data" / "code_trace.jsonl")]
+    tokens, labels, advantages, _, logprobs = pad_data_to_good_offset({"batch": groups}, 4)
+    assert logprobs is not None and len(tokens) == len(labels) == len(advantages) == len(logprobs) == 2
+    for label, logprob in zip(labels, logprobs, strict=True):
+        assert ((label == -100) == (logprob == 1.0)).all()
+
+
+# --- bad input and faults
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "said"),
+    [
+        ({"tokenizer_name": "nowhere/at-all/here"}, 2, "the tokenizer nowhere/at-all/here cannot be loaded"),
+        ({"backend": "openai:toy"}, 2, "tokenizer_name is missing"),
+        ({"max_token_length": 50}, 2, "max_token_length 50 is too small: the shortest prompt has"),
+        ({"traces_dir": "file/traces"}, 1, "cannot write"),
+        ({"protocol": "nonsense"}, 2, "unknown protocol 'nonsense'"),
+        ({"problems": "jsonl:missing.jsonl"}, 1, "missing.jsonl"),
+        ({"group_size": 0}, 2, "group_size 0"),
+        ({"group_size": "many"}, 2, "group_size"),
+        ({"backend_options": "think"}, 2, "NAME=VALUE"),
+        ({"group_size": 1, "ensure_scores_are_not_same": True}, 2, "group_size 1"),
+    ],
+)
+def test_a_bad_setting_is_one_line_and_the_right_code(
+    settings: dict[str, Any], code: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    env = Env("process", tmp_path, total_steps=1, **settings).start()
+    assert env.wait() == code, env.said()
+    assert said in env.errors() and "Traceback" not in env.said()
+
+
+def test_an_unknown_setting_in_yaml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "env.yaml").write_text("env:\n  protokol: tools\n", encoding="utf-8")
+    env = Env("process", tmp_path, "--config", "env.yaml").start()
+    assert env.wait() == 2
+    assert "protokol" in env.errors() and "Traceback" not in env.said()
+
+
+def test_a_trainer_that_never_comes_ends_the_run(api: Running, tmp_path: Path) -> None:
+    with serving(tmp_path, api, wait_s=3) as env:
+        assert env.wait() == 1
+    assert "no trainer has registered" in env.errors() and "Traceback" not in env.said()
+
+
+def test_a_run_api_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
+    env = Env("serve", tmp_path, rollout_server_url="http://127.0.0.1:9", wait_s=3).start()
+    assert env.wait() == 1
+    assert "run-api does not answer" in env.errors() and "Traceback" not in env.said()
+
+
+def test_a_run_api_that_was_killed_and_restarted_gets_batches_again(api: Running, tmp_path: Path) -> None:
+    trainer = Trainer(api)
+    with serving(tmp_path, api) as env:
+        check_group(trainer.batch(env)[0])
+        api.kill()
+        api.start()
+        trainer.register()
+        for group in trainer.batch(env):
+            check_group(group)
+    assert "registering again" in env.said()

@@ -1,0 +1,196 @@
+"""Model servers behind the Atropos environment: real and faulty ones, and ours in an environment of somebody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
+
+from atroposlib.envs.server_handling.server_manager import APIServerConfig, ServerManager
+
+from fakes.model_server import ModelServer
+from fakes.model_server import serving as model_serving
+from fakes.ollama_facade import OllamaFacade
+from foretrace.core.store import TraceStore
+from foretrace.envs._tokenizer import demo_folder
+from foretrace.envs.atropos_server import server_for
+from integrations.atropos_runs import Env, Trainer, check_group, environment, rows, run_api
+from integrations.llama_server import NAME, Running
+from integrations.scoring import CLOSE, rescored
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return demo_folder(tmp_path_factory.mktemp("tokenizer"))
+
+
+# --- model servers
+
+
+def test_llama_server_serves_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:
+    told = {"openai.base_url": llama.url, "openai.model_name": NAME, "backend": "llamacpp", "tokenizer_name": tokenizer}
+    env = Env("process", tmp_path, total_steps=2, protocol="interleaved_tools", **told).start()
+    assert env.wait() == 0, env.said()
+    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
+        check_group(group, differ=False)
+
+
+def test_a_server_like_ollama_serves_text_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:
+    with model_serving(OllamaFacade(llama.url, parallel=4)) as facade:  # type: ignore[arg-type]
+        told = {"openai.base_url": facade.url, "backend": f"ollama:{NAME}", "tokenizer_name": tokenizer}
+        env = Env("process", tmp_path, total_steps=2, protocol="tools", group_size=2, max_group_tries=8, **told).start()
+        assert env.wait() == 0, env.said()
+    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
+        check_group(group, 2, differ=False)
+
+
+def test_a_server_without_logprobs_is_refused_at_the_start(tokenizer: Path, tmp_path: Path) -> None:
+    with model_serving(ModelServer(logprobs=False)) as server:
+        env = toy(server.url, tokenizer, tmp_path).start()
+        assert env.wait() == 2
+    assert "gives no logprobs" in env.errors() and "Traceback" not in env.said()
+
+
+def test_logprobs_that_fit_no_ids_are_dropped_and_said_and_the_run_gives_up(tokenizer: Path, tmp_path: Path) -> None:
+    with model_serving(ModelServer(say=lambda asked: "return x1 + y22")) as server:
+        env = toy(server.url, tokenizer, tmp_path, give_up_after=2).start()
+        assert env.wait() == 1
+    assert env.said().count("was dropped: ") == 2 and "x mismatch" in env.errors() and "gave up" in env.errors()
+    assert rows(tmp_path / "data" / "code_trace.jsonl") == []
+
+
+def test_a_tokenizer_of_another_model_is_refused(tokenizer: Path, tmp_path: Path) -> None:
+    with model_serving(ModelServer()) as server:
+        env = toy(server.url, tokenizer, tmp_path, check_tokenizer=True).start()
+        assert env.wait() == 2
+    assert "is not the one of" in env.errors() and "Traceback" not in env.said()
+
+
+@contextmanager
+def killable() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A fake server in a process of its own, and its address."""
+    script = (
+        "import asyncio\nfrom fakes.model_server import ModelServer\n"
+        "async def run():\n    server = await ModelServer(say=lambda asked: '```python\\npass\\n```').start()\n"
+        "    print(server.url, flush=True)\n    await asyncio.sleep(3600)\n"
+        "asyncio.run(run())"
+    )
+    command, folder = [sys.executable, "-c", script], Path(__file__).parents[1]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip(), server
+        finally:
+            server.kill()
+
+
+def wait_for(grown: Path, env: Env) -> None:
+    """Until rollouts have been kept."""
+    end = time.monotonic() + 120
+    while not (grown.exists() and grown.stat().st_size > 20_000) and env.alive() and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+FLAGGED = {"on_mismatch": "flag", "total_steps": 10_000, "give_up_after": 2, "traces_dir": "traces"}
+JOURNAL = Path("traces") / "journal" / "atropos.jsonl.zst"
+
+
+def test_a_model_server_that_is_killed_ends_process_with_whole_groups(tokenizer: Path, tmp_path: Path) -> None:
+    with killable() as (url, server):
+        env = toy(url, tokenizer, tmp_path, **FLAGGED).start()
+        wait_for(tmp_path / JOURNAL, env)
+        server.kill()
+        assert env.wait() == 1
+    assert "gave up: 2 groups in a row" in env.errors() and "Traceback" not in env.said()
+    groups = rows(tmp_path / "data" / "code_trace.jsonl")
+    assert groups and all(len(group["tokens"]) == 2 for group in groups)
+    assert len(list(TraceStore(tmp_path / "traces").read())) >= 2 * len(groups)
+
+
+def test_a_model_server_that_is_killed_ends_serve(tokenizer: Path, tmp_path: Path) -> None:
+    api = run_api(tmp_path / "api.log").start()
+    try:
+        Trainer(api)
+        with killable() as (url, server):
+            more = FLAGGED | {"rollout_server_url": api.url, "max_num_workers": 2}
+            env = toy(url, tokenizer, tmp_path, verb="serve", **more).start()
+            wait_for(tmp_path / JOURNAL, env)
+            server.kill()
+            assert env.wait() == 1
+    finally:
+        api.stop()
+    assert "gave up: 2 groups in a row" in env.errors() and "Traceback" not in env.said()
+    assert list(TraceStore(tmp_path / "traces").read())
+
+
+def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **more: Any) -> Env:
+    """A run against a fake server."""
+    told = {"openai.base_url": url, "backend": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
+    told |= {"check_tokenizer": False, "total_steps": 3, "group_size": 2, "max_turns": 2, "backend_retries": 1}
+    return Env(verb, folder, **(told | more))
+
+
+# --- our servers in an environment of somebody else's
+
+
+def test_another_environment_uses_our_servers() -> None:
+    manager = ServerManager([APIServerConfig()], server_class=server_for("demo"))
+    messages = [{"role": "user", "content": "Write a function that adds two numbers."}]
+
+    async def use() -> None:
+        chat = await manager.chat_completion(messages=messages, n=3, max_tokens=12, temperature=1.0, logprobs=True)
+        assert len({choice.message.content for choice in chat.choices}) > 1
+        for choice in chat.choices:
+            assert choice.logprobs is not None and all(token.logprob <= 0 for token in choice.logprobs.content or [])
+        text = await manager.completion(prompt="<|im_start|>user\nhi<|im_end|>\n", n=2, max_tokens=5, stop=["\n"])
+        assert len(text.choices) == 2 and all("\n" not in choice.text for choice in text.choices)
+        prompt, ids, logprobs, ends = await manager.tokens_and_logprobs_completion(
+            prompt="<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", n=2, max_tokens=9
+        )
+        assert len(ids) == len(logprobs) == len(ends) == 2
+        for own, values in zip(ids, logprobs, strict=True):
+            assert np.abs(rescored([*prompt, *own], len(prompt)) - values).max() < CLOSE
+        await manager.servers[0].model.close()
+
+    asyncio.run(use())
+
+
+def test_managed_servers_of_atropos_track_our_tokens(tokenizer: Path) -> None:
+    from transformers import AutoTokenizer
+
+    manager = ServerManager([APIServerConfig(health_check=False)], server_class=server_for("demo"))
+
+    async def use() -> None:
+        async with manager.managed_server(tokenizer=AutoTokenizer.from_pretrained(tokenizer)) as managed:
+            await managed.chat_completion(messages=[{"role": "user", "content": "hi"}], n=2, max_tokens=8)
+            nodes = managed.get_state()["nodes"]
+        assert len(nodes) == 2 and all(len(node.tokens) == len(node.logprobs) for node in nodes)
+        await manager.servers[0].model.close()
+
+    asyncio.run(use())
+
+
+def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "atropos.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(# my_env\.py\n.*?)```", page, re.DOTALL)
+    (tmp_path / "my_env.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "my_env.py", "process", "--env.total_steps", "1", "--env.use_wandb", "False"]
+    command += ["--env.tokenizer_name", str(demo_folder(tmp_path / "tokenizer"))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=200, env=os.environ | environment())
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    (group,) = rows(next((tmp_path / "data").glob("*.jsonl")))
+    assert len(group["tokens"]) == 2

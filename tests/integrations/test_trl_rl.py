@@ -1,0 +1,288 @@
+"""TRL's own `GRPOTrainer` takes steps on foretrace's rewards and rollouts, with the demo model's weights.
+
+Rewards are judged again here from the text of the completions, without protocols and episodes: by the code in it and
+the problem's hidden tests. Tokens are held against a forward pass of the model and against what the episodes recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from foretrace.core.problem import Problem
+from foretrace.envs._tokenizer import demo_folder
+from foretrace.envs.trl import prompt_dataset, reward_fn, reward_from_rollout, rollout_func, server_generate
+from foretrace.models.base import Server
+from foretrace.models.llamacpp import LlamaCpp
+from foretrace.sandbox.base import Settings
+from foretrace.sandbox.local import LocalSandbox
+from integrations.llama_server import Running
+
+pytestmark = pytest.mark.integration
+GROUP, STEPS, MOST, KNOWN = 4, 2, 400, 10
+"""The demo model knows ten problems."""
+BOX = Settings(workers=2, allow_weak_isolation=True)
+NEAR = 1e-3
+Rolled = dict[str, list[Any]]
+
+
+class Judged(NamedTuple):
+    """One completion that a reward function was given, and what it said."""
+
+    problem: Problem
+    text: str
+    reward: float | None
+
+
+@pytest.fixture(scope="module")
+def folder(offline: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo model as transformers loads it: a Qwen3."""
+    made = demo_folder(tmp_path_factory.mktemp("demo-model"))
+    source = resources.files("foretrace.models") / "demo_model"
+    for name in ("config.json", "model.safetensors"):
+        (made / name).write_bytes((source / name).read_bytes())
+    return made
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Callable[[Problem, str], float]]:
+    """Judges code by the problem's hidden tests: the reward's formula, written here again."""
+    with asyncio.Runner() as runner:
+        box = LocalSandbox(BOX)
+
+        def judge(problem: Problem, code: str) -> float:
+            if not code.strip():
+                return -1.0
+            verdict = runner.run(
+                box.judge(code, problem.hidden_tests, entry_point=problem.entry_point, setup=problem.setup)
+            )
+            return -1.0 + 2.0 * sum(test.passed for test in verdict.tests) / len(verdict.tests)
+
+        yield judge
+        runner.run(box.close())
+
+
+def train(
+    folder: Path, tokenizer: Any, protocol: str, reward: Any, out: Path, *, temperature: float = 1.0, **given: Any
+) -> Any:
+    """Two steps; returns the trainer."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from trl import GRPOConfig, GRPOTrainer
+
+    settings = GRPOConfig(
+        output_dir=str(out),
+        max_steps=STEPS,
+        per_device_train_batch_size=2 * GROUP,
+        num_generations=GROUP,
+        max_completion_length=MOST,
+        temperature=temperature,
+        learning_rate=1e-4,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        bf16=False,
+        seed=3,
+    )
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+        reward_funcs=reward,
+        args=settings,
+        train_dataset=prompt_dataset("builtin", protocol, limit=KNOWN),
+        processing_class=tokenizer,
+        **given,
+    )
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    trainer.train()
+    assert trainer.state.global_step == STEPS
+    assert any((a != b).any() for a, b in zip(before, trainer.model.parameters(), strict=True)), "nothing was learned"
+    return trainer
+
+
+def logged(trainer: Any, name: str) -> list[float]:
+    return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+def check_rewards(trainer: Any, judged: Sequence[Judged], again: Sequence[float]) -> None:
+    """What was logged is the mean of what the sandbox says to the completions, judged again."""
+    rewards = [one.reward for one in judged]
+    assert rewards == pytest.approx(list(again))
+    assert len(set(rewards)) > 1, "no variance: nothing could be learned"
+    size = 2 * GROUP
+    means = [sum(again[at : at + size]) / size for at in range(0, len(again), size)]
+    assert len(means) == STEPS
+    assert logged(trainer, "reward") == pytest.approx(means)
+    assert logged(trainer, "mean_reward") == pytest.approx(means)
+    assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
+
+
+def blocks(text: str) -> str:
+    """All code of one reply, in its order."""
+    return "\n".join(re.findall(r"<code>\n?(.*?)</code>", text, re.DOTALL))
+
+
+def test_rewards_of_one_turn(
+    folder: Path, tokenizer: Any, sandbox: Callable[[Problem, str], float], tmp_path: Path
+) -> None:
+    judged: list[Judged] = []
+    reward = reward_fn("interleaved", box=BOX, tokenizer=tokenizer)
+
+    async def watched(prompts: Any, completions: Any, problem: Any, **columns: Any) -> list[float | None]:
+        said = await reward(prompts, completions, problem=problem, **columns)
+        for row, completion, one in zip(problem, completions, said, strict=True):
+            judged.append(Judged(msgspec.json.decode(row, type=Problem), completion[-1]["content"], one))
+        return said
+
+    trainer = train(folder, tokenizer, "interleaved", watched, tmp_path)
+    reward.close()
+    assert len(judged) == STEPS * 2 * GROUP
+    again = [sandbox(one.problem, blocks(one.text)) for one in judged]
+    check_rewards(trainer, judged, again)
+    for name in ("accuracy", "pass_rate", "think_count", "verify_rate"):
+        assert len(logged(trainer, name)) == STEPS
+    with pytest.raises(AssertionError):  # control: other code has other rewards
+        check_rewards(trainer, judged, [sandbox(one.problem, "pass") for one in judged])
+
+
+def final_of(protocol: str, text: str) -> str:
+    """The code that counts: of tools, the last block with any; of inline, the one behind the thinking."""
+    form, place = r"<code>\n?(.*?)</code>", text
+    if protocol == "inline":
+        form, place = r"```python\n(.*?)```", text.partition("</think>")[2]
+    found = [code for code in re.findall(form, place, re.DOTALL) if code.strip()]
+    return found[-1] if found else ""
+
+
+def rescored(model: Any, said: Rolled, row: int, temperature: float) -> list[float]:
+    """Logprobs of the completion's ids, from one forward pass."""
+    import torch
+
+    prompt, ids = said["prompt_ids"][row], said["completion_ids"][row]
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float() / temperature
+    return torch.log_softmax(logits, -1).gather(1, torch.tensor(ids)[:, None]).squeeze(1).tolist()
+
+
+def check_tokens(said: Rolled, scores: Sequence[list[float]], tokenizer: Any) -> int:
+    """The mask is 1 on what the model wrote and 0 on all that the environment said; logprobs are the model's own.
+
+    Returns the number of tokens that the environment put in.
+    """
+    masked = 0
+    for row, trace in enumerate(said["trace"]):
+        ids, mask, logprobs = (said[name][row] for name in ("completion_ids", "env_mask", "logprobs"))
+        assert len(ids) == len(mask) == len(logprobs) <= MOST
+        for mine, logprob, score in zip(mask, logprobs, scores[row], strict=True):
+            assert abs(logprob - score) < NEAR if mine else logprob == 0.0
+        last = max(n for n, message in enumerate(trace.messages) if message.author == "model")
+        told = trace.messages[: last + 1]
+        written = "".join(m.content for m in told if m.author == "model")
+        answers = [m.content for m in told if m.author == "environment"]
+        parts = ("".join(tokenizer.decode([i for i, m in zip(ids, mask, strict=True) if m == own])) for own in (0, 1))
+        theirs, ours = (re.sub(r"<\|(im_end|im_start|endoftext)\|>", "", part) for part in parts)
+        inexact = any(m.sampled is not None and m.sampled.exact != "token" for m in told if m.author == "model")
+        assert ours == written or (inexact and len(ours) < len(written))
+        at = 0
+        for answer in answers:
+            at = theirs.index(answer.strip(), at) + len(answer.strip())
+        assert not any(answer.strip() in ours for answer in answers)
+        masked += mask.count(0)
+    return masked
+
+
+@pytest.mark.parametrize(("protocol", "temperature"), [("tools", 1.2), ("inline", 1.0)])
+def test_rollouts(
+    folder: Path,
+    tokenizer: Any,
+    sandbox: Callable[[Problem, str], float],
+    tmp_path: Path,
+    protocol: str,
+    temperature: float,
+) -> None:
+    run = rollout_func(protocol, problems="builtin", box=BOX)
+    problems = {
+        row["task"]: msgspec.json.decode(row["problem"], type=Problem) for row in prompt_dataset("builtin", protocol)
+    }
+    steps: list[tuple[Rolled, list[list[float]]]] = []
+
+    def watched(prompts: Any, trainer: Any) -> Rolled:
+        said = run(prompts, trainer)
+        scores = [rescored(trainer.model, said, row, temperature) for row in range(len(prompts))]
+        steps.append((dict(said), scores))
+        return said
+
+    trainer = train(
+        folder, tokenizer, protocol, reward_from_rollout, tmp_path, temperature=temperature, rollout_func=watched
+    )
+    run.close()
+    assert len(steps) == STEPS
+    judged = [
+        Judged(
+            problems[trace.task.id],
+            "".join(m.content for m in trace.messages if m.author == "model"),
+            reward,
+        )
+        for said, _ in steps
+        for trace, reward in zip(said["trace"], said["reward"], strict=True)
+    ]
+    check_rewards(trainer, judged, [sandbox(one.problem, final_of(protocol, one.text)) for one in judged])
+    assert sum(check_tokens(*step, tokenizer) for step in steps) > 100
+    assert any(trace.outcome.metrics["turns"] > 1 for said, _ in steps for trace in said["trace"])
+    lengths = [sum(map(sum, said["env_mask"])) / (2 * GROUP) for said, _ in steps]
+    assert logged(trainer, "completions/mean_length") == pytest.approx(lengths), "TRL takes the mask"
+    said, scores = steps[0]
+    for name, wrong in (("env_mask", _all_ones), ("logprobs", _one_too_far)):  # controls
+        with pytest.raises(AssertionError):
+            check_tokens(said | {name: [wrong(row) for row in said[name]]}, scores, tokenizer)
+
+
+def _all_ones(mask: list[int]) -> list[int]:
+    return [1] * len(mask)
+
+
+def _one_too_far(logprobs: list[float]) -> list[float]:
+    return [0.0, *logprobs[:-1]]
+
+
+def test_a_prompt_that_no_problem_is_known_for_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    from foretrace.core.errors import UsageError
+
+    run = rollout_func("tools", problems="builtin", limit=1, box=BOX)
+    with pytest.raises(UsageError, match="was not given to rollout_func"):
+        train(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run)
+    run.close()
+
+
+@pytest.mark.parametrize("protocol", ["tools", "inline"])
+def test_rollouts_by_a_server(folder: Path, tokenizer: Any, llama: Running, protocol: str) -> None:
+    """llama-server samples: its ids and logprobs are those of the model that transformers loads."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    generate = server_generate(LlamaCpp("demo-model", Server(base_url=llama.url)))
+    run = rollout_func(protocol, generate, problems="builtin", limit=4, box=BOX)
+    args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=MOST)
+    trainer = SimpleNamespace(args=args, processing_class=tokenizer, model=None)
+    said = run(prompt_dataset("builtin", protocol, limit=4)["prompt"], trainer)
+    run.close()
+    generate.close()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    assert None not in said["reward"]
+    assert check_tokens(said, [rescored(model, said, row, 1.0) for row in range(4)], tokenizer) > 0
