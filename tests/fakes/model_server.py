@@ -329,11 +329,13 @@ class ModelServer:
     # OpenAI and vLLM
 
     async def _models(self, request: web.Request, body: dict[str, Any]) -> web.Response:
-        own = {"max_model_len": self.context} if self.ids else {}
+        own: dict[str, Any] = {"max_model_len": self.context} if self.ids else {}
+        if self.like_llama:
+            own = {"owned_by": "llamacpp", "meta": {"n_ctx": self.context}}
         return web.json_response({"object": "list", "data": [{"id": n, "object": "model"} | own for n in self.names]})
 
     async def _openai(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        if self._unknown(body["model"]):
+        if self._unknown(body["model"]) and not self.like_llama:
             error = {"message": f"The model `{body['model']}` does not exist", "code": "model_not_found"}
             return web.json_response({"error": error}, status=404)
         chat = request.path == "/v1/chat/completions"

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.model_server import ModelServer
 from foretrace.core.completion import Capabilities, Request
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import ModelError, UsageError
 from foretrace.models.base import ChatModel
 from models.served import ADAPTERS, asking, at, model_at, probe
 
@@ -53,6 +53,13 @@ def test_a_tokenize_that_knows_no_messages_is_not_that_of_vllm() -> None:
     found = probe("openai", ModelServer(like_llama=True))
     assert not found.token_prompts and not found.token_ids
     assert found.reasons["token_prompts"] == "its /tokenize gives no ids for messages, as vLLM's does"
+
+
+def test_a_llama_server_that_answers_to_every_name_is_asked_for_its_own() -> None:
+    server = ModelServer(like_llama=True, names=("/models/toy.gguf",))
+    with pytest.raises(ModelError, match=r"does not have this model \(it has /models/toy.gguf\)"):
+        probe("openai", server, name="other")
+    assert probe("openai", ModelServer(like_llama=True, names=("/models/toy.gguf",))).context_length == 4096
 
 
 @pytest.mark.parametrize("kind", ["ollama", "openai"])

@@ -22,6 +22,8 @@ _STOP = "</code>"
 """A stop sequence as the protocols have them."""
 _OPTIONAL = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
 _NOT_TAKEN = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
+_ANSWERS_TO_ALL = "llamacpp"
+"""Owner of the models of llama-server, which answers to every name with the model that it has."""
 _PREFILL = "1,2,3,4,5,6,7,8"
 _TWICE = f"{_PREFILL},{_PREFILL}"
 """Twice the prefill and one comma: where digits are tokens, 2n + 1 tokens if the prefill is n."""
@@ -34,6 +36,9 @@ async def examine(adapter: Adapter) -> Capabilities:
         ModelError: the smallest request fails.
     """
     listed = await _listed(adapter)
+    own = next((model for model in listed.values() if adapter.name in model.names), None)
+    if own is None and any(model.owned_by == _ANSWERS_TO_ALL for model in listed.values()):
+        raise _unknown(adapter, list(listed))  # it would stand in every trace
     reasons: dict[str, str] = {}
     try:
         seen, logprobs = await _smallest(adapter, reasons)
@@ -47,14 +52,13 @@ async def examine(adapter: Adapter) -> Capabilities:
     if missing := await _no_continuation(adapter, seen):
         reasons["continuation"] = missing
     token_prompts, token_ids = await _tokens(adapter, reasons)
-    own = listed.get(adapter.name)
     return Capabilities(
         logprobs=logprobs,
         token_ids=token_ids,
         token_prompts=token_prompts,
         continuation=not missing,
         reasoning_apart=seen.reasoning is not None,
-        context_length=(own.max_model_len or own.context_length or own.context_window) if own else None,
+        context_length=own.context if own else None,
         reasons=reasons,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -68,13 +69,34 @@ class Event(msgspec.Struct, gc=False):
     message: Any = None
 
 
+class Meta(msgspec.Struct):
+    """llama-server: facts of a model."""
+
+    n_ctx: int | None = None
+
+
 class Listed(msgspec.Struct):
     """One model of /v1/models."""
 
     id: str
+    owned_by: Any = None
     max_model_len: int | None = None
     context_length: int | None = None
     context_window: int | None = None
+    meta: Meta | None = None
+    aliases: list[str] | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """By which the model may be called at a llama-server, which lists the path of its file."""
+        file = PurePath(self.id.replace("\\", "/")).name
+        return {self.id, *(self.aliases or ()), file, file.removesuffix(".gguf")}
+
+    @property
+    def context(self) -> int | None:
+        """Tokens of its context, in the words of vLLM, of others, or of llama-server."""
+        own = self.max_model_len or self.context_length or self.context_window
+        return own or (self.meta.n_ctx if self.meta else None)
 
 
 class Models(msgspec.Struct):
