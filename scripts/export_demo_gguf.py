@@ -6,6 +6,9 @@
 
 The file holds the weights as 32-bit floats (3 MB), so that a server computes with the very numbers that the demo model
 has; its tokenizer, with `<think>`, `<tool_call>` and the like as tokens; and its chat template.
+
+The file must be called `demo-model.gguf`, and a server must serve it as `demo-model`: by that name `foretrace build`
+knows its traces, which are never training data.
 """
 
 from __future__ import annotations
@@ -27,13 +30,17 @@ TEMPLATE = (
     f"{{% if add_generation_prompt %}}{START}assistant\n{{% endif %}}"
 )
 """The same text that `_demo_text.Text.render` makes."""
+FILE = f"{NAME}.gguf"
+"""What the file is called: a server names the model by it, and `build` knows the traces by that name."""
 DESCRIPTION = "The demo model of foretrace: it has ten problems by heart. What it writes is never training data."
 
 
 def main() -> None:
     """Write the file that the command line names."""
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        raise SystemExit("usage: python scripts/export_demo_gguf.py OUT.gguf")
+        raise SystemExit(f"usage: python scripts/export_demo_gguf.py {FILE}")
+    if Path(sys.argv[1]).name != FILE:
+        raise SystemExit(f"{sys.argv[1]}: call it {FILE}: by this name `foretrace build` knows and refuses its traces")
     try:
         export(Path(sys.argv[1]))
     except ModuleNotFoundError as error:

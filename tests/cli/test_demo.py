@@ -88,7 +88,8 @@ def test_the_same_again_and_only_its_own_is_replaced(made: Made) -> None:
 def test_the_command_line_makes_the_same_attempts(made: Made, run: Run) -> None:
     """What the demo does is a run of `generate` like any other: given in words, nothing is left to be done."""
     words = (
-        "generate --problems builtin --limit 10 --protocol interleaved_tools --model demo --samples 2 --temperature 1"
+        "generate --problems builtin --limit 10 --protocol interleaved_tools --model demo --samples 2 --temperature 1 "
+        "--max-tokens 1024"
     )
     done = run(*words.split(), "--out", made.out / "traces", "--json")
     assert (done.json["there"], done.json["done"]) == (20, 0)

@@ -109,6 +109,8 @@ def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -
         (["--api-key-env", "NO_SUCH_KEY_HERE"], "no such environment variable"),
         (["--model-option", "tokens"], "write NAME=VALUE"),
         (["--model-option", "depth=3"], "one option: tokens=bytes"),
+        (["--timeout", "5"], "asks no server"),
+        (["--model", "openai:x", "--context-length", "4096"], "take no context length (--context-length)"),
         (["--forced"], "--forced is for the protocol interleaved"),
         (["--keep", "some"], "'some' is not one of"),
         (["--problems", "builtin"], "leave --path out"),

@@ -128,7 +128,18 @@ def test_the_first_sandbox_that_starts_serves(run: Run, monkeypatch: pytest.Monk
 
 def test_a_bare_group_says_what_to_do(run: Run) -> None:
     result = run("problems")
-    assert result.code == 2 and result.err == "foretrace: Missing command. (see `foretrace problems --help`)\n"
+    assert (result.code, result.err) == (0, "")
+    assert all(f"\n  {verb} " in result.out for verb in ("list", "check"))
+
+
+def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = "foretrace: 'mine.jsonl' is no problem set; for a file of rows give jsonl and --path mine.jsonl\n"
+    generate = ["generate", "--protocol", "tools", "--model", "demo", "--out", "t", "--problems"]
+    for command in (["problems", "check"], generate):
+        assert run(*command, "mine.jsonl", "--quiet")[::2] == (2, said)
+    (tmp_path / "builtin").mkdir()
+    assert run("problems", "check", "builtin", "--limit", 1, "--quiet").code == 0
 
 
 def test_a_class_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,19 @@ def test_told_in_one_line_on_stderr(run: Run, torn: Path, tmp_path: Path, verb: 
     assert unsealed(torn) == 0 and run("show", torn, "--json").json["traces"] == 6
 
 
+@pytest.mark.parametrize("verb", ["label", "export"])
+def test_a_file_is_not_written_of_a_folder_that_has_nothing_sealed(run: Run, tmp_path: Path, verb: str) -> None:
+    journal_of(tmp_path / "t", make(1))
+    out = tmp_path / "l.jsonl"
+    out.write_text("what was there")
+    more = ["--format", "jsonl"] if verb == "export" else []
+    done = run(verb, tmp_path / "t", *more, "--out", out, "--json")
+    assert (done.code, done.out, out.read_text()) == (1, "", "what was there")
+    assert done.err.endswith(f"foretrace: {tmp_path / 't'}: none of its traces is sealed; {out} was not written\n")
+    seal(tmp_path / "t")
+    assert run(verb, tmp_path / "t", *more, "--out", out).code == 0 and out.read_text() != "what was there"
+
+
 def test_one_trace_too(run: Run, traces: Path) -> None:
     journal_of(traces, make(1))
     said = run("show", traces, "swe_smith").err.splitlines()[0]

@@ -234,9 +234,28 @@ def test_shards_are_for_a_new_folder(tmp_path: Path) -> None:
 
 def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        with pytest.raises(StoreError, match="cannot write"):
+    for folder, said in ((tmp_path / "file", "is a file; name a folder"), (tmp_path / "file/deeper", "cannot write")):
+        with pytest.raises(StoreError, match=said):
             write_traces([make(1)], folder)
+
+
+def test_a_dataset_is_no_traces_folder(tmp_path: Path) -> None:
+    """Nor is a lock put there, which `push` would find to be no part of it."""
+    manifest = {"configs": {}, "gates": [], "settings": {}, "counts": {}, "drops": {"proposer": {"repeated_step": 1}}}
+    (tmp_path / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    said = f"{tmp_path}: is a dataset, not a traces folder"
+    for attempt in (lambda: TraceStore(tmp_path), lambda: write_traces([make(1)], tmp_path)):
+        with pytest.raises(StoreError) as refused:
+            attempt()
+        assert str(refused.value) == said
+    assert [p.name for p in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_several_by_key(tmp_path: Path) -> None:
+    for first in (0, 20):  # two segments in a shard
+        write_traces([make(number) for number in range(first, first + 20)], tmp_path)
+    found = TraceStore(tmp_path).several(["key-031", "key-002", "nobody"])
+    assert found == {key: TraceStore(tmp_path).get(key) for key in ("key-031", "key-002")}
 
 
 def test_nothing_is_there_before_the_first_checkpoint(tmp_path: Path) -> None:

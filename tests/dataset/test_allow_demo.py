@@ -16,6 +16,7 @@ from foretrace.core.errors import PushError, UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.build import build
+from foretrace.dataset.demonstration import is_demo
 from foretrace.dataset.push import push
 from foretrace.dataset.settings import BuildSettings
 from foretrace.models.demo import Demo
@@ -24,8 +25,8 @@ TOLD = "6 of 36 traces come from the demo model: this dataset is a demonstration
 ALLOWED = BuildSettings(allow_demo=True, statistical_gates=False)
 
 
-def by_the_demo_model(trace: Trace) -> Trace:
-    made = msgspec.structs.replace(trace.provenance, origin="generated", model=Demo().spec)
+def by_the_demo_model(trace: Trace, model: str = Demo().spec) -> Trace:
+    made = msgspec.structs.replace(trace.provenance, origin="generated", model=model)
     return msgspec.structs.replace(trace, provenance=made)
 
 
@@ -51,6 +52,39 @@ def test_refused_in_one_line_before_anything_is_written(tmp_path: Path, honest: 
     assert said.startswith(f"{mixed}: 6 of 36 traces come from the demo model") and "\n" not in said
     assert "--allow-demo" in said and "allow_demo=True" in said and str(honest) not in said
     assert tree(tmp_path) == before and not (tmp_path / "out").exists()
+
+
+SERVED = [
+    "llamacpp:demo-model",
+    "openai:demo-model",
+    "ollama:demo-model:latest",
+    "ollama:someone/demo-model",
+    "openai:models/demo-model.gguf",
+    "llamacpp:C:\\models\\Demo-Model.GGUF",
+    "mine:Server:demo-model",
+]
+
+
+@pytest.mark.parametrize("model", SERVED)
+def test_a_server_does_not_hide_it(tmp_path: Path, honest: Path, model: str) -> None:
+    served = by_the_demo_model(attempt("x/0", random.Random(0), name="x", task="x", group="x"), model)
+    write_traces([served], honest)
+    with pytest.raises(UsageError, match="1 of 31 traces come from the demo model"):
+        build([honest], tmp_path / "out")
+
+
+def test_a_served_one_is_counted_and_never_pushed(tmp_path: Path, honest: Path) -> None:
+    traces = [attempt(f"x/{n}", random.Random(n), name=f"x{n}", task=f"x{n}", group="x") for n in range(len(SERVED))]
+    write_traces([by_the_demo_model(t, model) for t, model in zip(traces, SERVED, strict=True)], honest)
+    manifest = build([honest], tmp_path / "out", ALLOWED).manifest
+    assert manifest["counts"]["traces_of_demo_model"] == len(SERVED)
+    with pytest.raises(PushError, match="never pushed"):
+        push(tmp_path / "out", "org", dry_run=True)
+
+
+@pytest.mark.parametrize("model", [None, "", "demo", "openai:demo-model-2", "openai:demo-model/other", "my-demo-model"])
+def test_others_are_not_taken_for_it(model: str | None) -> None:
+    assert not is_demo(model)
 
 
 def test_an_attempt_that_gives_no_row_is_refused_too(tmp_path: Path, honest: Path) -> None:

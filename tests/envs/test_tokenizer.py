@@ -35,6 +35,13 @@ def test_the_end_of_a_turn_is_found_in_the_template() -> None:
     assert tokens.end == Text(DESCRIPTION).end and tokens.ends == {tokens.end}
 
 
+def test_what_is_rendered_may_be_changed_without_changing_the_next() -> None:
+    tokens = demo_tokens()
+    first = tokens.rendered(CHAT)
+    first.append(tokens.end)
+    assert tokens.rendered(CHAT) == first[:-1] != tokens.rendered(CHAT, open_reply=False)
+
+
 def test_the_demo_models_own_tokenizer_passes_the_check() -> None:
     async def run() -> None:
         async with Demo() as model:

@@ -94,6 +94,14 @@ def test_another_port_changes_neither_key_nor_id(ground: Ground, tmp_path: Path,
     assert "127.0.0.1" not in "".join(str(t.provenance) for t in stored(tmp_path / "a").values())
 
 
+def test_another_port_changes_no_id_of_an_attempt_that_ended_in_an_error(ground: Ground, tmp_path: Path) -> None:
+    for name in "ab":
+        run(ground, tmp_path / name, "openai", fault={"status": 400, "body": '{"error": "no"}', "times": -1})
+    assert ids(tmp_path / "a") == ids(tmp_path / "b") != {}
+    errors = [t.outcome.error for t in stored(tmp_path / "a").values()]
+    assert {e.message.partition(";")[0] for e in errors if e} == {"model toy: HTTP 400 'no'"}
+
+
 def test_a_limit_of_a_minute_that_speaks_of_billing_does_not_stop_a_run(ground: Ground, tmp_path: Path) -> None:
     fault = {"status": 429, "body": json.dumps({"error": LIMIT}), "headers": {"Retry-After": "0"}, "times": 4}
     report = run(ground, tmp_path / "t", "openai", fault=fault, samples=2)

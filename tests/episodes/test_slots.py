@@ -93,6 +93,38 @@ def test_it_halves_once_for_all_that_were_refused_together() -> None:
     simulate(work)
 
 
+def test_a_growth_that_is_refused_is_taken_back_and_tried_ever_more_seldom() -> None:
+    async def work(clock: Callable[[], float]) -> None:
+        server, slots = Server(clock, 64, most=4), Slots(8, 256, clock=clock)
+        await ask_all(server, slots, 4000)
+        assert 4 <= slots.limit <= 5 and server.refused <= 4 + 8
+
+    simulate(work)
+
+
+def test_who_waits_without_a_slot_is_the_first_to_get_one_again() -> None:
+    async def work(clock: Callable[[], float]) -> None:
+        slots, order = Slots(1, clock=clock), []
+
+        async def hold(name: str, rest_s: float | None = None) -> None:
+            async with slots:
+                if rest_s is not None:
+                    await slots.without(asyncio.sleep(rest_s))
+                await asyncio.sleep(1)
+                order.append(name)
+
+        await asyncio.gather(hold("rests", 0.5), hold("a"), hold("b"))
+        assert order == ["a", "rests", "b"] and slots.used == 0
+        for cancel_s in (0.1, 0.7):  # while it rests, and while it waits for a slot
+            tasks = [asyncio.create_task(hold("rests", 0.5)), asyncio.create_task(hold("c"))]
+            await asyncio.sleep(cancel_s)
+            tasks[0].cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert slots.used == 0
+
+    simulate(work)
+
+
 def test_it_does_not_grow_where_nobody_waits() -> None:
     async def work(clock: Callable[[], float]) -> None:
         server, slots = Server(clock, 100), Slots(8, 256, clock=clock)

@@ -161,7 +161,8 @@ def test_a_reply_of_a_megabyte_is_not_believed(kind: str, logprobs: bool) -> Non
 @pytest.mark.parametrize("kind", ADAPTERS)
 def test_a_long_prompt_is_an_overflow(kind: str) -> None:
     async def use(server: ModelServer) -> ModelError:
-        async with model_at(kind, server.url, context_length=100) as model:
+        length: dict[str, Any] = {"context_length": 100} if kind == "ollama" else {}
+        async with model_at(kind, server.url, **length) as model:
             with pytest.raises(ModelError) as caught:
                 await model.complete(asking("a " * 200))
             return caught.value

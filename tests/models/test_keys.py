@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foretrace.core.errors import ModelError
 from foretrace.models._http import Http, address_of
-from foretrace.models._place import Key, Place, reason_of
+from foretrace.models._place import Key, Place, placeless, reason_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_+/=.~"
 KEYS = st.text(LETTERS, min_size=20, max_size=60)
@@ -74,6 +74,23 @@ def test_a_key_that_was_cut_in_two_leaves_nothing() -> None:
 def test_what_a_server_says_that_is_no_key_stays() -> None:
     assert Key("sk-decoy-0123456789abcdef").hide("model 0123 not found") == "model 0123 not found"
     assert Key("EMPTY").hide("an EMPTY reply") == "an *** reply"
+
+
+@pytest.mark.parametrize("key", ["x", "none", "12345", "a/b", "-"])
+def test_a_short_key_is_hidden_as_a_whole_word_only(key: str) -> None:
+    said = "max_tokens is none0 nonesuch 123456 of axb"
+    assert Key(key).hide(said) == said
+    assert Key(key).hide(f"no: {key}, Bearer {key}") == "no: ***, Bearer ***"
+
+
+def test_the_whole_line_without_the_address_keeps_the_remedy() -> None:
+    near, far = (
+        Place(host, "m", "openai", None, "").of_status(500, b"ask http://10.1.2.3:8000")
+        for host in ("http://10.1.2.3:8000", "https://far.example")
+    )
+    assert placeless(near) == placeless(far) != str(near)
+    assert placeless(far) == "model m: HTTP 500 'ask (address)'; see the server's log, or try again"
+    assert placeless(ModelError("of another's adapter")) == "of another's adapter"
 
 
 def test_a_reason_has_no_address_and_no_remedy() -> None:

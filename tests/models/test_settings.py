@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from foretrace.core.completion import Sampling
+from foretrace.core.errors import UsageError
 from foretrace.episodes._plan import told
 from foretrace.models.base import Server
 from foretrace.models.demo import Demo
-from foretrace.models.scripted import Scripted
+from foretrace.models.scripted import Script, Scripted
 from models.served import ADAPTERS
 
 
@@ -22,9 +23,25 @@ def test_what_changes_the_text_is_told() -> None:
     for options in ({"think": "true"}, {"think": "false"}, {"think": "high"}):
         assert of("ollama", options=options)["options"] == options
     assert [of("ollama", context_length=n)["context_length"] for n in (None, 2048, 8192)] == [8192, 2048, 8192]
-    assert of("openai", context_length=2048)["context_length"] == 2048
     assert told(Sampling(), Scripted.of(["a"], tokens=True))["options"] == {"tokens": "bytes"}
     assert told(Sampling(), Demo("", Server(context_length=512)))["context_length"] == 512
+
+
+@pytest.mark.parametrize("kind", ["openai", "llamacpp"])
+def test_a_context_length_that_a_server_does_not_take_is_refused(kind: str) -> None:
+    with pytest.raises(UsageError, match=r"no context length \(--context-length\).*start the server with it"):
+        of(kind, context_length=2048)
+
+
+@pytest.mark.parametrize("ignored", [{"timeout_s": 5.0}, {"retries": 0}])
+def test_a_model_in_this_process_refuses_what_it_would_ignore(ignored: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="timeout or retries"):
+        Demo("", Server(**ignored))
+    others: list[dict[str, Any]] = [ignored, {"base_url": "http://a"}, {"context_length": 5}]
+    for more in others:
+        with pytest.raises(UsageError, match="asks no server: it takes no base URL"):
+            Scripted("texts", Server(**more), scripts=[Script(turns=["a"])])
+    assert Scripted("texts", Server(options={"tokens": "bytes"}), scripts=[Script(turns=["a"])]).settings
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)

@@ -26,12 +26,20 @@ def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     say.table(
         ("gate", "verdict", "figure"),
         [
-            (gate.get("name", ""), _VERDICTS.get(gate.get("verdict", ""), "?"), gate_figures(gate))
+            (
+                gate.get("name", ""),
+                _VERDICTS.get(gate.get("verdict", ""), "?"),
+                gate_figures(gate).removeprefix("UNDECIDED "),
+            )
             for gate in manifest.get("gates", [])
         ],
     )
     _counts(say, "counts", manifest.get("counts", {}))
-    _counts(say, "drops", {config: reasons for config, reasons in manifest.get("drops", {}).items() if reasons})
+    dropped = {
+        config: {reason: count for reason, count in reasons.items() if count}
+        for config, reasons in manifest.get("drops", {}).items()
+    }
+    _counts(say, "drops", {config: reasons for config, reasons in dropped.items() if reasons})
     for warning in manifest.get("warnings", []):
         say.warn(f"warning: {warning}", "yellow")
     say.line()

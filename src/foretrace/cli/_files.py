@@ -80,7 +80,14 @@ def compressed(file: BinaryIO, name: str) -> Generator[Any, None, None]:
         yield file
 
 
+def place(path: Path | str, replaced: bool) -> str:
+    """The name of a file that was written, and whether there was another by that name."""
+    return f"{path} (the file that was there is replaced)" if replaced else str(path)
+
+
 def check_outside(path: Path, traces: Path) -> None:
-    """Refuse an output inside the traces folder, whose files are its writer's alone."""
+    """Refuse an output that is a folder, or inside the traces folder, whose files are its writer's alone."""
+    if path.is_dir():
+        raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")
     if path.resolve().is_relative_to(traces.resolve()):
         raise UsageError(f"{path}: lies inside the traces folder; choose a place outside of {traces}")

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from foretrace.cli._output import Cell, Output, Progress
 
 if TYPE_CHECKING:
+    from foretrace.core.problem import Problem
     from foretrace.episodes._status import Status
     from foretrace.episodes.generate import GenerateReport
+    from foretrace.models.base import ChatModel
     from foretrace.problems.base import Drop
 
 _CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
@@ -71,6 +73,22 @@ def note_rows(say: Output, drops: Sequence[Drop], of: int, place: Path | str) ->
 
     if drops:
         say.note(f"left out {len(drops):,} of {of:,} problems of {place}: {rows_told(drops, place)}")
+
+
+def note_demo(say: Output, model: ChatModel, given: Sequence[Problem]) -> None:
+    """Say that the demo model does not know some of the problems that it is given."""
+    from foretrace.cli._generating import problems_of
+    from foretrace.cli.demo import PROBLEMS
+    from foretrace.dataset.demonstration import is_demo
+
+    if not is_demo(model.spec):
+        return
+    unknown = {problem.id for problem in given} - {problem.id for problem in problems_of("builtin", None, PROBLEMS)}
+    if unknown:
+        say.note(
+            f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "
+            f"(--problems builtin --limit {PROBLEMS})"
+        )
 
 
 def report_facts(report: GenerateReport, out: Path, dropped: int) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 _SESSIONS = 128
 """Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
-
-
 _TOLD = 3
 """Rows that cannot be used that one line names."""
 
@@ -39,15 +36,7 @@ def usable_problems(name: str, path: Path | None, limit: int | None) -> tuple[li
         UsageError: no such set, or a path that does not fit.
         ProblemError: it cannot be read, or no row of it can be used.
     """
-    from foretrace.core.errors import ProblemError
-    from foretrace.core.plugins import resolve
-    from foretrace.problems.base import split
-
-    found, drops = split(resolve("problems", name)().load(path), limit)
-    if not found:
-        none = f"none of its {len(drops):,} problems can be used: {rows_told(drops, path or name)}"
-        raise ProblemError(f"{path or name}: {none if drops else 'there is no problem in it'}")
-    return found, drops
+    return _first(_all(name, path), path or name, limit)
 
 
 def rows_told(drops: Sequence[Drop], place: Path | str) -> str:
@@ -63,16 +52,38 @@ def problems_of(name: str, path: Path | None, limit: int | None) -> list[Problem
         UsageError: no such set, or a path that does not fit.
         ProblemError: a row that cannot be used; names where it stands.
     """
-    import itertools
-
-    from foretrace.core.errors import ProblemError
-    from foretrace.core.plugins import resolve
     from foretrace.problems.base import strict
 
-    found = list(itertools.islice(strict(resolve("problems", name)().load(path)), limit))
+    return _first(strict(_all(name, path)), path or name, limit)[0]
+
+
+def _all(name: str, path: Path | None) -> Iterable[Problem | Drop]:
+    return problem_set(name)().load(path)
+
+
+def problem_set(name: str) -> Any:
+    """The plugin of a problem set.
+
+    Raises:
+        UsageError: no such set; a file is named with `--path`.
+    """
+    from foretrace.core.errors import UsageError
+    from foretrace.core.plugins import names, resolve
+
+    if ":" not in name and name not in names("problems") and (Path(name).suffix or Path(name).exists()):
+        raise UsageError(f"{name!r} is no problem set; for a file of rows give jsonl and --path {name}")
+    return resolve("problems", name)
+
+
+def _first(loaded: Iterable[Problem | Drop], place: Path | str, limit: int | None) -> tuple[list[Problem], list[Drop]]:
+    from foretrace.core.errors import ProblemError
+    from foretrace.problems.base import split
+
+    found, drops = split(loaded, limit)
     if not found:
-        raise ProblemError(f"{path or name}: there is no problem in it")
-    return found
+        none = f"none of its {len(drops):,} problems can be used: {rows_told(drops, place)}"
+        raise ProblemError(f"{place}: {none if drops else 'there is no problem in it'}")
+    return found, drops
 
 
 def protocol_of(name: str, *, forced: bool = False) -> Protocol:
@@ -81,17 +92,9 @@ def protocol_of(name: str, *, forced: bool = False) -> Protocol:
     Raises:
         UsageError: no such protocol, or it has no forced form.
     """
-    import inspect
+    from foretrace.envs._setup import protocol_of as of
 
-    from foretrace.core.errors import UsageError
-    from foretrace.core.plugins import resolve
-
-    kind = resolve("protocol", name)
-    if not forced:
-        return kind()
-    if "forced" not in inspect.signature(kind).parameters:
-        raise UsageError(f"--forced is for the protocol interleaved, not for {name}")
-    return kind(forced=True)
+    return of(name, forced=forced, option="--forced")
 
 
 def model_of(spec: str, server: Server | None = None) -> ChatModel:
@@ -103,21 +106,6 @@ def model_of(spec: str, server: Server | None = None) -> ChatModel:
     from foretrace.models._spec import resolve_model
 
     return resolve_model(spec, server)
-
-
-def key_in(variable: str | None) -> str | None:
-    """The key that stands in an environment variable.
-
-    Raises:
-        UsageError: it is not set.
-    """
-    from foretrace.core.errors import UsageError
-
-    if variable is None:
-        return None
-    if not os.environ.get(variable):
-        raise UsageError(f"--api-key-env {variable}: there is no such environment variable, or it is empty")
-    return os.environ[variable]
 
 
 def sandbox_for(names: str, concurrency: int | None, **settings: Any) -> Sandbox:

@@ -10,7 +10,7 @@ import msgspec
 from foretrace.actions.classify import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli._output import Output, one_line
-from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.text import without_calls
 
 _WIDTH = 180
@@ -69,8 +69,6 @@ def show_trace(say: Output, trace: Trace, *, step: int | None = None, full: bool
 def _header(say: Output, trace: Trace) -> None:
     origin, outcome = trace.provenance, trace.outcome
     name, style = _SUCCESS[outcome.success]
-    where = origin.source + (f"@{origin.revision}" if origin.revision else "") + f"/{origin.split or '-'}"
-    row = f", {origin.raw_file} row {origin.raw_row}" if origin.raw_file else f", row {origin.raw_row}"
     say.line((one_line(trace.key), "bold"))
     ending = [outcome.status]
     if outcome.exit_reason:
@@ -83,13 +81,37 @@ def _header(say: Output, trace: Trace) -> None:
         ending.append(f"{outcome.error.kind}: {outcome.error.message}")
     say.line(("task     ", "dim"), one_line(f"{trace.task.id} (group {trace.task.group})"))
     say.line(("outcome  ", "dim"), (name, style), one_line(f", {', '.join(ending)}"))
-    say.line(("source   ", "dim"), one_line(f"{where}{row}, licence {origin.licence or 'not known'}"))
-    say.line(("agent    ", "dim"), one_line(f"{origin.agent or '-'}, model {origin.model or '-'}"))
+    say.line(("source   ", "dim"), one_line(_source(origin)))
+    for name, parts in (("agent", _author(origin)), ("sampling", _sampling(origin))):
+        if parts:
+            say.line((f"{name:<9}", "dim"), one_line(", ".join(parts)))
     steps = sum(1 for _ in trace.steps())
     say.line(
         ("size     ", "dim"), f"{steps} steps, {len(trace.messages)} messages, {len(trace.tools)} tools; id {trace.id}"
     )
     say.line(("         ", "dim"), ("the number of a step is the index of its message", "dim"))
+
+
+def _source(origin: Provenance) -> str:
+    """Where a trace comes from, as far as it is known."""
+    where = origin.source + (f"@{origin.revision}" if origin.revision else "")
+    where += f"/{origin.split}" if origin.split else ""
+    row = "" if origin.raw_row is None else f"row {origin.raw_row}"
+    place = " ".join(part for part in (origin.raw_file, row) if part)
+    return ", ".join(part for part in (where, place, f"licence {origin.licence or 'not known'}") if part)
+
+
+def _author(origin: Provenance) -> list[str]:
+    given = {"model": origin.model, "protocol": origin.protocol}
+    return [*([origin.agent] if origin.agent else []), *(f"{name} {value}" for name, value in given.items() if value)]
+
+
+def _sampling(origin: Provenance) -> list[str]:
+    """How a generated trace was sampled: names and values."""
+    given = {**origin.sampling, "seed": origin.seed, "sample": origin.sample}
+    return [
+        f"{name} {_as_text(value)}" for name, value in given.items() if value is not None and value not in ({}, [], "")
+    ]
 
 
 class _Page:
@@ -176,7 +198,8 @@ class _Page:
     def _cut(self, line: str) -> str:
         if self._full or len(line) <= _WIDTH:
             return line
-        return f"{line[:_WIDTH]} ... {len(line) - _WIDTH} characters more"
+        notice = f" ... {len(line) - _WIDTH} characters more"
+        return f"{line[:_WIDTH]}{notice}" if len(line) > _WIDTH + len(notice) else line
 
 
 def _as_text(value: Any) -> str:

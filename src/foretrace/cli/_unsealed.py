@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foretrace.cli._output import Output
 
+if TYPE_CHECKING:
+    from foretrace.core.store import TraceStore
 
-def warn_unsealed(say: Output, folder: Path) -> None:
-    """Warn of finished traces that stand in a journal only; another line says where one cannot be read."""
+
+def check_sealed(say: Output, store: TraceStore, out: Path) -> None:
+    """Refuse to write a file of a folder whose traces all stand in a journal; warn where only some do.
+
+    Raises:
+        StoreError: nothing is sealed, and something could be.
+    """
+    from foretrace.core.errors import StoreError
+
+    if warn_unsealed(say, store.folder) and not store.manifest.segments:
+        raise StoreError(f"{store.folder}: none of its traces is sealed; {out} was not written")
+
+
+def warn_unsealed(say: Output, folder: Path) -> bool:
+    """Warn of finished traces that stand in a journal only; another line says where one cannot be read.
+
+    Returns:
+        Whether it warned.
+    """
     from foretrace.core.errors import StoreError
     from foretrace.core.journal import unsealed
 
@@ -16,7 +36,7 @@ def warn_unsealed(say: Output, folder: Path) -> None:
         count = unsealed(folder)
     except (StoreError, OSError) as error:
         say.warn(f"warning: {error}", "yellow")
-        return
+        return True
     if count:
         traces, are = ("trace", "is") if count == 1 else ("traces", "are")
         say.warn(
@@ -24,3 +44,4 @@ def warn_unsealed(say: Output, folder: Path) -> None:
             f"{are} not sealed yet and not read; run the same generate command again",
             "yellow",
         )
+    return count > 0

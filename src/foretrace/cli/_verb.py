@@ -39,8 +39,10 @@ def _settings(ctx: typer.Context, path: Path) -> dict[str, Any]:
 
     try:
         table = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{path}: cannot read: {error}") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: cannot read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{path}: is no TOML: it is not in UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise typer.BadParameter(f"{path}: is no TOML: {error}") from None
     parameters: list[Any] = ctx.command.params

@@ -167,9 +167,11 @@ def _gather(
     for folder in folders:
         if not (folder / "manifest.json").is_file():
             raise StoreError(f"{folder}: is no traces folder (it has no manifest.json); import its files first")
+    stores = [TraceStore(folder) for folder in folders]  # each can be read
+    for folder in folders:
         warn_unsealed(say, folder)
     if not allow_demo:
-        refuse([TraceStore(folder) for folder in folders])
+        refuse(stores)
     if limit is not None and not named:
         raise UsageError("--limit is for sources that are imported; traces folders are taken whole")
     if not named:
@@ -189,6 +191,8 @@ def _job(text: str) -> tuple[str, Spec, Source]:
         raise UsageError(f"{text!r}: a split is for rows on the Hub; write {spec.name}={spec.path}")
     if ":" not in spec.name and spec.name not in names("source"):
         known = ", ".join(names("source"))
+        if Path(text).name == "manifest.json" and Path(text).is_file():
+            raise UsageError(f"{text}: is a file; give the traces folder")
         hint = f"; for a file write SOURCE={text}" if Path(text).is_file() else ""
         raise UsageError(f"{text!r} is no traces folder and no source ({known}, or module:Class){hint}")
     return text, spec, make_source(spec.name)

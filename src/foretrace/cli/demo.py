@@ -75,6 +75,8 @@ def demo(
 
 def _clear(out: Path) -> None:
     """Take away what an earlier run made, and nothing else."""
+    if out.is_file():
+        raise StoreError(f"{out}: is a file; name a folder")
     mine = (out / _MARK).is_file()
     for name in _OWN:
         path = out / name

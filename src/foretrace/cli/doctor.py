@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretrace.cli._output import Cell, Output
+from foretrace.cli._server_options import BaseUrl, ContextLength, KeyEnv, ModelOption, Retries, Timeout, more, server_of
 from foretrace.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,25 +45,7 @@ _Model = Annotated[
     str | None,
     typer.Option("--model", metavar="KIND:NAME", help="Examine this model instead, and make one episode with it."),
 ]
-_BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")]
-_MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", help="Tokens of one completion at most.", min=1, hidden=True)
-]
-_KeyEnv = Annotated[
-    str | None, typer.Option("--api-key-env", help="Environment variable with the key of --base-url.", hidden=True)
-]
-_Context = Annotated[
-    int | None, typer.Option("--context-length", help="Tokens of context to ask for.", min=1, hidden=True)
-]
-_Timeout = Annotated[
-    float | None, typer.Option("--timeout", help="Longest silence of the server, seconds.", min=0.1, hidden=True)
-]
-_Retries = Annotated[
-    int | None, typer.Option("--retries", help="How often a request is tried again.", min=0, hidden=True)
-]
-_Options = Annotated[
-    list[str] | None, typer.Option("--model-option", help="NAME=VALUE of the model's kind; repeatable.", hidden=True)
-]
+_MaxTokens = Annotated[int | None, more("--max-tokens", "Tokens of one completion at most.", min=1)]
 
 
 def doctor(
@@ -75,13 +58,13 @@ def doctor(
     interpreter: _Interpreter = None,
     workers: _Workers = 0,
     model: _Model = None,
-    base_url: _BaseUrl = None,
+    base_url: BaseUrl = None,
     max_tokens: _MaxTokens = None,
-    api_key_env: _KeyEnv = None,
-    context_length: _Context = None,
-    timeout: _Timeout = None,
-    retries: _Retries = None,
-    model_option: _Options = None,
+    api_key_env: KeyEnv = None,
+    context_length: ContextLength = None,
+    timeout: Timeout = None,
+    retries: Retries = None,
+    model_option: ModelOption = None,
 ) -> None:
     """Say what can be used here, how well it isolates, and how fast it is; with --model, what a model server can do.
 
@@ -128,30 +111,15 @@ def _model_of(spec: str | None, server: dict[str, Any], max_tokens: int | None) 
     Raises:
         UsageError: no such kind of model, or a setting that does not fit.
     """
-    from foretrace.cli._generating import key_in, model_of
-    from foretrace.models.base import Server
+    from foretrace.cli._generating import model_of
 
-    given = {name: value for name, value in server.items() if value is not None}
     if spec is None:
+        given = [name for name, value in server.items() if value is not None]
         idle = [*given, *([] if max_tokens is None else ["max_tokens"])]
         if idle:
             raise UsageError(f"--{idle[0].replace('_', '-')} is for a model server: name one with --model")
         return None
-    if "api_key_env" in given:
-        given["api_key"] = key_in(given.pop("api_key_env"))
-    if "timeout" in given:
-        given["timeout_s"] = given.pop("timeout")
-    if "model_option" in given:
-        given["options"] = _pairs(given.pop("model_option"))
-    return model_of(spec, Server(**given))
-
-
-def _pairs(given: list[str]) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in given]
-    for name, equals, _ in pairs:
-        if not (name and equals):
-            raise UsageError(f"--model-option {name!r}: write NAME=VALUE, e.g. think=false")
-    return {name: value for name, _, value in pairs}
+    return model_of(spec, server_of(**server))
 
 
 def _of_sandbox(names: str, settings: Settings) -> tuple[dict[str, Any] | None, str | None]:

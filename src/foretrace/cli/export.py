@@ -38,16 +38,17 @@ def export(
     import msgspec
 
     from foretrace.cli._files import atomic_file, check_outside, compressed
-    from foretrace.cli._unsealed import warn_unsealed
+    from foretrace.cli._unsealed import check_sealed
     from foretrace.core.store import TraceStore
-    from foretrace.core.trace import DEMO_MODEL
+    from foretrace.dataset.demonstration import is_demo
 
-    if not out.name.endswith(_SUFFIXES):
-        raise UsageError(f"{out}: name it with one of {', '.join(_SUFFIXES)}")
     store = TraceStore(traces)
     check_outside(out, traces)
-    warn_unsealed(say, traces)
+    if not out.name.endswith(_SUFFIXES):
+        raise UsageError(f"{out}: name it with one of {', '.join(_SUFFIXES)}")
+    check_sealed(say, store, out)
     write = _writer(kind)
+    replaced = out.is_file()
     say.kept = f"interrupted; nothing was written to {out}"
     counts: Counter[str] = Counter()
     drops: Counter[str] = Counter()
@@ -55,7 +56,7 @@ def export(
         for trace in store.read():
             row = write(trace)
             counts["traces"] += 1
-            counts["demo"] += trace.provenance.model == DEMO_MODEL
+            counts["demo"] += is_demo(trace.provenance.model)
             if isinstance(row, bytes):
                 to.write(row)
             elif isinstance(row, dict):
@@ -69,15 +70,17 @@ def export(
     facts: dict[str, Any] = {"traces": counts["traces"], "written": counts["traces"] - drops.total()}
     if kind == "inline":
         facts["with_tokens"] = counts["with_tokens"]
-    _report(say, facts, drops, {"format": kind, "out": str(out), "bytes": out.stat().st_size})
+    _report(say, facts, drops, {"format": kind, "out": str(out), "bytes": out.stat().st_size, "replaced": replaced})
 
 
 def _report(say: Output, facts: dict[str, Any], drops: Counter[str], file: dict[str, Any]) -> None:
+    from foretrace.cli._files import place
+
     if say.emit({**facts, "dropped": dict(drops.most_common()), **file}):
         return
     rows: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in facts.items()]
     rows += [(f"dropped, {reason}", count) for reason, count in drops.most_common()]
-    say.facts([*rows, ("bytes", file["bytes"]), ("file", file["out"])])
+    say.facts([*rows, ("bytes", file["bytes"]), ("file", place(file["out"], file["replaced"]))])
 
 
 def _writer(kind: str) -> Callable[[Trace], bytes | dict[str, Any] | Drop]:

@@ -8,15 +8,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from foretrace.cli._output import Output
+from foretrace.cli._server_options import BaseUrl, ContextLength, KeyEnv, ModelOption, Retries, Timeout, more, server_of
 from foretrace.core.errors import ForetraceError, UsageError
 
 _TERMINATED = 143
 """Exit code of a run that SIGTERM ended."""
-
-
-def _more(flag: str, about: str, **settings: Any) -> Any:
-    """An option that is left out of `--help`; docs/cli.md lists it."""
-    return typer.Option(flag, help=about, hidden=True, **settings)
 
 
 def _folder(name: str | Path) -> Path:
@@ -37,7 +33,6 @@ _Protocol = Annotated[
 _Model = Annotated[
     str, typer.Option("--model", metavar="KIND:NAME", help="E.g. ollama:qwen3-coder, openai:NAME (docs/models.md).")
 ]
-_BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")]
 _Samples = Annotated[int, typer.Option("--samples", metavar="N", min=1, help="Attempts at each problem.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")]
 _Temperature = Annotated[str, typer.Option("--temperature", metavar="T", help="Of the sampling; none sends none.")]
@@ -49,27 +44,22 @@ _Out = Annotated[Path, typer.Option("--out", metavar="TRACES", help="Traces fold
 _MaxTokens = Annotated[
     int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of one completion at most; thinking counts.")
 ]
-_Seed = Annotated[int, _more("--seed", "Seed of every attempt's own seed.")]
-_MaxTurns = Annotated[int | None, _more("--max-turns", "Completions of an attempt at most.", min=1)]
-_TopP = Annotated[float, _more("--top-p", "Of the sampling.", min=0.0, max=1.0)]
-_TopK = Annotated[int | None, _more("--top-k", "Of the sampling.", min=1)]
-_Feedback = Annotated[Literal["public", "counts"], _more("--feedback", "What a model is told of its tests.")]
-_Hints = Annotated[bool, _more("--hints", "Add hints after failures.")]
-_Bonuses = Annotated[bool, _more("--bonuses", "Add the structure bonuses to the reward.")]
-_Forced = Annotated[bool, _more("--forced", "One step a turn (protocol interleaved).")]
-_Sandbox = Annotated[str, _more("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
-_Workers = Annotated[int, _more("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
-_Weak = Annotated[bool, _more("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
-_Tokens = Annotated[int | None, _more("--max-tokens-total", "Tokens of the run at most.", min=1)]
-_Time = Annotated[float | None, _more("--max-time", "Seconds after which no attempt begins.", min=0.0)]
-_Cost = Annotated[float | None, _more("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
-_PriceIn = Annotated[float, _more("--price-in", "Price of a million prompt tokens.", min=0.0)]
-_PriceOut = Annotated[float, _more("--price-out", "Price of a million completion tokens.", min=0.0)]
-_KeyEnv = Annotated[str | None, _more("--api-key-env", "Environment variable with the key of --base-url.")]
-_Context = Annotated[int | None, _more("--context-length", "Tokens of context to ask the server for.", min=1)]
-_Timeout = Annotated[float, _more("--timeout", "Longest silence of the server, seconds.", min=0.1)]
-_Retries = Annotated[int, _more("--retries", "How often a request is tried again.", min=0)]
-_Options = Annotated[list[str] | None, _more("--model-option", "NAME=VALUE of the model's kind; may be repeated.")]
+_Seed = Annotated[int, more("--seed", "Seed of every attempt's own seed.")]
+_MaxTurns = Annotated[int | None, more("--max-turns", "Completions of an attempt at most.", min=1)]
+_TopP = Annotated[float, more("--top-p", "Of the sampling.", min=0.0, max=1.0)]
+_TopK = Annotated[int | None, more("--top-k", "Of the sampling.", min=1)]
+_Feedback = Annotated[Literal["public", "counts"], more("--feedback", "What a model is told of its tests.")]
+_Hints = Annotated[bool, more("--hints", "Add hints after failures.")]
+_Bonuses = Annotated[bool, more("--bonuses", "Add the structure bonuses to the reward.")]
+_Forced = Annotated[bool, more("--forced", "One step a turn (protocol interleaved).")]
+_Sandbox = Annotated[str, more("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
+_Workers = Annotated[int, more("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
+_Weak = Annotated[bool, more("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
+_Tokens = Annotated[int | None, more("--max-tokens-total", "Tokens of the run at most.", min=1)]
+_Time = Annotated[float | None, more("--max-time", "Seconds after which no attempt begins.", min=0.0)]
+_Cost = Annotated[float | None, more("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
+_PriceIn = Annotated[float, more("--price-in", "Price of a million prompt tokens.", min=0.0)]
+_PriceOut = Annotated[float, more("--price-out", "Price of a million completion tokens.", min=0.0)]
 
 
 def generate(
@@ -80,7 +70,7 @@ def generate(
     model: _Model,
     out: _Out,
     path: _Path = None,
-    base_url: _BaseUrl = None,
+    base_url: BaseUrl = None,
     samples: _Samples = 1,
     limit: _Limit = None,
     temperature: _Temperature = "0.7",
@@ -103,11 +93,11 @@ def generate(
     max_cost: _Cost = None,
     price_in: _PriceIn = 0.0,
     price_out: _PriceOut = 0.0,
-    api_key_env: _KeyEnv = None,
-    context_length: _Context = None,
-    timeout: _Timeout = 300.0,
-    retries: _Retries = 4,
-    model_option: _Options = None,
+    api_key_env: KeyEnv = None,
+    context_length: ContextLength = None,
+    timeout: Timeout = None,
+    retries: Retries = None,
+    model_option: ModelOption = None,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
@@ -115,12 +105,11 @@ def generate(
     More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
     """
     from foretrace.cli import _generating as names
-    from foretrace.cli._generated import Watch, check_report, note_rows, show_report
+    from foretrace.cli._generated import Watch, check_report, note_demo, note_rows, show_report
     from foretrace.core.completion import Sampling
     from foretrace.episodes._plan import GenerateSettings, check
     from foretrace.episodes._steady import Budget
     from foretrace.episodes.episode import EpisodeSettings
-    from foretrace.models.base import Server
 
     at_once = _number_of(concurrency)
     settings = GenerateSettings(
@@ -133,13 +122,13 @@ def generate(
         budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),
     )
     check(settings)
-    server = Server(
+    server = server_of(
         base_url=base_url,
-        api_key=names.key_in(api_key_env),
+        api_key_env=api_key_env,
         context_length=context_length,
-        timeout_s=timeout,
+        timeout=timeout,
         retries=retries,
-        options=_pairs(model_option or []),
+        model_option=model_option,
     )
     talk = names.protocol_of(protocol, forced=forced)
     box = names.sandbox_for(sandbox, at_once, workers=workers, allow_weak_isolation=allow_weak_isolation)
@@ -148,6 +137,7 @@ def generate(
     with say.progress(f"reading {problems}") as progress:
         given, drops = names.usable_problems(problems, path, limit)
         note_rows(say, drops, len(given) + len(drops), path or problems)
+        note_demo(say, asked, given)
         watch = Watch(say, progress)
         try:
             report = names.run(given, talk, asked, box, out, settings, watch, failed=watch.end, ends_on_sigterm=True)
@@ -183,11 +173,3 @@ def _heat(temperature: str) -> dict[str, Any]:
     if not 0.0 <= value < float("inf"):
         raise UsageError(f"--temperature {temperature!r}: choose a number that is not negative, or none")
     return {"temperature": value}
-
-
-def _pairs(given: list[str]) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in given]
-    for name, equals, _ in pairs:
-        if not (name and equals):
-            raise UsageError(f"--model-option {name!r}: write NAME=VALUE, e.g. think=false")
-    return {name: value for name, _, value in pairs}

@@ -25,6 +25,8 @@ def label(
 
     One row a step: which of the nine actions it is, the rule that decided, what running it would touch.
     """
+    from foretrace.cli._files import place
+
     facts = label_folder(say, traces, out, workers=workers)
     if say.emit(facts):
         return
@@ -34,7 +36,7 @@ def label(
             ("traces", facts["traces"]),
             ("steps", facts["steps"]),
             ("not a step", facts["nonsteps"]),
-            ("labels", str(out)),
+            ("labels", place(out, facts["replaced"])),
         ]
     )
 
@@ -45,11 +47,13 @@ def label_folder(say: Output, traces: Path, out: Path, *, workers: int = 1) -> d
     from foretrace.actions import ActionType
     from foretrace.cli._files import check_outside
     from foretrace.cli._labels import label_format, label_tables, write_labels
-    from foretrace.cli._unsealed import warn_unsealed
+    from foretrace.cli._unsealed import check_sealed
+    from foretrace.core.store import TraceStore
 
-    label_format(out)
     check_outside(out, traces)
-    warn_unsealed(say, traces)
+    label_format(out)
+    check_sealed(say, TraceStore(traces), out)
+    replaced = out.is_file()
     actions: Counter[str | None] = Counter()
     done = 0
     say.kept = f"interrupted; nothing was written to {out}"
@@ -72,6 +76,7 @@ def label_folder(say: Output, traces: Path, out: Path, *, workers: int = 1) -> d
         "nonsteps": nonsteps,
         "actions": {str(a): actions[str(a)] for a in ActionType},
         "out": str(out),
+        "replaced": replaced,
     }
 
 

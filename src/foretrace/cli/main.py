@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -34,6 +35,18 @@ _USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """typer shows neither of the bases of its errors under a name of its own."""
 
+_WORDINGS = [
+    (re.compile(pattern), plain)
+    for pattern, plain in {
+        r"Value error, ": "",
+        r"Input should be greater than or equal to (\S+)": r"choose \1 or more",
+        r"Input should be less than or equal to (\S+)": r"choose \1 or less",
+        r"Input should be a valid integer, unable to parse string as an integer": "is no whole number",
+        r"Input should be a valid number, unable to parse string as a number": "is no number",
+    }.items()
+]
+"""How the library behind typer says what is wrong with a value, and how we say it."""
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 for _name, _function in {
     "demo": demo.demo,
@@ -50,7 +63,9 @@ for _name, _function in {
     "schema": schema.schema,
 }.items():
     app.command(_name)(verb(_function))
-_problems = typer.Typer(help=problems.HELP, rich_markup_mode=None)
+_problems = typer.Typer(
+    help=problems.HELP, rich_markup_mode=None, invoke_without_command=True, callback=problems.show_help
+)
 for _name, _function in problems.VERBS.items():
     _problems.command(_name)(verb(_function))
 app.add_typer(_problems, name="problems")
@@ -121,7 +136,10 @@ def _run(arguments: list[str], session: Session) -> int:
 def _wrong_use(error: Any) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "foretrace"
-    _say(f"{error.format_message()} (see `{path} --help`)")
+    said = error.format_message()
+    for wording, plain in _WORDINGS:
+        said = wording.sub(plain, said)
+    _say(f"{said} (see `{path} --help`)")
     return int(error.exit_code)
 
 

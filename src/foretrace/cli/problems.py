@@ -20,6 +20,12 @@ _NAMED = 5
 """Problems that the last line of a failed check names."""
 
 
+def show_help(ctx: typer.Context) -> None:
+    """List problem sets, and prove them without a model."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
 def list_(say: Output) -> None:
     """List the problem sets that `check` can read."""
     import sys
@@ -103,13 +109,13 @@ def _run(
 
     import msgspec
 
+    from foretrace.cli._generating import problem_set
     from foretrace.cli._sandboxes import sandbox_of
-    from foretrace.core.plugins import resolve
     from foretrace.episodes.check import Finding
     from foretrace.episodes.check import check as prove
     from foretrace.problems.base import split
 
-    problems, drops = split(resolve("problems", name)().load(path), limit)
+    problems, drops = split(problem_set(name)().load(path), limit)
     bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
     at_once = settings.workers or len(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,11 @@ from foretrace.core.errors import UsageError
 
 if TYPE_CHECKING:
     from foretrace.core.store import TraceStore
+    from foretrace.core.trace import Trace
 
 _ROWS = 50
+_ABSENT = ("model", "protocol", "seed", "sample", "reward")
+"""Columns that are left out where no trace has anything to say there."""
 
 
 def show(
@@ -59,27 +62,49 @@ def show(
 
 
 def _list(say: Output, store: TraceStore, every: bool) -> None:
-    total = sum(s.rows for s in store.manifest.segments)
     with say.progress(f"reading {store.folder}"):
-        rows: list[dict[str, Any]] = [
-            {
-                "key": t.key,
-                "task": t.task.id,
-                "steps": sum(1 for _ in t.steps()),
-                "success": t.outcome.success,
-                "status": t.outcome.status,
-            }
-            for t in islice(store.read(), None if every else _ROWS)
-        ]
+        page, total = _page(store, every)
+        rows = [_row(trace) for trace in page]
     if say.emit({"traces": total, "shown": rows}):
         return
     if not rows:
         say.line("no traces")
         return
     success = {True: "yes", False: "no", None: "unknown"}
-    say.table(
-        ("key", "task", "steps", "success", "status"),
-        [(r["key"], r["task"], r["steps"], success[r["success"]], r["status"]) for r in rows],
-    )
+    told = [{**row, "success": success[row["success"]]} for row in rows]
+    columns = [name for name in rows[0] if name not in _ABSENT or any(row[name] is not None for row in rows)]
+    say.table(columns, [[row[name] for name in columns] for row in told])
     if total > len(rows):
         say.note(f"{len(rows)} of {total:,} traces; --all lists them all")
+
+
+def _page(store: TraceStore, every: bool) -> tuple[Iterator[Trace], int]:
+    """The traces that are listed, by task and then by key, and the number of all; other records are not read."""
+    table = store.columns("task_id", "key")
+    pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
+    keys = [key for _, key in sorted(pairs, key=lambda pair: (pair[0], *_in_order(pair[1])))]
+    pages = (keys[at : at + _ROWS] for at in range(0, len(keys) if every else min(_ROWS, len(keys)), _ROWS))
+    return (found[key] for page in pages for found in [store.several(page)] for key in page), len(keys)
+
+
+def _in_order(key: str) -> tuple[str, str]:
+    """Sorts the attempts of a run by their number, 2 before 10."""
+    head, _, tail = key.rpartition("/")
+    return head, tail.zfill(20) if tail.isdecimal() else tail
+
+
+def _row(trace: Trace) -> dict[str, Any]:
+    """What the list says of a trace."""
+    origin, outcome = trace.provenance, trace.outcome
+    return {
+        "key": trace.key,
+        "task": trace.task.id,
+        "model": origin.model,
+        "protocol": origin.protocol,
+        "seed": origin.seed,
+        "sample": origin.sample,
+        "steps": sum(1 for _ in trace.steps()),
+        "success": outcome.success,
+        "reward": outcome.reward,
+        "status": outcome.status,
+    }

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,10 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.core import tokens
+from foretrace.core._manifest import SHARDS as SHARDS
+from foretrace.core._manifest import Cursor as Cursor
+from foretrace.core._manifest import Manifest as Manifest
+from foretrace.core._manifest import read_manifest
 from foretrace.core._segments import (
     Segment,
     number_of,
@@ -34,44 +37,12 @@ from foretrace.core._segments import (
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
 from foretrace.core.journal import FOLDER, Index, folded, unfolded
-from foretrace.core.trace import SCHEMA_VERSION, Trace, decode_trace, encode_trace, with_id
+from foretrace.core.trace import Trace, decode_trace, encode_trace, with_id
 
-SHARDS = 16
-"""Shards of a new folder, unless told otherwise."""
 _MOST_SHARDS = 4096
-_SEGMENT = re.compile(r"shard-\d{2,4}/\d{6,}\.parquet")
 _READ_ROWS = 8
 
 Added = Literal["new", "present", "conflict", "replaced"]
-
-
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one input was read."""
-
-    label: str
-    source: str
-    rows: int
-    """Rows that are accounted for: traces, drops and rows already there."""
-    drops: dict[str, int] = {}
-    done: bool = False
-    limit: int | None = None
-    """`--limit` of an input whose source looked at that many rows before the first was taken."""
-
-
-class Manifest(msgspec.Struct, kw_only=True):
-    """What a traces folder holds."""
-
-    schema_version: int = SCHEMA_VERSION
-    shards: int = SHARDS
-    segments: list[Segment] = []
-    inputs: dict[str, Cursor] = {}
-    """Cursor of each input, by its fingerprint."""
-    sources: dict[str, dict[str, str | None]] = {}
-    """Revision, split and licence, by `source@revision/split`."""
-    counts: dict[str, int] = {}
-    drops: dict[str, int] = {}
-    left_out: dict[str, dict[str, list[int]]] = {}
-    """Keys of generated attempts that were finished and not kept, by reason (see `journal.folded`)."""
 
 
 class TraceStore:
@@ -79,7 +50,7 @@ class TraceStore:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.manifest = _read_manifest(self.folder)
+        self.manifest = read_manifest(self.folder)
 
     @property
     def shards(self) -> list[int]:
@@ -114,6 +85,15 @@ class TraceStore:
             )
         whole, _, segment = found[0]
         return next(self._decode(record, packed) for _, k, record, packed in self._stream(segment) if k == whole)
+
+    def several(self, keys: Collection[str]) -> dict[str, Trace]:
+        """The traces of these keys, by key; only the segments that hold one are read. An unknown key is left out."""
+        found: dict[str, Trace] = {}
+        for segment in self.manifest.segments:
+            if not set(self._table(segment, ["key"])["key"].to_pylist()).isdisjoint(keys):
+                rows = (row for row in self._stream(segment) if row[1] in keys)
+                found |= {key: self._decode(record, packed) for _, key, record, packed in rows}
+        return found
 
     def columns(self, *names: str) -> Any:
         """Some columns of all segments, without the records, as a pyarrow Table."""
@@ -184,7 +164,7 @@ class TraceWriter:
 
     def _open(self) -> None:
         if (self.folder / "manifest.json").exists():
-            self.manifest = _read_manifest(self.folder)
+            self.manifest = read_manifest(self.folder)
             if self._asked_shards not in (None, self.manifest.shards):
                 raise StoreError(f"{self.folder}: has {self.manifest.shards} shards; --shards is for a new folder")
         else:
@@ -360,25 +340,13 @@ def _aside(journal: Path) -> Path:
 
 def _refuse_strangers(folder: Path) -> None:
     """A folder that holds something else is left as it is: not even a lock is put there."""
-    if not folder.is_dir() or (folder / "manifest.json").exists():
+    if folder.is_file():
+        raise StoreError(f"{folder}: is a file; name a folder for the traces")
+    if (folder / "manifest.json").is_file():
+        read_manifest(folder)
+        return
+    if not folder.is_dir():
         return
     strangers = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".", "shard-")))
     if strangers:
         raise StoreError(f"{folder}: is no traces folder and holds {strangers[0]!r}; choose another")
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    path = folder / "manifest.json"
-    if not folder.exists():
-        raise StoreError(f"{folder}: no such folder; make it with `foretrace import SOURCE --out {folder}`")
-    try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except FileNotFoundError:
-        raise StoreError(f"{folder}: is no traces folder (it has no manifest.json)") from None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path}: cannot read: {error}") from error
-    if manifest.schema_version != SCHEMA_VERSION:
-        raise StoreError(f"{path}: schema version {manifest.schema_version}, this foretrace reads {SCHEMA_VERSION}")
-    if strange := [s.path for s in manifest.segments if not _SEGMENT.fullmatch(s.path)]:
-        raise StoreError(f"{path}: damaged: lists {strange[0]!r}, which is no segment")
-    return manifest

@@ -10,6 +10,15 @@ from foretrace.core.store import TraceStore
 from foretrace.core.trace import DEMO_MODEL
 
 
+def is_demo(model: str | None) -> bool:
+    """Whether a trace's model is the demo model, in this process or behind a server.
+
+    A server's model is known by its own name: behind the kind, without a folder, `.gguf` and a tag, in any case.
+    """
+    parts = (model or "").casefold().replace("\\", "/").split(":")
+    return any(part.rpartition("/")[2].removesuffix(".gguf") == DEMO_MODEL for part in parts)
+
+
 def refuse(stores: Sequence[TraceStore]) -> None:
     """Refuse traces of the demo model; one column of each segment is read.
 
@@ -40,4 +49,4 @@ def told(manifest: Mapping[str, Any]) -> str | None:
 def _counted(store: TraceStore) -> tuple[int, int]:
     """Traces of the demo model, and all traces of the folder."""
     models = store.columns("model")["model"]
-    return sum(row["counts"] for row in models.value_counts().to_pylist() if row["values"] == DEMO_MODEL), len(models)
+    return sum(row["counts"] for row in models.value_counts().to_pylist() if is_demo(row["values"])), len(models)

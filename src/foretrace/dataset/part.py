@@ -15,7 +15,8 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.process import give_back_memory
 from foretrace.core.store import TraceStore
-from foretrace.core.trace import DEMO_MODEL, Trace
+from foretrace.core.trace import Trace
+from foretrace.dataset.demonstration import is_demo
 from foretrace.dataset.prompts import Prompts, counter_for
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Attempt, Config, Recipe, Row, Siblings
@@ -128,7 +129,7 @@ class _Part:
         result, settings = self.result, self.job.settings
         outcome = {True: "success", False: "failed", None: "unknown"}[trace.outcome.success]
         result.traces[outcome] += 1
-        result.of_demo_model += trace.provenance.model == DEMO_MODEL
+        result.of_demo_model += is_demo(trace.provenance.model)
         result.licences[trace.provenance.licence or "unknown"] += 1
         result.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
         prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter)

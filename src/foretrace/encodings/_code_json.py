@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from foretrace.encodings._code_text import Reading, lenient, outside_strings, tree
+from foretrace.encodings._code_text import Reading, lenient, mixes_quotes, outside_strings, tree, unquoted
 
 KEY = "code"
 _WRAPPERS = ("arguments", "parameters", "args", "input", "kwargs", "function", "tool_call", "call")
@@ -33,10 +33,13 @@ _NO_ESCAPE = re.compile(r"""(?:[^\\]++|\\["'/\\bfnrt]|\\u[0-9a-fA-F]{4})*+""")
 _BROKEN_LINE = re.compile(r"(?<!\\)((?:\\\\)*+)\\([\n\t])")
 """An escape that lost its letter: a line break was put for the `\n` of `\\n`, or a tab for its `\t`."""
 _PYTHON_DICT = re.compile(r"\s*\{\s*'")
-_NOT_PYTHON = re.compile(r"""\\\n|\\u[dD][89a-fA-F]|(?<!\\)(?:\\\\)*+\\[^\\'"nrtxuU]""")
+_NOT_PYTHON = re.compile(r"""\\\n|(?<!\\)(?:\\\\)*+\\u[dD][89a-fA-F]|(?<!\\)(?:\\\\)*+\\[^\\'"nrtxuU]""")
 """What JSON and Python read differently: a broken line, halves of characters, which Python does not join, and escapes
 that Python never writes."""
 _QUOTE = re.compile(r"""(?<!\\)(\\*+)(["'])""")
+_ESCAPED_QUOTE = re.compile(r"""\\(["'])""")
+_TWO = re.compile(r'(?<!\\)\\\\"')
+_RUN = re.compile(r"(?<!\\)(\\++)(.)", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _PLACE = "0"
 """Stands for the code while the JSON around it is repaired."""
@@ -258,10 +261,15 @@ def _decoded(raw: str, cut_quote: str, slashes: int) -> list[str]:
     values = [raw]
     if _BROKEN_LINE.search(raw):
         values.append(_BROKEN_LINE.sub(lambda m: m[1] + ("\\\\n" if m[2] == "\n" else "\\\\t"), raw))
+    above = []
     for _ in range((slashes + 1).bit_length()):
+        above += [*values, *map(unquoted, values)]
         values = [_loads_string(v) for v in values]
+    if slashes and _has_single(raw, slashes):
+        values += above
     if not _NO_ESCAPE.fullmatch(raw) or _has_bare(raw, cut_quote, slashes):
-        values.append(outside_strings(re.sub(r'\\(["\'])', r"\1", raw)))
+        for bare in (_ESCAPED_QUOTE.sub(r"\1", raw), _TWO.sub(r'\\"', raw)):
+            values += [] if mixes_quotes(bare) else [outside_strings(bare)]
         values.append(outside_strings(raw))
     return values
 
@@ -298,6 +306,12 @@ def _has_bare(raw: str, quote: str, slashes: int) -> bool:
     """Whether quotes of the kind that ends the string stand in it without an escape."""
     period = 2 * (slashes + 1)
     return any(len(m.group(1)) % period == slashes for m in _QUOTE.finditer(raw) if m.group(2) == quote)
+
+
+def _has_single(raw: str, slashes: int) -> bool:
+    """Whether backslashes stand in a string in a string that were not doubled for the outer one."""
+    runs = ((len(m[1]), m[2]) for m in _RUN.finditer(raw))
+    return any(size % (2 * (slashes + 1)) != 2 * slashes + 1 if c == '"' else size % (slashes + 1) for size, c in runs)
 
 
 def _structure(before: str, after: str, quote: str) -> list[str]:

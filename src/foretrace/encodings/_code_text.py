@@ -17,6 +17,9 @@ import msgspec
 MOST_READ = 200_000
 """Characters of code that are read in more ways than one."""
 _MOST_FENCES = 3
+_MIXED = "mixed_quotes"
+"""Marks a reading that speaks against others, but is not believed itself."""
+_LEVELS = ("double_escaped", "quadruple_escaped", "deeply_escaped")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "\n", **{c: c for c in "\"'\\/"}}
 _STRINGS = (
@@ -25,7 +28,9 @@ _STRINGS = (
     r'|"(?:[^"\\\n]++|\\.)*+"'
     r"|'(?:[^'\\\n]++|\\.)*+'"
 )
-_OUTSIDE = re.compile(rf"(?P<kept>{_STRINGS}|#(?:[^\\\n]++|\\(?!(?:r\\)?n))*+)|\\(?P<escaped>[\"'nrt\n])", re.DOTALL)
+_OUTSIDE = re.compile(
+    rf"(?P<kept>{_STRINGS}|#(?:[^\\\n]++|\\(?!(?:r\\)?n))*+|\\\\)|\\(?P<escaped>[\"'nrt\n])", re.DOTALL
+)
 _BROKEN_STRING = re.compile(
     r'"""(?:[^"]++|"(?!""))*+"""' + r"|'''(?:[^']++|'(?!''))*+'''" + r'|#[^\n]*+|"[^"]*+"' + r"|'[^']*+'"
 )
@@ -36,6 +41,13 @@ _FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})[ \t]*(?:[\w+.-]*[ \t]*\r?\n|(?:p
 _FENCE_END = re.compile(r"(?:\r?\n)?[ \t]*(?P<fence>`{3,}|~{3,})\s*\Z")
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f]")
 """Characters that no source code holds, and that JSON makes of a backslash that was not doubled: `\b` of a regex."""
+_BARE_QUOTE = re.compile(r'(?<!\\)"')
+_LEFT_OUT = re.compile(r"(?<!\\)(?:\\\\)*+\\\r?\n")
+_RISKY = {
+    "newlines", "control_characters", "string_newlines", "bad_escapes", "bare_quotes", "triple_quotes",
+    "under_escaped", *_LEVELS,
+}  # fmt: skip
+"""Repairs after which a backslash and a line break may be an escape that lost its letter."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -97,7 +109,7 @@ def choose(given: Iterable[Reading]) -> Choice:
     if any(_CONTROL.search(_without(first.code, first.raw)) for first in firsts):
         return Choice(error="the code holds control characters: its backslashes are not escaped")
     if len(firsts) == 1 and "\\" not in firsts[0].code and tree(firsts[0].code) is not None:
-        return Choice(firsts[0])
+        return _without_lost(firsts[0])
     readings: dict[str, Reading] = {}
     for first in firsts:
         for reading in _readings(first):
@@ -112,7 +124,25 @@ def choose(given: Iterable[Reading]) -> Choice:
     under = any("under_escaped" in r.repairs for r, _ in parsed)
     if "string_newlines" in parsed[0][0].repairs and "\\t" in parsed[0][0].raw and not under:
         return Choice(error="ambiguous escapes: tabs and line breaks in strings")
-    return Choice(parsed[0][0])
+    return _without_lost(parsed[0][0])
+
+
+def _without_lost(reading: Reading) -> Choice:
+    """The reading, unless an escape that lost its letter may hide in its line breaks and tabs."""
+    kinds = _RISKY.intersection(reading.repairs)
+    code = reading.code.replace("\r\n", "\n")
+    strings = [m["kept"] for m in _OUTSIDE.finditer(code) if m["kept"] and m["kept"][0] in "\"'"] if kinds else []
+    if _MIXED in reading.repairs or (reading.broken and _bares_quotes(reading)):
+        return Choice(error="ambiguous escapes: some quotes are escaped, and some are not")
+    if kinds and "\r" in code:
+        return Choice(error="the code holds carriage returns that end no line")
+    if any(_LEFT_OUT.search(text) for text in strings):
+        return Choice(error="ambiguous escapes: a backslash before a line break")
+    single = kinds & {"bad_escapes", "triple_quotes"} and "\\" in reading.raw
+    lost = ("\n" * ("bad_escapes" in kinds and "newlines" in kinds), "\t" * ("\t" in reading.raw))
+    if single and any(letter and letter in text for letter in lost for text in strings):
+        return Choice(error="ambiguous escapes: tabs and line breaks in strings")
+    return Choice(reading)
 
 
 def _without(code: str, raw: str) -> str:
@@ -131,33 +161,50 @@ def _readings(first: Reading) -> Iterator[Reading]:
     """The text as given, out of its fence, and with up to two levels of escapes undone."""
     yield (first := _bare(first))
     code = first.code.strip("\n")
-    suspect = tree(code) is None or _swallows(code)
+    suspect = _is_suspect(code)
     if suspect and first.raw:
         yield from _under_escaped(first)
     if "\\" not in code:
         if suspect and not first.broken:
             yield msgspec.structs.replace(first, code=_joined(code), repairs=(*first.repairs, "string_newlines"))
         return
-    yield from _undone(first, _strictly, levels=2)
-    if suspect or {"newlines", "control_characters"} & set(first.repairs):
-        yield from _undone(first, _with_newlines, levels=2)
-    if suspect:
-        yield from _undone(first, lenient, levels=1)
+    seen, above = {code}, [(first, suspect)]
+    for level in _LEVELS if suspect else _LEVELS[:2]:
+        below: list[tuple[Reading, bool]] = []
+        for reading, doubtful in above:
+            for found in _undone(first, reading, level, doubtful=doubtful):
+                if found.code not in seen:
+                    seen.add(found.code)
+                    below.append((found, doubtful and _is_suspect(found.code.strip("\n"))))
+                    yield found
+        above = below
+
+
+def _is_suspect(code: str) -> bool:
+    return tree(code) is None or _swallows(code)
+
+
+def _undone(first: Reading, reading: Reading, level: str, *, doubtful: bool) -> Iterator[Reading]:
+    """The reading with one level of escapes undone: as JSON does it, and where it is no Python also in other ways."""
+    code = reading.code.strip("\n")
+    steps: list[Callable[[str], str | None]] = [_strictly]
+    if doubtful or {"newlines", "control_characters"} & set(first.repairs):
+        steps.append(_with_newlines)
+    if doubtful:
+        steps.append(lenient)
         if '"' not in code or _strictly(code) is None:  # else all quotes are escaped, and so is all that may be
-            yield from _undone(first, outside_strings, levels=1)
-
-
-def _undone(first: Reading, step: Callable[[str], str | None], *, levels: int) -> Iterator[Reading]:
-    """The reading with escapes undone by one rule, once and again."""
-    reading = first
-    for level in ("double_escaped", "quadruple_escaped")[:levels]:
-        code = reading.code.strip("\n")
+            steps += [outside_strings, unquoted]
+    for step in steps:
         text = step(code)
         if text is None or text == code or _CONTROL.search(_without(text, code)):
-            return  # what makes control characters is no escape that was meant
+            continue  # what makes control characters is no escape that was meant
+        mixed = step in (lenient, outside_strings) and mixes_quotes(code)
+        if mixed and reading is not first:
+            continue
         fence = ("fence",) if "fence" in reading.repairs and "fence" not in first.repairs else ()
-        reading = _bare(msgspec.structs.replace(first, code=text, repairs=(*first.repairs, *fence, level)))
-        yield reading
+        yield _bare(
+            msgspec.structs.replace(first, code=text, repairs=(*first.repairs, *fence, level, *(_MIXED,) * mixed))
+        )
 
 
 def _under_escaped(first: Reading) -> Iterator[Reading]:
@@ -166,7 +213,8 @@ def _under_escaped(first: Reading) -> Iterator[Reading]:
     kinds = (*first.repairs, "under_escaped")
     raw = first.raw
     joined = _PAIR.sub(lambda m: lenient(m[0]), raw)
-    for text in dict.fromkeys((raw.replace('\\"', '"'), raw, joined.replace('\\"', '"'))):
+    quotes = ['"'] + ["'"] * ("single_quotes" in first.repairs)
+    for text in dict.fromkeys((*(t.replace(f"\\{q}", q) for q in quotes for t in (raw, joined)), raw)):
         reading = _bare(msgspec.structs.replace(first, code=outside_strings(text), repairs=kinds))
         yield reading
         if "\\\\" in reading.code and tree(reading.code) is not None:
@@ -212,14 +260,52 @@ def _meant(escaped: str) -> str:
     return _MEANT.get(escaped, "\\" + escaped)
 
 
+def mixes_quotes(code: str) -> bool:
+    """Whether quotes of one kind stand outside of Python's strings both with and without an escape: then those with
+    one may be strings of a single backslash."""
+    undone = {m["escaped"] for m in _OUTSIDE.finditer(code) if m["escaped"]} & {'"', "'"}
+    strings = [m["kept"] for m in _OUTSIDE.finditer(code) if m["kept"]] if undone else []
+    bare = {text[0] for text in strings} | set(_OUTSIDE.sub("", code))
+    return bool(undone & bare) or any(escapes(text, text[0]) for text in strings if text[0] in undone)
+
+
+def escapes(text: str, quote: str) -> int:
+    """How many quotes stand in the text behind a backslash of their own."""
+    return sum(len(m[1]) % 2 for m in re.finditer(rf"(?<!\\)(\\++){quote}", text))
+
+
+def _bares_quotes(reading: Reading) -> bool:
+    """Whether the code has lost the backslash of a quote that JSON does not escape, while others have none."""
+    raw, kinds = reading.raw, "'\"" if "triple_quotes" in reading.repairs else "'"
+    return any(0 < escapes(raw, q) < raw.count(q) and escapes(reading.code, q) < escapes(raw, q) for q in kinds)
+
+
+def unquoted(code: str) -> str:
+    """The code with the escapes of its double quotes undone and no others, where none of them stands without one."""
+    return code.replace('\\"', '"') if _BARE_QUOTE.search(code) is None else code
+
+
 def outside_strings(code: str) -> str:
-    """Escapes undone outside of Python's strings only: where line breaks were escaped once too often."""
-    return _OUTSIDE.sub(lambda m: m.group("kept") or _MEANT[m.group("escaped")], code)
+    """Escapes undone outside of Python's strings only: where line breaks were escaped once too often. The code as it
+    is where that would break up its strings."""
+    strings: list[str] = []
+
+    def undone(match: re.Match[str]) -> str:
+        kept = match["kept"]
+        if kept:
+            strings.append(kept)
+        return kept or _MEANT[match["escaped"]]
+
+    text = _OUTSIDE.sub(undone, code)
+    if text == code:
+        return code
+    there = {m["kept"] for m in _OUTSIDE.finditer(text)}
+    return text if all(kept in there for kept in strings if kept[0] in "\"'") else code
 
 
 def _swallows(code: str) -> bool:
     """Whether a comment holds an escaped line break: it may have swallowed the lines after it."""
-    return "\n" not in code and "\\n" in code and outside_strings(code) != code
+    return "\n" not in code and "\\n" in code and any(m["escaped"] for m in _OUTSIDE.finditer(code))
 
 
 def _without_swallowed(parsed: list[tuple[Reading, ast.Module]]) -> list[tuple[Reading, ast.Module]]:
@@ -244,7 +330,8 @@ def _unparsed(firsts: list[Reading]) -> Choice:
     bare = _bare(first)
     if not bare.code.strip():
         return Choice(error="the code is empty")
-    if first.broken or bare is not first or outside_strings(bare.code) != bare.code:
+    pairs = any(m["escaped"] or m["kept"] == "\\\\" for m in _OUTSIDE.finditer(bare.code))
+    if first.broken or bare is not first or pairs or _RISKY.intersection(first.repairs):
         return Choice(error="the code is no Python however its escapes are read")
     return Choice(first)
 

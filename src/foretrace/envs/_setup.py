@@ -1,4 +1,4 @@
-"""From the names in an environment's settings to the objects that episodes take."""
+"""From the names in an environment's settings, or a command's options, to the objects that episodes take."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from foretrace.sandbox._choose import FirstThatStarts
 from foretrace.sandbox.base import Sandbox, Settings
 
 
-def protocol_of(name: str, *, forced: bool = False) -> Protocol:
-    """The protocol of that name.
+def protocol_of(name: str, *, forced: bool = False, option: str = "forced") -> Protocol:
+    """The protocol of that name; `option` is what a user calls the forced form.
 
     Raises:
         UsageError: no such protocol, or it has no forced form.
@@ -21,18 +21,22 @@ def protocol_of(name: str, *, forced: bool = False) -> Protocol:
     if not forced:
         return kind()
     if "forced" not in inspect.signature(kind).parameters:
-        raise UsageError(f"forced is for the protocol interleaved, not for {name}")
+        raise UsageError(f"{option} is for the protocol interleaved, not for {name}")
     return kind(forced=True)
 
 
-def sandbox_of(names: str, settings: Settings) -> Sandbox:
+def sandbox_of(names: str, settings: Settings, *, option: str = "sandbox") -> Sandbox:
     """The sandbox that a list of names stands for, the first of them that starts; not started yet.
+
+    Args:
+        option: what a user calls the list.
 
     Raises:
         UsageError: no name, or one that is unknown.
     """
     listed = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not listed:
-        raise UsageError("sandbox names nothing: name one or several, e.g. docker,local")
+        raise UsageError(f"{option} names nothing: name one or several, e.g. docker,local")
+    # All are looked up before any is started: a misspelt name is found at once.
     kinds = [(name, resolve("sandbox", name)) for name in listed]
     return FirstThatStarts([(name, kind(settings)) for name, kind in kinds])

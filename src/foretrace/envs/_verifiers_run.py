@@ -14,6 +14,7 @@ from foretrace.core.errors import ModelError, SandboxError
 from foretrace.envs._setup import sandbox_of
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import CONTEXT
+from foretrace.models._place import placeless
 from foretrace.models.base import ChatModel
 from foretrace.sandbox.base import Sandbox, Settings
 
@@ -44,7 +45,7 @@ async def attempt(
             else:
                 await episode.step(completion)
     except Exception as error:
-        await episode.fail(_kind(error), str(error))
+        await episode.fail(_kind(error), placeless(error) if isinstance(error, ModelError) else str(error))
         raise
 
 

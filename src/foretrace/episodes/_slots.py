@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 _HELPS = 0.3
@@ -14,6 +14,8 @@ _FAST, _SLOW = 1.0, 0.125
 """Growth of a round: until more does not help for the first time, and from then on."""
 _HOLD = 8
 """Rounds to stay where more did not help, before it is tried again."""
+_LONGEST_HOLD = 64
+"""The same where more were refused: the hold doubles each time, since a refusal may cost a pause."""
 _ROUND = 6
 """Fewest requests of a round."""
 
@@ -38,18 +40,34 @@ class Slots:
         self._slow_start = True
         self._before: tuple[int, float] | None = None
         """Slots and throughput before the last growth, while it is on trial."""
-        self._hold = 0
+        self._hold, self._next_hold = 0, _HOLD
         self._cut = float("-inf")
         self._changed = clock()
         self._count, self._units, self._seconds = 0, 0.0, 0.0
 
     async def __aenter__(self) -> None:
-        if self.used < self.limit and not self._waiting:
+        await self._take()
+
+    async def without(self, wait: Awaitable[None]) -> None:
+        """Wait without the slot that is held, and take one again, before all others that want one."""
+        self._give()
+        try:
+            await wait
+            await self._take(first=True)
+        except BaseException:
+            self.used += 1  # its holder gives it back
+            raise
+
+    async def _take(self, *, first: bool = False) -> None:
+        if self.used < self.limit and (first or not self._waiting):
             self.used += 1
             return
         self._short = True
         place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        if first:
+            self._waiting.appendleft(place)
+        else:
+            self._waiting.append(place)
         try:
             await place
         except asyncio.CancelledError:
@@ -72,16 +90,21 @@ class Slots:
         if self._count >= max(_ROUND, self.limit * (1 if self._slow_start else 2)):
             self._end_round(self.limit * self._units / self._seconds)
 
-    def trouble(self, begun: float) -> bool:
-        """The server was too busy for a request that began at `begun`, or failed it; halves once for all that were
-        under way together. Returns whether this was the first of them."""
+    def trouble(self, begun: float) -> None:
+        """The server was too busy for a request that began at `begun`, or failed it: takes back a growth that is on
+        trial, or else halves; once for all that were under way together."""
         if begun <= self._cut:
-            return False
+            return
         self._cut = self._clock()
-        if self._most is not None:
-            self._before, self._slow_start, self._hold = None, False, 1
+        if self._most is None:
+            return
+        before, self._before, self._slow_start = self._before, None, False
+        if before is None:
+            self._hold = 1
             self._set(self.limit // 2)
-        return True
+        else:
+            self._hold, self._next_hold = self._next_hold, min(2 * self._next_hold, _LONGEST_HOLD)
+            self._set(before[0])
 
     def _end_round(self, rate: float) -> None:
         before, self._before = self._before, None

@@ -43,6 +43,8 @@ class Status:
         self.in_flight = 0
         self.slots = 0
         """Requests that the model server may get at a time."""
+        self.trouble = ""
+        """Kind of the server's last failure, while it has served nothing since."""
         self.begun = time.monotonic()
         self._recent: deque[tuple[float, int, int]] = deque([(self.begun, 0, 0)])
 
@@ -106,13 +108,15 @@ class Status:
         parts = [f"{self.done:,} of {self.done + self.left:,} done"]
         if attempts_s > 0:
             parts[0] += f", {_duration(self.left / attempts_s)} left"
+        if self.trouble:
+            parts.append(f"the server fails ({self.trouble}), trying again")
         if self.errors:
             told = [f"{kind} {n:,}" for kind, n in self.errors.most_common(_KINDS)]
             told += ["..."] * (len(self.errors) > _KINDS)
             parts.append(f"errors: {', '.join(told)}")
         if self.judged:
             parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal / self.judged:.0%} ideal")
-        parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight ({self.slots} asking)"]
+        parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight (up to {self.slots} asking)"]
         return "; ".join(parts)
 
     def means(self) -> dict[str, float]:

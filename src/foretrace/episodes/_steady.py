@@ -12,6 +12,7 @@ import msgspec
 from foretrace.core.completion import Capabilities, Completion, Request
 from foretrace.core.errors import ModelError
 from foretrace.episodes._slots import Slots
+from foretrace.models._retry import RESTING
 from foretrace.models.base import ChatModel
 
 PASSING = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
@@ -116,7 +117,9 @@ class Steady:
     """A `ChatModel` on top of another, for many episodes at one time.
 
     Failures that speak of the server are counted by rounds (all requests that were under way together are one), with
-    a growing pause after each; `give_up` of them without a success between are final.
+    a growing pause after each; `give_up` of them without a success between are final. A model that tries again by
+    itself is heard at its first failure (`models/_retry.py`): the slots become fewer at once, and the pause that the
+    server asks for holds for all requests.
     """
 
     def __init__(self, model: ChatModel, slots: Slots, meter: Meter, *, give_up: int = 5, pause_s: float = 1.0) -> None:
@@ -124,6 +127,10 @@ class Steady:
         self._model, self._slots, self._meter = model, slots, meter
         self._give_up, self._pause_s = give_up, pause_s
         self._strikes = 0
+        self._struck = float("-inf")
+        """When the last round of failures was counted."""
+        self.trouble = ""
+        """Kind of the last failure, while no request has been served since."""
         self._until = 0.0
         """Time (of `time.monotonic`) before which nothing is sent."""
 
@@ -138,25 +145,51 @@ class Steady:
             ModelError: final, too, when the server has failed `give_up` times in a row.
         """
         async with self._slots:
-            while (rest := self._until - time.monotonic()) > 0:
-                await asyncio.sleep(rest)
-            begun = time.monotonic()
+            first = begun = await self._allowed()
+            heard = False
+
+            async def rest(failure: ModelError, seconds: float) -> None:
+                nonlocal begun, heard
+                heard, self.trouble = True, failure.kind
+                if failure.kind not in _TOO_MUCH:
+                    await asyncio.sleep(seconds)
+                    return
+                self._slots.trouble(begun)
+                self._until = max(self._until, time.monotonic() + (failure.retry_after_s or 0.0))
+                await self._slots.without(asyncio.sleep(seconds))
+                begun = await self._allowed()
+
+            resting = RESTING.set(rest)
             try:
                 completion = await self._model.complete(request)
             except ModelError as error:
-                self._failed(error, begun)
+                self._failed(error, first, begun)
                 raise
-            self._strikes = 0
+            finally:
+                RESTING.reset(resting)
+            self._strikes, self.trouble = 0, ""
             made = self._meter.add(request, completion)
-            if _TOO_MUCH.intersection(completion.extra.get("retried", ())):
+            if not heard and _TOO_MUCH.intersection(completion.extra.get("retried", ())):
                 self._slots.trouble(begun)
             else:
                 self._slots.went_well(begun, max(1, made))
             return completion
 
-    def _failed(self, error: ModelError, begun: float) -> None:
-        if error.kind not in _STRIKES or not self._slots.trouble(begun):
+    async def _allowed(self) -> float:
+        """Wait until the pause is over; returns the time."""
+        while (rest := self._until - time.monotonic()) > 0:
+            await asyncio.sleep(rest)
+        return time.monotonic()
+
+    def _failed(self, error: ModelError, first: float, begun: float) -> None:
+        """A request failed for good, whose first try began at `first` and whose last at `begun`."""
+        if error.kind not in _STRIKES:
             return
+        self.trouble = error.kind
+        self._slots.trouble(begun)
+        if first <= self._struck:
+            return
+        self._struck = time.monotonic()
         self._strikes += 1
         if self._strikes >= self._give_up:
             told = f"{error}; gave up after {self._strikes} rounds of failures in a row"

@@ -31,7 +31,7 @@ from foretrace.sandbox.base import Sandbox
 
 _MOST = 256
 _START = 8
-_IN_PROCESS = 16
+_IN_PROCESS = 4
 _TICK_S = 0.25
 _GRACE_S = 60.0
 """Longest time that attempts in flight get when the time is over."""
@@ -277,7 +277,7 @@ class _Run:
 
     async def _tick(self) -> None:
         while True:
-            self.status.slots = self._slots.limit
+            self.status.slots, self.status.trouble = self._slots.limit, self._steady.trouble
             self.status.tick()
             self._progress(self.status)
             self._wake.set()  # the time may be over, or there may be more slots

@@ -8,6 +8,7 @@ from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, ProblemError, SandboxError, UsageError
 from foretrace.core.trace import Failure, Outcome, Trace, with_id
 from foretrace.episodes.episode import Episode
+from foretrace.models._place import placeless
 from foretrace.models.base import ChatModel
 
 CONTEXT = "context"
@@ -48,7 +49,7 @@ async def rollout(episode: Episode, model: ChatModel, sampling: Sampling) -> Tra
         except ModelError as error:
             if error.final:
                 raise
-            await episode.fail(error.kind, str(error))
+            await episode.fail(error.kind, placeless(error))
         except ForetraceError as error:
             await episode.fail(_kind(error), str(error))
         except Exception as error:  # a plugin of somebody else's: the other attempts shall not suffer

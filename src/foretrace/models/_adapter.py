@@ -32,6 +32,8 @@ class Adapter(ABC):
     option_names: ClassVar[frozenset[str]] = frozenset()
     waiting_options: ClassVar[frozenset[str]] = frozenset({"backoff_s"})
     """Options that change nothing in what the model writes."""
+    asks_context: ClassVar[bool] = False
+    """Whether a request says how long a context it wants; elsewhere the server is started with it."""
 
     def __init__(self, name: str, server: Server | None = None) -> None:
         self.server = server or Server()
@@ -40,6 +42,9 @@ class Adapter(ABC):
         self.name = name.strip()
         self.spec = f"{self.kind}:{self.name}"
         options = self._options()
+        if self.server.context_length is not None and not self.asks_context:
+            remedy = "start the server with it (llama-server: -c N, vLLM: --max-model-len N)"
+            raise UsageError(f"{self.kind} servers take no context length (--context-length) in a request: {remedy}")
         address = self.find_address()
         self.endpoint = address.origin
         key = key_for(self.server, address, self.key_variable, self.key_host)
@@ -70,8 +75,7 @@ class Adapter(ABC):
     def settings(self) -> Mapping[str, Any]:
         """What was given that may change what the model writes (see `base.Configured`)."""
         options = {n: v for n, v in self.server.options.items() if n not in self.waiting_options}
-        length = self.server.context_length
-        return ({"options": options} if options else {}) | ({} if length is None else {"context_length": length})
+        return {"options": options} if options else {}
 
     async def probe(self) -> Capabilities:
         """What the server does (see `base.ChatModel.probe`)."""

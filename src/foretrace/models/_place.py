@@ -16,13 +16,15 @@ _LONGEST = 300
 _OVERFLOW = re.compile(
     r"exceed_context_size|context_length_exceeded|exceeds? the (available |maximum )?(context|model.s maximum)"
     r"|maximum context length|input length exceeds|longer than the (context|maximum model)"
-    r"|context (window|size) exceeded",
+    r"|context (window|size) exceeded|tokens \+ .max_new_tokens. must be",
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _BUSY = frozenset({429, 503, 529})
 _PART_OF_KEY = 8
 """Characters of a key, in a row, that are never shown."""
+_SHORT_KEY = 6
+"""A key of fewer characters (a placeholder, mostly) is hidden as a whole word only: it may stand in any other."""
 _UNKNOWN_MODEL = re.compile(
     r"model.{0,200}(not found|not exist|unknown|no such|not supported)", re.IGNORECASE | re.DOTALL
 )
@@ -31,13 +33,15 @@ _UNKNOWN_MODEL = re.compile(
 class Key:
     """A secret for one host; it shows itself to nobody but the request that needs it."""
 
-    __slots__ = ("_pieces", "_size", "_value")
+    __slots__ = ("_pieces", "_size", "_value", "_word")
 
     def __init__(self, value: str) -> None:
         self._value = value
         self._size = size = min(_PART_OF_KEY, len(value))
         forms = {value, quote(value), quoted := quote(value, safe=""), re.sub("%..", lambda m: m[0].lower(), quoted)}
         self._pieces = frozenset(form[at : at + size] for form in forms for at in range(len(form) - size + 1))
+        whole = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+        self._word = re.compile(rf"(?<!\w)(?:{whole})(?!\w)") if len(value) < _SHORT_KEY else None
 
     def __repr__(self) -> str:
         return "***"
@@ -49,6 +53,8 @@ class Key:
     def hide(self, text: str) -> str:
         """The text without the key, and without any part of it that is long enough to tell: a text may have been cut
         in the middle of a key."""
+        if self._word is not None:
+            return self._word.sub("***", text)
         shown: list[str] = []
         hidden_to = 0
         for at, char in enumerate(text):
@@ -66,6 +72,8 @@ class PlacedError(ModelError):
 
     cause: str = ""
     """What happened, without the server's address and without a remedy: what may stand in a trace."""
+    placeless: str = ""
+    """The whole line without the server's address."""
 
 
 class _ErrorBody(msgspec.Struct):
@@ -95,6 +103,7 @@ class Place:
         line = one_line(self.hide(f"{self.host}, model {self.model}: {cause}; {remedy}"), 3 * _LONGEST)
         error = PlacedError(line, kind=kind, retryable=retryable, retry_after_s=retry_after_s)
         error.cause = one_line(self._placeless(self.hide(cause)))
+        error.placeless = one_line(self._placeless(self.hide(f"model {self.model}: {cause}; {remedy}")), 3 * _LONGEST)
         return error
 
     def hide(self, text: str) -> str:
@@ -219,6 +228,11 @@ def said_by(body: bytes) -> str:
 def reason_of(error: ModelError) -> str:
     """What happened, as a reason that may stand in a trace: without address and remedy."""
     return (error.cause if isinstance(error, PlacedError) else "") or str(error)
+
+
+def placeless(error: ModelError) -> str:
+    """What happened and what to do, without the server's address: another port makes no other trace."""
+    return (error.placeless if isinstance(error, PlacedError) else "") or str(error)
 
 
 def _words(error: object) -> str:

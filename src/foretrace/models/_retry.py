@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -11,9 +12,19 @@ from typing import TypeVar
 from foretrace.core.errors import ModelError
 
 T = TypeVar("T")
+Rest = Callable[[ModelError, float], Awaitable[None]]
 _LONGEST_BACKOFF_S = 20.0
 _LONGEST_ASKED_S = 120.0
 """A server that asks for more is not waited for here: the caller decides."""
+
+
+async def _sleep(failure: ModelError, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+RESTING: ContextVar[Rest] = ContextVar("resting", default=_sleep)
+"""Waits that many seconds after a failure, before the next try. Who sets it for a request hears of each failure at
+once, not only when the request has ended, and may make others wait too."""
 
 
 @dataclass(frozen=True)
@@ -52,4 +63,4 @@ async def patiently(attempt: Callable[[], Awaitable[T]], patience: Patience) -> 
         if pause is None:
             raise failure.with_traceback(None)
         failed.append(failure.kind)
-        await asyncio.sleep(pause)
+        await RESTING.get()(failure, pause)

@@ -30,6 +30,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: dict[str, str] = {}
     """Options of one adapter, by name."""
 
+    def beside(self, *taken: str) -> list[str]:
+        """Names of the settings that were given and are none of these: a model refuses those that it would ignore."""
+        known = msgspec.structs.asdict(Server())
+        return [
+            name for name, value in msgspec.structs.asdict(self).items() if value != known[name] and name not in taken
+        ]
+
     def __repr__(self) -> str:
         key = None if self.api_key is None else "***"
         return f"Server(base_url={self.base_url!r}, api_key={key}, options={self.options!r})"

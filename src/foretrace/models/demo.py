@@ -50,8 +50,10 @@ class Demo:
             raise UsageError(f"the demo model has no variants: give demo, not demo:{name}")
         self.name = self.spec = NAME
         server = server or Server()
-        if server.base_url is not None or server.api_key is not None or server.options:
-            raise UsageError("the demo model is part of foretrace: it takes no base URL, key or options")
+        if server.beside("context_length"):
+            raise UsageError(
+                "the demo model is part of foretrace: it takes no base URL, key, options, timeout or retries"
+            )
         self._wanted = server.context_length
         self._lock = threading.Lock()
         self._parts: tuple[Text, Network] | None = None

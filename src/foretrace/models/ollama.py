@@ -74,6 +74,7 @@ class Ollama(Adapter):
     key_variable = "OLLAMA_API_KEY"
     key_host = "ollama.com"
     option_names = frozenset({"think", "keep_alive"})
+    asks_context = True
     waiting_options = frozenset({"backoff_s", "keep_alive"})
 
     def find_address(self) -> Address:

@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from foretrace.core.completion import Capabilities, ChatMessage, Request
+from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
-from foretrace.models import _openai_probe, _openai_tokens
+from foretrace.models import _openai_probe, _openai_tokens, _room
 from foretrace.models._adapter import Adapter, with_extra
 from foretrace.models._http import Address, address_of
 from foretrace.models._lines import sse_data
 from foretrace.models._openai_wire import FINISH, Choice, Event
+from foretrace.models._place import reason_of
 from foretrace.models._reply import Reply, Weighed, most_bytes
 from foretrace.models._retry import patiently
 
@@ -43,6 +45,40 @@ class OpenAI(Adapter):
         return (await patiently(lambda: _openai_tokens.of_messages(self.http, messages), self._patience))[0]
 
     async def ask(self, request: Request) -> Reply:
+        """One completion; where prompt and reply do not fit into the context together, once more with what is left.
+
+        `Completion.extra["max_tokens"]` is what was asked for then.
+        """
+        try:
+            return await self._once(request)
+        except ModelError as error:
+            room = await self._room(request, error)
+            if room is None:
+                raise
+        sampling = msgspec.structs.replace(request.sampling, max_tokens=room)
+        reply = await self._once(msgspec.structs.replace(request, sampling=sampling))
+        reply.extra["max_tokens"] = room
+        return reply
+
+    async def _room(self, request: Request, error: ModelError) -> int | None:
+        """Tokens that the context has left for the reply; null where that is not why the request was refused, or too
+        few."""
+        found = _room.refused(reason_of(error)) if error.kind == "overflow" else None
+        if found is None or {"max_tokens", "max_completion_tokens"} & set(request.sampling.extra):
+            return None
+        prompt = found.prompt
+        if request.prompt_ids is not None:
+            prompt = len(request.prompt_ids)
+        elif prompt is None:
+            try:
+                prompt = len(await _openai_tokens.of_messages(self.http, request.messages))
+                prompt += len(await _openai_tokens.of_text(self.http, request.prefill, special=True))
+            except ModelError:
+                return None
+        room = found.room(prompt)
+        return room if _room.LEAST <= room < request.sampling.max_tokens else None
+
+    async def _once(self, request: Request) -> Reply:
         """One completion: chat, or text where the prompt is ids."""
         if request.prompt_ids is None:
             path, body = "/chat/completions", self._chat(request)

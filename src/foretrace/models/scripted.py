@@ -53,7 +53,11 @@ class Scripted:
     def __init__(self, name: str, server: Server | None = None, *, scripts: Sequence[Script] | Reader = ()) -> None:
         self.name = name
         self.spec = f"scripted:{name}"
-        options = dict((server or Server()).options)
+        server = server or Server()
+        if server.beside("options"):
+            what = "base URL, key, context length, timeout or retries"
+            raise UsageError(f"a scripted model asks no server: it takes no {what}")
+        options = dict(server.options)
         tokens = options.pop("tokens", None)
         if options or tokens not in (None, "bytes"):
             raise UsageError("a scripted model has one option: tokens=bytes")

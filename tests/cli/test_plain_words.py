@@ -1,0 +1,165 @@
+"""What is shown and refused is said in plain words, and nothing is said that says nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cli.conftest import Run, chat_row, write_rows
+from core.test_store import make
+from foretrace.cli._dataset import show_dataset
+from foretrace.cli._generated import note_demo
+from foretrace.cli._generating import problems_of
+from foretrace.cli._output import Output
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Provenance, Task, Trace
+from foretrace.models.demo import Demo
+
+replace = msgspec.structs.replace
+
+
+def generated(sample: int, task: str = "p/one", **changes: Any) -> Trace:
+    made = Provenance(
+        origin="generated",
+        source="p",
+        model="openai:m",
+        protocol="tools",
+        sampling={"temperature": 0.5, "top_k": None, "hints": False},
+        seed=3,
+        sample=sample,
+        **changes,
+    )
+    trace = replace(make(sample), key=f"generated/{task}/abc/{sample}", task=Task(id=task, group=task), provenance=made)
+    return replace(trace, outcome=replace(trace.outcome, reward=0.25))
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "ds"
+    folder.mkdir()
+    manifest = {"settings": {}, "configs": {}, "gates": [], "drops": {"eval": {"repeated_step": 0}}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def commands(folder: Path, out: Path) -> list[list[object]]:
+    """All verbs that take a traces folder."""
+    generate = ["--problems", "builtin", "--limit", 1, "--protocol", "tools", "--model", "demo", "--quiet"]
+    return [
+        ["show", folder],
+        ["label", folder, "--out", out / "l.csv"],
+        ["export", folder, "--format", "jsonl", "--out", out / "e.jsonl"],
+        ["build", folder, "--out", out / "b"],
+        ["generate", *generate, "--out", folder],
+    ]
+
+
+def test_a_dataset_is_called_one(run: Run, dataset: Path, tmp_path: Path) -> None:
+    for command in commands(dataset, tmp_path):
+        done = run(*command)
+        assert (done.code, done.out, done.err) == (
+            1,
+            "",
+            f"foretrace: {dataset}: is a dataset, not a traces folder\n",
+        ), command
+    assert [p.name for p in dataset.iterdir()] == ["manifest.json"]
+
+
+def test_a_file_is_called_one(run: Run, traces: Path, tmp_path: Path) -> None:
+    file = traces / "manifest.json"
+    for command in commands(file, tmp_path):
+        done = run(*command)
+        assert done.code in (1, 2) and done.out == ""
+        assert done.err.startswith(f"foretrace: {file}: is a file; ") and "folder" in done.err
+
+
+def test_a_folder_is_called_one_and_a_file_too(run: Run, traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "lab.csv").write_text("x")
+    assert "is a folder; name a file in it" in run("label", traces, "--out", tmp_path).err
+    assert "is a folder; name a file in it" in run("export", traces, "--format", "chat", "--out", tmp_path).err
+    assert f"{tmp_path}/lab.csv: is a file; name a folder" in run("demo", "--out", tmp_path / "lab.csv", "-q").err
+
+
+def test_a_missing_folder_names_both_ways_to_make_it(run: Run, tmp_path: Path) -> None:
+    said = run("show", tmp_path / "nope").err
+    assert "foretrace import" in said and "foretrace generate" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--keep", "best"], "'--keep': 'best' is not one of 'all', 'success', 'ideal'."),
+        (["--limit", "0"], "'--limit': choose 1 or more"),
+        (["--limit", "x"], "'--limit': is no whole number"),
+        (["--top-p", "2"], "'--top-p': choose 1 or less"),
+        (["--top-p", "x"], "'--top-p': is no number"),
+        (["--config", "nog.toml"], "'--config': nog.toml: cannot read: No such file or directory"),
+    ],
+)
+def test_a_wrong_value_is_said_in_our_words(run: Run, options: list[str], said: str) -> None:
+    done = run("generate", *options)
+    assert (done.code, done.err) == (2, f"foretrace: Invalid value for {said} (see `foretrace generate --help`)\n")
+
+
+def test_what_was_replaced_is_said(run: Run, traces: Path, tmp_path: Path) -> None:
+    label = ["label", traces, "--out", tmp_path / "l.csv"]
+    export = ["export", traces, "--format", "chat", "--out", tmp_path / "e.jsonl"]
+    for command in (label, export):
+        assert "is replaced)" not in run(*command).out
+        assert "(the file that was there is replaced)\n" in run(*command).out
+        assert run(*command, "--json").json["replaced"] is True
+
+
+def test_the_list_says_what_made_a_trace(run: Run, tmp_path: Path) -> None:
+    write_traces([generated(n) for n in (10, 2)] + [generated(0, "p/a")], tmp_path / "t")
+    first, *rows = run("show", tmp_path / "t").out.splitlines()
+    assert first.split() == [
+        *("key", "task", "model", "protocol", "seed", "sample", "steps", "success", "reward", "status")
+    ]
+    assert [row.split()[0] for row in rows] == [f"generated/p/{end}" for end in ("a/abc/0", "one/abc/2", "one/abc/10")]
+    assert rows[1].split()[2:] == ["openai:m", "tools", "3", "2", "1", "yes", "0.2500", "done"]
+    shown = run("show", tmp_path / "t", "--json").json["shown"]
+    assert shown[0]["protocol"] == "tools" and shown[0]["sample"] == 0
+
+
+def test_the_list_has_no_column_that_says_nothing(run: Run, tmp_path: Path) -> None:
+    run("import", "chat", write_rows(tmp_path / "r.jsonl", [chat_row(1)]), "--out", tmp_path / "t")
+    assert run("show", tmp_path / "t").out.split("\n")[0].split() == ["key", "task", "steps", "success", "status"]
+
+
+def test_the_header_says_how_it_was_made_and_leaves_out_what_is_not_known(run: Run, tmp_path: Path) -> None:
+    write_traces([generated(2)], tmp_path / "t")
+    head = run("show", tmp_path / "t", "generated").out.splitlines()[3:6]
+    assert head == [
+        "source   p, licence not known",
+        "agent    model openai:m, protocol tools",
+        "sampling hints false, temperature 0.5, seed 3, sample 2",
+    ]
+
+
+def test_a_line_is_cut_only_where_that_saves_something(run: Run, tmp_path: Path) -> None:
+    row = chat_row(1)
+    row["messages"][2]["content"] = "a" * 183 + "\n" + "b" * 300
+    run("import", "chat", write_rows(tmp_path / "r.jsonl", [row]), "--out", tmp_path / "t")
+    shown = run("show", tmp_path / "t", "chat").out
+    assert "a" * 183 + "\n" in shown
+    assert "b" * 180 + " ... 120 characters more\n" in shown
+
+
+def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.CaptureFixture[str]) -> None:
+    gate = {"name": "shortcut/x/length", "verdict": "undecided", "figures": {}, "detail": "x/length: UNDECIDED at n=18"}
+    drops = {"proposer": {"attempt_not_wanted": 0, "repeated_step": 2}, "eval": {"attempt_not_wanted": 0}}
+    show_dataset(Output(), {"gates": [gate], "drops": drops}, Path("ds"))
+    shown = capfd.readouterr().out
+    assert "shortcut/x/length  UNDECIDED  at n=18\n" in shown
+    assert "  proposer: repeated_step 2\n" in shown and "attempt_not_wanted" not in shown and "eval" not in shown
+
+
+def test_problems_that_the_demo_model_does_not_know_are_said(capfd: pytest.CaptureFixture[str]) -> None:
+    for problems, said in ((10, False), (12, True)):
+        note_demo(Output(), Demo(), problems_of("builtin", None, problems))
+        assert ("knows the first ten builtin problems; the 2 others" in capfd.readouterr().err) is said

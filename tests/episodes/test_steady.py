@@ -1,0 +1,81 @@
+"""The engine hears of a busy server at its first refusal, and all requests keep the pause that it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from fakes.model_server import ModelServer
+from foretrace.episodes._slots import Slots
+from foretrace.episodes._steady import Meter, Steady
+from models.served import PATHS, asking, at, model_at
+
+_PAUSE_S = 0.5
+
+
+@dataclass
+class Stamped(ModelServer):
+    """Notes when each request came."""
+
+    came: list[float] = field(default_factory=list[float])
+
+    async def _openai(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        self.came.append(time.monotonic())
+        return await super()._openai(request, body)
+
+
+def busy(status: int = 429) -> Stamped:
+    server = Stamped()
+    server.fault(PATHS["openai"], status=status, headers={"Retry-After": f"{_PAUSE_S}"})
+    return server
+
+
+def test_slots_halve_and_all_wait_from_the_first_refusal_on() -> None:
+    server = busy()
+
+    async def use(_: ModelServer) -> None:
+        slots = Slots(8, 256)
+        async with Steady(model_at("openai", server.url), slots, Meter()) as steady:
+            first = asyncio.create_task(steady.complete(asking()))
+            while slots.limit == 8:
+                await asyncio.sleep(0.001)
+            refused = time.monotonic()
+            assert slots.limit == 4 and not first.done()
+            assert slots.used == 0, "who rests holds no slot"
+            assert steady.trouble == "busy"
+            others = [asyncio.create_task(steady.complete(asking())) for _ in range(10)]
+            done = await asyncio.gather(first, *others)
+            assert [one.extra.get("retried") for one in done] == [["busy"]] + 10 * [None]
+            assert len(server.came) == 11 and min(server.came) >= refused + 0.9 * _PAUSE_S
+            assert server.most_in_flight <= 4 and slots.used == 0 and not steady.trouble
+
+    at(server, use)
+
+
+def test_a_failure_that_fewer_requests_would_not_avoid_changes_no_slots() -> None:
+    server = busy(500)
+
+    async def use(_: ModelServer) -> None:
+        slots = Slots(8, 256)
+        async with Steady(model_at("openai", server.url), slots, Meter()) as steady:
+            assert (await steady.complete(asking())).extra["retried"] == ["server"]
+            assert slots.limit == 8
+
+    at(server, use)
+
+
+def test_another_user_of_the_model_is_not_heard() -> None:
+    server = busy()
+
+    async def use(_: ModelServer) -> None:
+        slots, model = Slots(8, 256), model_at("openai", server.url)
+        async with Steady(model, slots, Meter()) as steady:
+            assert (await model.complete(asking())).extra["retried"] == ["busy"]
+            await steady.complete(asking())
+            assert slots.limit == 8
+
+    at(server, use)
