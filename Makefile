@@ -19,6 +19,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/bench_build.py
 	$(BIN)/python benchmarks/bench_sandbox.py
 	$(BIN)/python benchmarks/bench_generate.py
+	$(BIN)/python benchmarks/bench_atropos.py
 
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md).
@@ -29,10 +30,12 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml | .venv/bin/python
+	@echo "installing into .venv, a minute or two"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
 .venv/dev: pyproject.toml | .venv/bin/python
+	@echo "installing into .venv, a minute or two"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch .venv/installed $@
 

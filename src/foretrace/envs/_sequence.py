@@ -82,7 +82,7 @@ def sequence_of(trace: Trace, end: int, ends: Iterable[int]) -> TrainSequence | 
         masks=lists.masks,
         logprobs=lists.logprobs,
         messages=chat_of(trace.messages[: last + 1]),
-        trained=sum(mask != MASKED for mask in lists.masks),
+        trained=len(lists.masks) - lists.masks.count(MASKED),
         inexact=inexact,
         cut=final is not None and final.finish_reason == "length",
     )

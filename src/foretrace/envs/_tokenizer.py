@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ DEMO_TEMPLATE = (
 )
 """The demo model's chat template (`models/_demo_text.Text.render`) in Jinja."""
 _TEXTS = ("def f(x):\n    return x + 1\n", 'Größe "é" 🙂\t<tool_call> 1234567', "  \n\n</think>\n```python\n")
+_KEPT_PROMPTS = 256
+"""Prompts whose ids are kept: all rollouts of a problem begin alike, and a template costs more than a small episode."""
 _CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"))
 
 
@@ -46,6 +49,7 @@ class LocalTokens:
             one.no_padding()
             one.no_truncation()
         self._plain.encode_special_tokens = True
+        self._told = lru_cache(_KEPT_PROMPTS)(self._told_afresh)
         self.end, self.ends = self._ends()
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
@@ -67,6 +71,9 @@ class LocalTokens:
         Raises:
             UsageError: there is no template, or it refuses the messages.
         """
+        return list(self._told(tuple(messages), open_reply))
+
+    def _told_afresh(self, messages: tuple[ChatMessage, ...], open_reply: bool) -> tuple[int, ...]:
         told = [{"role": m.role, "content": m.content} for m in messages]
         try:
             ids = self._tokenizer.apply_chat_template(
@@ -75,7 +82,7 @@ class LocalTokens:
         except Exception as error:  # a template raises what it likes
             why = str(error).strip().split("\n")[0]
             raise UsageError(f"{self.name}: its chat template cannot render the messages: {why}") from None
-        return [int(number) for number in ids]
+        return tuple(int(number) for number in ids)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Text of each id; a character that spans several stands in the last of them, and a control token has none."""
