@@ -117,10 +117,5 @@ def test_the_answer_does_what_the_notebook_did(stage: Stage, blocks: list[str]) 
 
     told, again, definitions = stage.runner.run(play())
     assert told == again
-    if not any("alias = f" in block or _needs_another(block) for block in blocks):
-        assert definitions <= 1
-
-
-def _needs_another(block: str) -> bool:
-    """Whether a block defines f twice, or uses an f of before in front of its own: the other f has to stay."""
-    return block.count("def f(") > 1 or ("()" in block.partition("def f(")[0] and "def f(" in block)
+    if " = f" not in "".join(blocks):  # nobody has used an f of before, which would have to stay for him
+        assert definitions <= 1 or any(block.count("def f(") > 1 for block in blocks)
