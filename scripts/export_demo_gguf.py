@@ -7,6 +7,8 @@
 The file holds the weights as 32-bit floats (3 MB), so that a server computes with the very numbers that the demo model
 has; its tokenizer, with `<think>`, `<tool_call>` and the like as tokens; and its chat template.
 
+Beside it goes the folder `demo-model-tokenizer`, the same tokenizer as a trainer reads it.
+
 The file must be called `demo-model.gguf`, and a server must serve it as `demo-model`: by that name `foretrace build`
 knows its traces, which are never training data.
 """
@@ -19,6 +21,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from foretrace.envs._tokenizer import demo_folder
 from foretrace.models._demo_network import read_weights
 from foretrace.models._demo_text import END, SPECIAL, START
 from foretrace.models.demo import FOLDER, NAME
@@ -41,8 +44,11 @@ def main() -> None:
         raise SystemExit(f"usage: python scripts/export_demo_gguf.py {FILE}")
     if Path(sys.argv[1]).name != FILE:
         raise SystemExit(f"{sys.argv[1]}: call it {FILE}: by this name `foretrace build` knows and refuses its traces")
+    target = Path(sys.argv[1])
     try:
-        export(Path(sys.argv[1]))
+        export(target)
+        tokenizer = demo_folder(target.with_name(f"{NAME}-tokenizer"))
+        print(f"{target}; its tokenizer, for trainers: {tokenizer}")
     except ModuleNotFoundError as error:
         raise SystemExit(f"{error.name} is not installed: pip install {error.name}") from None
     except OSError as error:

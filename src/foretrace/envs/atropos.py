@@ -33,6 +33,8 @@ from foretrace.models.base import Server
 from foretrace.sandbox.base import Sandbox, Settings
 
 _log = logging.getLogger("foretrace.envs.atropos")
+_TELL = 16
+"""Groups from one line on how training goes to the next."""
 
 
 class CodeTraceEnv(PatientEnv):
@@ -72,6 +74,7 @@ class CodeTraceEnv(PatientEnv):
         self._eval_metrics: dict[str, float] = {}
         self._failures = 0
         """Groups in a row that could not be filled."""
+        self._groups = 0
         self._kept: Kept | None = None
         self._sandbox: Sandbox | None = None
         self._room = asyncio.Semaphore(config.max_rollouts)
@@ -177,6 +180,9 @@ class CodeTraceEnv(PatientEnv):
             self.measured.failed.update(one.why for one in rolled if one.why)
             if len(members) == config.group_size:
                 self._failures = 0
+                self._groups += 1
+                if self._groups % _TELL == 1:
+                    self._tell()
                 return self._group(members), []
         self._failures += 1
         reasons = ", ".join(f"{number} x {reason}" for reason, number in why.most_common())
@@ -186,6 +192,14 @@ class CodeTraceEnv(PatientEnv):
             self.fatal = ModelError(f"gave up: {self._failures} groups in a row could not be filled ({reasons}){last}")
             raise self.fatal
         return None, []
+
+    def _tell(self) -> None:
+        """Say how training goes, also where no metrics are logged anywhere."""
+        found = self.measured.means("")
+        names = ("accuracy", "pass_rate", "mean_reward", "ideal_rate", "recovery")
+        told = [f"{name} {found[name]:.3f}" for name in names if name in found]
+        told += [f"{name} {found[name]:.0f}" for name in found if name.startswith("failed/")]
+        _log.info("%d groups; of the last %d rollouts: %s", self._groups, found["rollouts"], ", ".join(told))
 
     async def _together(self, problem: Problem, count: int) -> list[Rolled]:
         lane = max(self._lanes, key=lambda lane: lane.slots._value)
