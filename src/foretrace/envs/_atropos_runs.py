@@ -134,6 +134,10 @@ class PatientEnv(BaseEnv):
         if sys.argv[1:2] in (["process"], ["evaluate"]) and not _says_wandb(sys.argv[2:]):
             sys.argv += ["--env.use_wandb", "False"]  # Atropos switches it on in these two
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was opened is closed
+        if not _log.handlers:  # our own lines are few, and are shown whatever Atropos logs
+            _log.addHandler(logging.StreamHandler())
+            _log.setLevel(logging.INFO)
+            _log.propagate = False
         try:
             super().cli()
         except ForetraceError as error:
