@@ -63,7 +63,7 @@ def test_generate_label_and_build(llama: Running, tmp_path: Path, kind: str) -> 
     own = [m.sampled for t in traces for m in t.messages if m.author == "model"]
     assert all(sampled is not None and sampled.logprobs for sampled in own)
     run("label", tmp_path / "traces", "--out", tmp_path / "labels.parquet")
-    run("build", tmp_path / "traces", "--out", tmp_path / "dataset", "--quiet")
+    run("build", "--allow-demo", tmp_path / "traces", "--out", tmp_path / "dataset", "--quiet")
     assert list((tmp_path / "dataset" / "proposer").glob("train-*.parquet"))
 
 
