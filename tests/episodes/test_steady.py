@@ -7,9 +7,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from fakes.model_server import ModelServer
+from foretrace.core.errors import ModelError
 from foretrace.episodes._slots import Slots
 from foretrace.episodes._steady import Meter, Steady
 from models.served import PATHS, asking, at, model_at
@@ -64,6 +66,22 @@ def test_a_failure_that_fewer_requests_would_not_avoid_changes_no_slots() -> Non
         async with Steady(model_at("openai", server.url), slots, Meter()) as steady:
             assert (await steady.complete(asking())).extra["retried"] == ["server"]
             assert slots.limit == 8
+
+    at(server, use)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_asks_for_hours_ends_the_run_instead(status: int) -> None:
+    """What is finished is kept; nobody is left sitting before a run that sleeps until tomorrow."""
+    server = ModelServer()
+    server.fault(PATHS["openai"], status=status, headers={"Retry-After": "86400"})
+
+    async def use(_: ModelServer) -> None:
+        async with Steady(model_at("openai", server.url), Slots(8, 256), Meter()) as steady:
+            with pytest.raises(ModelError, match="asks to wait 24 hours") as caught:
+                await steady.complete(asking())
+            assert caught.value.final
+            await asyncio.wait_for(steady.complete(asking()), 5)
 
     at(server, use)
 

@@ -12,6 +12,7 @@ import msgspec
 from foretrace.core.completion import Capabilities, Completion, Request
 from foretrace.core.errors import ModelError
 from foretrace.episodes._slots import Slots
+from foretrace.models._limits import LONGEST_PAUSE_S
 from foretrace.models._retry import RESTING
 from foretrace.models.base import ChatModel
 
@@ -142,7 +143,8 @@ class Steady:
         """See `ChatModel.complete`.
 
         Raises:
-            ModelError: final, too, when the server has failed `give_up` times in a row.
+            ModelError: final, too, when the server has failed `give_up` times in a row, or asks for a pause that nobody
+                would sit through.
         """
         async with self._slots:
             first = begun = await self._allowed()
@@ -187,6 +189,9 @@ class Steady:
             return
         self.trouble = error.kind
         self._slots.trouble(begun)
+        if (asked := error.retry_after_s or 0.0) > LONGEST_PAUSE_S:
+            told = f"{error}; it asks to wait {asked / 3600:.3g} hours: run the same command again then"
+            raise ModelError(told, kind=error.kind, final=True) from None
         if first <= self._struck:
             return
         self._struck = time.monotonic()
@@ -194,7 +199,7 @@ class Steady:
         if self._strikes >= self._give_up:
             told = f"{error}; gave up after {self._strikes} rounds of failures in a row"
             raise ModelError(told, kind=error.kind, final=True) from None
-        pause = max(self._pause_s * 2 ** (self._strikes - 1), error.retry_after_s or 0.0)
+        pause = max(self._pause_s * 2 ** (self._strikes - 1), asked)
         self._until = time.monotonic() + pause
 
     async def close(self) -> None:

@@ -10,12 +10,11 @@ from random import Random
 from typing import TypeVar
 
 from foretrace.core.errors import ModelError
+from foretrace.models._limits import LONGEST_PAUSE_S
 
 T = TypeVar("T")
 Rest = Callable[[ModelError, float], Awaitable[None]]
 _LONGEST_BACKOFF_S = 20.0
-_LONGEST_ASKED_S = 120.0
-"""A server that asks for more is not waited for here: the caller decides."""
 
 
 async def _sleep(failure: ModelError, seconds: float) -> None:
@@ -40,7 +39,7 @@ class Patience:
     def pause_s(self, failure: ModelError, tried: int) -> float | None:
         """Seconds to wait after failure number `tried` (from 0), or None to give up."""
         asked = failure.retry_after_s or 0.0
-        if not failure.retryable or tried >= self.retries or asked > _LONGEST_ASKED_S:
+        if not failure.retryable or tried >= self.retries or asked > LONGEST_PAUSE_S:
             return None
         backoff = min(self.backoff_s * 2**tried, _LONGEST_BACKOFF_S)
         return max(asked, backoff) * (1.0 + 0.25 * self.jitter.random())
