@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -76,6 +77,17 @@ def trace(task: str, success: bool, passed: int, **metrics: float) -> Trace:
         ),
         provenance=Provenance(origin="generated", source="s"),
     )
+
+
+def test_rows_that_cannot_be_used_are_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    row = '{"id": "a/1", "statement": "Return x + 1.", "entry_point": "f", "tests": ["assert f(1) == 2"]}'
+    file = tmp_path / "p.jsonl"
+    file.write_text(f"not json\n{row}\n{{}}\n")
+    assert [p.id for p in load(f"jsonl:{file}", None, None)] == ["a/1"]
+    assert caplog.text.count("left out: ") == 2 and "p.jsonl row 0: no JSON" in caplog.text
+    file.write_text("not json\n")
+    with pytest.raises(ProblemError, match="no problem in it that can be used"):
+        load(f"jsonl:{file}", None, None)
 
 
 def test_metrics_are_means_over_the_rollouts() -> None:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +23,7 @@ except ImportError as missing:
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.plugins import resolve
 from foretrace.core.problem import Problem
+from foretrace.envs._problems import usable
 from foretrace.envs._setup import protocol_of, sandbox_of
 from foretrace.envs._verifiers_run import (
     attempt,
@@ -149,7 +149,7 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
             ProblemError: the set cannot be read.
         """
         config = self.config
-        for problem in _problems(config.problems, config.path):
+        for problem in usable(config.problems, config.path):
             data = ProblemData.of(problem, config)
             yield ProblemTask(data, config.task)
 
@@ -304,22 +304,9 @@ class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
         await close_sandboxes()
 
 
-def _problems(name: str, path: str | None) -> Iterator[Problem]:
-    """The problems of a set; rows that cannot be used are left out with a warning."""
-    found = 0
-    for one in resolve("problems", name)().load(Path(path) if path else None):
-        if isinstance(one, Problem):
-            found += 1
-            yield one
-        else:
-            logging.getLogger("foretrace.envs").warning("left out: %s: %s", one.at, one.reason)
-    if not found:
-        raise ProblemError(f"{path or name}: there is no problem in it that can be used")
-
-
 @functools.lru_cache(maxsize=4)
 def _whole_set(name: str, path: str | None) -> dict[str | None, Problem]:
-    return {problem.id: problem for problem in _problems(name, path)}
+    return {problem.id: problem for problem in usable(name, path)}
 
 
 def _or_value_error(look_up: Any) -> Any:
