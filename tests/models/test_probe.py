@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fakes.model_server import ModelServer
-from foretrace.core.completion import Capabilities, Request
+from foretrace.core.completion import Capabilities, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.models.base import ChatModel
 from models.served import ADAPTERS, asking, at, model_at, probe
@@ -66,6 +66,23 @@ def test_a_llama_server_that_answers_to_every_name_is_asked_for_its_own() -> Non
 def test_without_counts_no_continuation_is_believed(kind: str) -> None:
     found = probe(kind, ModelServer(counts=False))
     assert not found.continuation and "count" in found.reasons["continuation"]
+
+
+@pytest.mark.parametrize(("server", "sent"), [({"like_llama": True}, True), ({"ids": True}, True), ({}, False)])
+def test_a_server_with_limits_of_its_own_is_told_that_there_are_none(server: dict[str, bool], sent: bool) -> None:
+    """Or its traces would say another sampling than they had; others may refuse words that OpenAI does not know."""
+
+    async def use(running: ModelServer) -> None:
+        async with model_at("openai", running.url) as model:
+            await model.probe()
+            await model.complete(asking())
+            assert {"top_k": -1, "min_p": 0.0}.items() <= running.requests[-1].body.items() or not sent
+            assert sent or not {"top_k", "min_p"} & {n for n, v in running.requests[-1].body.items() if v is not None}
+            await model.complete(asking(sampling=Sampling(top_k=20, extra={"min_p": 0.1})))
+            body = running.requests[-1].body
+            assert (body["top_k"], body["min_p"]) == (20, 0.1)
+
+    at(ModelServer(**server), use)
 
 
 def test_ollama_without_rendering_cannot_go_on() -> None:

@@ -54,6 +54,9 @@ class Adapter(ABC):
         """What the probe found; null before it."""
         self.refused: dict[str, str] = {}
         """Parameters that the server refused in the probe, and how it did: they are not sent again."""
+        self.unlimited: dict[str, Any] = {}
+        """What is sent where a request sets none of it: a server that was found to have limits of its own is told that
+        there are none, or a trace would not say how it was sampled."""
         backoff = number(options.get("backoff_s", str(_BACKOFF_S)), "backoff_s")
         self._patience = Patience(max(0, self.server.retries), backoff, Random(self.spec))
         # A first look should not wait long for a server that is not there.

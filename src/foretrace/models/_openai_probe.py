@@ -22,6 +22,7 @@ _STOP = "</code>"
 """A stop sequence as the protocols have them."""
 _OPTIONAL = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
 _NOT_TAKEN = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
+_UNLIMITED = {"top_k": -1, "min_p": 0.0}
 _ANSWERS_TO_ALL = "llamacpp"
 """Owner of the models of llama-server, which answers to every name with the model that it has."""
 _PREFILL = "1,2,3,4,5,6,7,8"
@@ -37,7 +38,8 @@ async def examine(adapter: Adapter) -> Capabilities:
     """
     listed = await _listed(adapter)
     own = next((model for model in listed.values() if adapter.name in model.names), None)
-    if own is None and any(model.owned_by == _ANSWERS_TO_ALL for model in listed.values()):
+    llama = any(model.owned_by == _ANSWERS_TO_ALL for model in listed.values())
+    if own is None and llama:
         raise _unknown(adapter, list(listed))  # it would stand in every trace
     reasons: dict[str, str] = {}
     try:
@@ -52,6 +54,8 @@ async def examine(adapter: Adapter) -> Capabilities:
     if missing := await _no_continuation(adapter, seen):
         reasons["continuation"] = missing
     token_prompts, token_ids = await _tokens(adapter, reasons)
+    if llama or token_ids:  # llama-server has limits of its own, and vLLM takes those that a model comes with
+        adapter.unlimited = dict(_UNLIMITED)
     return Capabilities(
         logprobs=logprobs,
         token_ids=token_ids,

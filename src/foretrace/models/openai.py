@@ -176,9 +176,10 @@ class OpenAI(Adapter):
             "stop": list(request.stop) or None,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "top_k": sampling.top_k,  # only where it is set: OpenAI's own server refuses it
+            "top_k": sampling.top_k,  # only where it is set, or known to be taken: OpenAI's own server refuses it
             "seed": sampling.seed,
         }
+        body |= {name: value for name, value in self.unlimited.items() if body.get(name) is None}
         if self.capabilities is not None and self.capabilities.token_ids:
             body["return_token_ids"] = True
         return {name: value for name, value in body.items() if name not in self.refused}
