@@ -119,38 +119,56 @@ class Reply:
         said = [w.token for w in self.weighed]
         if said[-1] and "".join(said) == text and "\ufffd" not in text:  # as mostly: nothing apart, nothing cut
             return "text", (), tuple(said), logprobs
-        span = spelling(text.encode("utf-8", "replace"), [w.raw() for w in self.weighed])
-        if span is None:
+        found = spelling(text, [w.raw() for w in self.weighed])
+        if found is None:
             self.extra["logprobs"] = "left out: the pieces do not spell the text"
             return "none", (), (), ()
-        pieces = tuple(w.token for w in self.weighed[span])
-        return ("text" if pieces else "none"), (), pieces, logprobs[span]
+        first, pieces = found
+        return ("text" if pieces else "none"), (), pieces, logprobs[first : first + len(pieces)]
 
 
 def _spelled(text: str, tokens: Sequence[bytes]) -> tuple[str, ...]:
-    """The text of each token, a character that spans several in the last of them; none where they do not begin with
-    the text."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    pieces = tuple(decoder.decode(token) for token in tokens)
-    return pieces if "".join(pieces).startswith(text) else ()
+    """The text of each token; none where they do not begin with the text."""
+    pieces, _ = _read(tokens)
+    return tuple(pieces) if "".join(pieces).startswith(text) else ()
 
 
-def spelling(text: bytes, pieces: Sequence[bytes]) -> slice | None:
-    """The last run of pieces that begins with the text; None where there is none.
+def spelling(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...]] | None:
+    """The last run of tokens that begins with the text, as its first index and the text of each; None where there is
+    none.
 
-    Thinking before the text is skipped. The last piece may go beyond the text: a stop sequence cut it there.
+    Thinking before the text is skipped. The last token may go beyond the text: a stop sequence cut it there.
     """
     if not text:
-        return slice(0, 0)
-    joined = b"".join(pieces)
-    ends = list(accumulate(len(piece) for piece in pieces))
-    begins = {end - len(piece): index for index, (end, piece) in enumerate(zip(ends, pieces, strict=True)) if piece}
+        return 0, ()
+    pieces, begins = _read(tokens)
+    joined, ends = "".join(pieces), list(accumulate(map(len, pieces)))
     start = joined.rfind(text)
     while start >= 0:
         if (first := begins.get(start)) is not None:
-            return slice(first, bisect_left(ends, start + len(text)) + 1)
+            return first, tuple(pieces[first : bisect_left(ends, start + len(text)) + 1])
         start = joined.rfind(text, 0, start + len(text) - 1)
     return None
+
+
+def _read(tokens: Sequence[bytes]) -> tuple[list[str], dict[int, int]]:
+    """The text of each token, and by place in the whole text the token that begins there.
+
+    A character that spans several tokens stands in the last of them, and bytes that are no character are read as
+    U+FFFD, as servers do.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pieces: list[str] = []
+    begins: dict[int, int] = {}
+    place = 0
+    for index, token in enumerate(tokens):
+        if token and not decoder.getstate()[0]:  # not in the middle of a character
+            begins[place] = index
+        pieces.append(decoder.decode(token))
+        place += len(pieces[-1])
+    if pieces:
+        pieces[-1] += decoder.decode(b"", final=True)
+    return pieces, begins
 
 
 def most_chars(request: Request) -> int:
