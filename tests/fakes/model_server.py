@@ -54,8 +54,8 @@ class Fault:
     body: str | bytes = ""
     headers: dict[str, str] = field(default_factory=dict)
     how: str = ""
-    """`cut` (close in mid-reply), `hang`, `end` (end without the last event), `error` (an error in mid-stream),
-    `html`, `binary`, `drop` (close before the answer)."""
+    """`cut` (close in mid-reply), `hang`, `stall`, `end` (end without the last event), `error` (an error in
+    mid-stream; also `error cut` and `error stall`), `html`, `binary`, `drop` (close before the answer)."""
     times: int = 1
     after: int = 1
     """Events that are sent before a fault in mid-stream."""
@@ -256,15 +256,16 @@ class ModelServer:
         at = 0
         async for event in events:
             if fault is not None and at == fault.after:
-                if fault.how == "cut":
+                if fault.how.startswith("error"):
+                    await response.write(error)
+                if fault.how.endswith("cut"):
                     assert request.transport is not None
+                    await asyncio.sleep(0.05)  # what was written is to arrive
                     request.transport.abort()
                     return response
-                if fault.how == "error":
-                    await response.write(error)
                 if fault.how in ("error", "end"):
                     return response
-                if fault.how == "stall":
+                if fault.how.endswith("stall"):
                     await asyncio.sleep(3600)
             await response.write(event)
             at += 1

@@ -50,6 +50,8 @@ CASES: dict[str, Case] = {
     "ended early": ({"how": "end"}, "stream", True, "ended before the reply did"),
     "dropped": ({"how": "drop"}, "stream", True, "broke off"),
     "error in mid-stream": ({"how": "error"}, "server", True, "stopped with"),
+    "error, then cut": ({"how": "error cut"}, "server", True, "stopped with"),
+    "error, then silence": ({"how": "error stall"}, "server", True, "stopped with"),
     "not JSON": ({"how": "html"}, "bad_reply", False, "not JSON but '<html>"),
     "not text": ({"how": "binary"}, "bad_reply", False, "not JSON"),
     "silence": ({"how": "hang"}, "timeout", True, "no answer for 0.2 s"),
@@ -63,7 +65,10 @@ def failure(kind: str, server: ModelServer, **settings: Any) -> ModelError:
     async def use(running: ModelServer) -> ModelError:
         async with model_at(kind, running.url, api_key=KEY, **settings) as model:
             with pytest.raises(ModelError) as caught:
-                await model.complete(asking())
+                async with asyncio.timeout(
+                    20
+                ):  # less than the patience with a silent server: what it said before counts
+                    await model.complete(asking())
             assert running.url in str(caught.value) and "model toy" in str(caught.value)
             hides(caught.value, model)
             return caught.value

@@ -7,6 +7,7 @@ A marker counts at the start of a line or right behind another block; in the mid
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -106,7 +107,7 @@ def pieces(text: str) -> list[Block]:
     """The blocks and the plain text between them: their spans cover the text without gap or overlap."""
     found: list[Block] = []
     at = 0
-    for block in _Scanner(text).blocks():
+    for block in _scan(text).blocks:
         start, end = block.span
         if start > at:
             found.append(Block("text", text[at:start], "text", "marker", (at, start)))
@@ -145,7 +146,7 @@ def invented(text: str) -> int | None:
     fence, as control tokens; right behind code or a call also as `Output:`, `User:` or the like, and as text that a
     closing tag ends. Inside of thinking they count too; inside of code or a call they do not.
     """
-    scan = _Scanner(text)
+    scan = _scan(text)
     inert = scan.inert()
     found = [m.start for m in scan.marks if m.kind in _INVENTED and not m.closes and scan.is_written(m)]
     found += [
@@ -165,7 +166,7 @@ def _source(content: str) -> str:
     """Code in a block's content: in its one python fence when it is no Python as it stands."""
     if ("```" not in content and "~~~" not in content) or tree(content) is not None:
         return content.strip("\n")
-    inner = [b for b in _Scanner(content, fences_only=True).blocks() if b.kind == "code"]
+    inner = [b for b in _Scanner(content, fences_only=True).blocks if b.kind == "code"]
     return inner[0].content.strip("\n") if len(inner) == 1 else unfenced(content).strip("\n")
 
 
@@ -236,8 +237,12 @@ class _Scanner:
             yield self.marks[index]
             index += 1
 
-    def blocks(self) -> Iterator[Block]:
+    @functools.cached_property
+    def blocks(self) -> list[Block]:
         """The blocks, in order."""
+        return list(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
         at = 0
         for mark in self.marks:
             if mark.start < at or not mark.counts or mark.closes:
@@ -320,7 +325,7 @@ class _Scanner:
 
     def claims(self) -> Iterator[int]:
         """Where a result or another's turn begins without a marker of its own, behind code or a call that is run."""
-        found = list(self.blocks())
+        found = self.blocks
         ends = [end for _, end in self._calls]
         for block, following in itertools.zip_longest(found, found[1:]):
             if block.kind in _RUN:
@@ -350,14 +355,20 @@ class _Scanner:
     def inert(self) -> list[tuple[int, int]]:
         """Spans in which nothing is a result: code, calls, fences; sorted."""
         spans = list(self._calls)
-        for block in self.blocks():
+        for block in self.blocks:
             if block.kind == "code":
                 spans.append(block.span)
             elif block.kind not in _INVENTED:
                 offset = self.marks[bisect.bisect_left(self._starts, block.span[0])].end
-                inner = _Scanner(block.content).blocks()
+                inner = _Scanner(block.content).blocks
                 spans += [(b.span[0] + offset, b.span[1] + offset) for b in inner if b.kind == "code"]
         return sorted(spans)
+
+
+@functools.lru_cache(maxsize=4)
+def _scan(text: str) -> _Scanner:
+    """A reply is read more than once: for results that it invents, and for its blocks."""
+    return _Scanner(text)
 
 
 def _mark(match: re.Match[str], counts: bool) -> _Mark:

@@ -24,6 +24,9 @@ _CONNECT_S = 15.0
 _ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 32 * 1024 * 1024
 _LINE_BYTES = 8 * 1024 * 1024
+_BATCH_BYTES = 32 * 1024
+_FAILURE = b"error"
+"""In the event of a failure, with all servers."""
 _LLAMA_SERVER = "llama.cpp"
 """How llama-server names itself in its answers."""
 
@@ -113,7 +116,11 @@ class Http:
     async def events(
         self, path: str, body: object, kind: type[T], *, most_bytes: int, data_of: Callable[[bytes], bytes | None]
     ) -> AsyncGenerator[Iterable[T]]:
-        """Events of a streamed answer, as many at a time as have come; to be closed by `contextlib.aclosing`.
+        """Events of a streamed answer, many at a time; to be closed by `contextlib.aclosing`.
+
+        Nobody needs a token before the reply is whole, and events that are decoded together cost a fraction: they are
+        gathered, unless one tells a failure, behind which the server may fall silent. A stream that breaks off gives
+        all that came whole before it.
 
         Args:
             data_of: the JSON of a line (not empty, without its end); null for a line that holds none.
@@ -121,24 +128,29 @@ class Http:
         Raises:
             ModelError: as `answer`; also a stream that breaks off or is longer than `most_bytes`.
         """
+        gathered: list[bytes] = []
         try:
             async with self._request("POST", path, body, last=self._drops) as response:
                 await self._check(response)
-                rest, total = b"", 0
+                size = total = 0
                 async for chunk in response.content.iter_any():
-                    total += len(chunk)
-                    if total > most_bytes or len(rest) > _LINE_BYTES:
+                    gathered.append(chunk)
+                    size, total = size + len(chunk), total + len(chunk)
+                    if total > most_bytes or size > _LINE_BYTES:
                         raise self.too_long(f"the reply is longer than {most_bytes:,} bytes")
-                    *whole, rest = (rest + chunk).split(b"\n")
-                    yield self._decode_all(whole, kind, data_of)
-                yield self._decode_all([rest], kind, data_of)
+                    if size >= _BATCH_BYTES or _FAILURE in chunk:
+                        *whole, rest = b"".join(gathered).split(b"\n")
+                        gathered, size = [rest], len(rest)
+                        yield self._decode_all(whole, kind, data_of)
+                yield self._decode_all(b"".join(gathered).split(b"\n"), kind, data_of)
         except _failures() as error:
+            yield self._decode_all(b"".join(gathered).split(b"\n")[:-1], kind, data_of)
             raise self._classified(error) from None
 
     def _decode_all(self, lines: list[bytes], kind: type[T], data_of: Callable[[bytes], bytes | None]) -> Iterable[T]:
         """What the lines hold, decoded together, which is faster; one after the other where that fails, so that what
         stands before a fault is taken, and the fault is named."""
-        found = [data for line in lines if (shown := line.strip()) and (data := data_of(shown)) is not None]
+        found = [data for line in lines if line and (shown := line.strip()) and (data := data_of(shown)) is not None]
         if len(found) > 1:
             with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
                 events: list[T] = _decoder(kind).decode(b"[" + b",".join(found) + b"]")
