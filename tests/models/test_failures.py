@@ -65,9 +65,8 @@ def failure(kind: str, server: ModelServer, **settings: Any) -> ModelError:
     async def use(running: ModelServer) -> ModelError:
         async with model_at(kind, running.url, api_key=KEY, **settings) as model:
             with pytest.raises(ModelError) as caught:
-                async with asyncio.timeout(
-                    20
-                ):  # less than the patience with a silent server: what it said before counts
+                # Less than the patience with a silent server: what it said before the silence counts.
+                async with asyncio.timeout(20):
                     await model.complete(asking())
             assert running.url in str(caught.value) and "model toy" in str(caught.value)
             hides(caught.value, model)
