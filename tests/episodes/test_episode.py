@@ -227,6 +227,15 @@ def test_replies_that_were_cut_are_counted(stage: Stage) -> None:
     assert stage.play("tools", GOOD, DONE).counted("cut_replies") == (0,)
 
 
+def test_what_was_different_about_a_completion_stands_in_its_first_message(stage: Stage) -> None:
+    """Fewer tokens than the run asks for, logprobs left out; retries would make equal attempts unequal."""
+    told = {"max_tokens": 70, "logprobs": "left out: 2 for 3 tokens"}
+    reply = f"<code>\n{RIGHT}</code><code>\n{RIGHT}</code>"
+    played = stage.play("tools", Completion(text=reply, extra=told | {"retried": ["busy"]}), Completion(text=DONE))
+    own = [message.extra for message in played.trace.messages if message.author == "model"]
+    assert own == [told, *[{}] * (len(own) - 1)] and len(own) > 2
+
+
 def test_counts_say_nothing_of_hidden_tests_where_there_are_none(stage: Stage) -> None:
     only_public = msgspec.structs.replace(ADD, hidden_tests=())
     for protocol in ("tools", "interleaved_tools", "structured"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -87,6 +87,7 @@ class Record:
                     continues=continues or not first,
                     sampled=tokens.take(end, first=first and not continues, last=last),
                     model_s=completion.seconds if first else None,
+                    extra=_told(completion) if first else {},
                 )
             )
         return ids
@@ -122,6 +123,12 @@ class Record:
                     sampled=None if answer.token_ids is None else Sampled(token_ids=answer.token_ids, exact="token"),
                 )
             )
+
+
+def _told(completion: Completion) -> dict[str, Any]:
+    """What else is known of a completion (fewer tokens than the run asks for, logprobs that were left out), but for its
+    retries, in which equal attempts may differ."""
+    return {name: value for name, value in completion.extra.items() if name != "retried"}
 
 
 def _call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
