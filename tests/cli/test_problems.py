@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Run, write_rows
+from foretrace.core.store import read_traces
 
 GOOD = {"statement": "Add one.", "entry_point": "f", "tests": ["assert f(1) == 2"], "reference": "def f(n): return n+1"}
 FAILS = {**GOOD, "id": "fails", "reference": "def f(n): return n"}
@@ -134,10 +135,15 @@ def test_a_bare_group_says_what_to_do(run: Run) -> None:
 
 def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = "foretrace: 'mine.jsonl' is no problem set; for a file of rows give jsonl and --path mine.jsonl\n"
+    said = "foretrace: 'mine.jsonl' is no problem set; for a file of rows give jsonl:mine.jsonl\n"
     generate = ["generate", "--protocol", "tools", "--model", "demo", "--out", "t", "--problems"]
     for command in (["problems", "check"], generate):
         assert run(*command, "mine.jsonl", "--quiet")[::2] == (2, said)
+    write_rows(tmp_path / "mine.jsonl", [GOOD])
+    (generated,) = read_traces(tmp_path / run(*generate, "jsonl:mine.jsonl", "--json").json["out"])
+    assert generated.task.statement == GOOD["statement"]
+    both = run("problems", "check", "jsonl:mine.jsonl", "--path", "other.jsonl", "--quiet")
+    assert both.code == 2 and "give one of them" in both.err
     (tmp_path / "builtin").mkdir()
     assert run("problems", "check", "builtin", "--limit", 1, "--quiet").code == 0
 

@@ -58,21 +58,9 @@ def problems_of(name: str, path: Path | None, limit: int | None) -> list[Problem
 
 
 def _all(name: str, path: Path | None) -> Iterable[Problem | Drop]:
+    from foretrace.problems._sets import problem_set
+
     return problem_set(name)().load(path)
-
-
-def problem_set(name: str) -> Any:
-    """The plugin of a problem set.
-
-    Raises:
-        UsageError: no such set; a file is named with `--path`.
-    """
-    from foretrace.core.errors import UsageError
-    from foretrace.core.plugins import names, resolve
-
-    if ":" not in name and name not in names("problems") and (Path(name).suffix or Path(name).exists()):
-        raise UsageError(f"{name!r} is no problem set; for a file of rows give jsonl and --path {name}")
-    return resolve("problems", name)
 
 
 def _first(loaded: Iterable[Problem | Drop], place: Path | str, limit: int | None) -> tuple[list[Problem], list[Drop]]:

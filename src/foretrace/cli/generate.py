@@ -22,7 +22,8 @@ def _folder(name: str | Path) -> Path:
 
 
 _Problems = Annotated[
-    str, typer.Option("--problems", metavar="SET", help="A set that `problems list` shows, or module:Class.")
+    str,
+    typer.Option("--problems", metavar="SET", help="A set that `problems list` shows, jsonl:FILE, or module:Class."),
 ]
 _Path = Annotated[
     Path | None, typer.Option("--path", metavar="FILE", help="Read the set from this file or folder, not the Hub.")
@@ -110,7 +111,9 @@ def generate(
     from foretrace.episodes._plan import GenerateSettings, check
     from foretrace.episodes._steady import Budget
     from foretrace.episodes.episode import EpisodeSettings
+    from foretrace.problems._sets import apart
 
+    problems, path = apart(problems, path)
     at_once = _number_of(concurrency)
     settings = GenerateSettings(
         samples=samples,

@@ -48,12 +48,14 @@ def list_(say: Output) -> None:
         licence = row["licence"] or "that of the rows"
         say.line((f"    {count}{row['from'] or 'local files only'}; licence {licence}", "dim"))
     say.line()
-    say.line("your own: rows for jsonl, or module:Class (docs/problems.md)")
+    say.line("your own: jsonl:FILE, or module:Class (docs/problems.md)")
 
 
 def check(
     say: Output,
-    name: Annotated[str, typer.Argument(metavar="SET", help="A name that `problems list` shows, or module:Class.")],
+    name: Annotated[
+        str, typer.Argument(metavar="SET", help="One that `problems list` shows, jsonl:FILE, or module:Class.")
+    ],
     *,
     path: Annotated[
         Path | None, typer.Option("--path", metavar="FILE", help="Read this file or folder, not the Hub.")
@@ -82,8 +84,10 @@ def check(
     import msgspec
 
     from foretrace.core.errors import ProblemError
+    from foretrace.problems._sets import apart
     from foretrace.sandbox.base import Settings
 
+    name, path = apart(name, path)
     say.kept = "interrupted"
     settings = Settings(
         workers=workers, preload=preload, min_level=min_level, allow_weak_isolation=allow_weak_isolation
@@ -109,10 +113,10 @@ def _run(
 
     import msgspec
 
-    from foretrace.cli._generating import problem_set
     from foretrace.cli._sandboxes import sandbox_of
     from foretrace.episodes.check import Finding
     from foretrace.episodes.check import check as prove
+    from foretrace.problems._sets import problem_set
     from foretrace.problems.base import split
 
     problems, drops = split(problem_set(name)().load(path), limit)

@@ -9,40 +9,38 @@ from pathlib import Path
 
 from foretrace.core.digest import unit
 from foretrace.core.errors import ProblemError, UsageError
-from foretrace.core.plugins import resolve
 from foretrace.core.problem import Problem
+from foretrace.problems._sets import apart, problem_set
 
 _log = logging.getLogger("foretrace.envs")
 
 
 def usable(name: str, path: str | None) -> Iterator[Problem]:
-    """The problems of a set; rows that cannot be used are left out with a warning.
+    """The problems of a set, `NAME`, or `NAME:FILE` for a file of that form; rows that cannot be used are left out with
+    a warning.
 
     Raises:
-        UsageError: no such set.
+        UsageError: no such set, or two files.
         ProblemError: it cannot be read, or has no problem that can be used.
     """
     found = 0
-    for one in resolve("problems", name)().load(Path(path) if path else None):
+    name, file = apart(name, Path(path) if path else None)
+    for one in problem_set(name)().load(file):
         if isinstance(one, Problem):
             found += 1
             yield one
         else:
             _log.warning("left out: %s: %s", one.at, one.reason)
     if not found:
-        raise ProblemError(f"{path or name}: there is no problem in it that can be used")
+        raise ProblemError(f"{file or name}: there is no problem in it that can be used")
 
 
 def load(name: str, path: str | None, limit: int | None) -> list[Problem]:
-    """The first problems of a set: `NAME`, or `NAME:PATH` for a file of that form.
+    """The first problems of a set.
 
     Raises:
         UsageError, ProblemError: as `usable`; or one has no tests.
     """
-    if path is None and ":" in name:
-        kind, _, rest = name.partition(":")
-        if kind.isidentifier() and not rest.isidentifier():
-            name, path = kind, rest
     found = list(islice(usable(name, path), limit))
     if untested := [p.id for p in found if not (p.public_tests or p.hidden_tests)]:
         raise ProblemError(f"{untested[0]} has no tests: an answer to it could not be judged")
