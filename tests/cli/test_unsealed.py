@@ -52,6 +52,15 @@ def test_a_file_is_not_written_of_a_folder_that_has_nothing_sealed(run: Run, tmp
     assert run(verb, tmp_path / "t", *more, "--out", out).code == 0 and out.read_text() != "what was there"
 
 
+@pytest.mark.parametrize("verb", ["label", "export"])
+def test_nor_of_one_whose_run_was_killed_before_a_trace_was_finished(run: Run, tmp_path: Path, verb: str) -> None:
+    journal_of(tmp_path / "t")
+    more = ["--format", "jsonl"] if verb == "export" else []
+    done = run(verb, tmp_path / "t", *more, "--out", tmp_path / "l.jsonl", "--quiet")
+    assert done.code == 1 and "holds no finished trace of its interrupted generate" in done.err
+    assert not (tmp_path / "l.jsonl").exists()
+
+
 def test_one_trace_too(run: Run, traces: Path) -> None:
     journal_of(traces, make(1))
     said = run("show", traces, "swe_smith").err.splitlines()[0]

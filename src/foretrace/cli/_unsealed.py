@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 
 
 def check_sealed(say: Output, store: TraceStore, out: Path) -> None:
-    """Refuse to write a file of a folder whose traces all stand in a journal; warn where only some do.
+    """Refuse to write a file of a folder that an interrupted run left without a sealed trace; warn of the others.
 
     Raises:
-        StoreError: nothing is sealed, and something could be.
+        StoreError: nothing is sealed, and a run was begun.
     """
     from foretrace.core.errors import StoreError
+    from foretrace.core.journal import journals
 
-    if warn_unsealed(say, store.folder) and not store.manifest.segments:
-        raise StoreError(f"{store.folder}: none of its traces is sealed; {out} was not written")
+    waiting = warn_unsealed(say, store.folder)
+    if not store.manifest.segments and (waiting or journals(store.folder)):
+        why = "none of its traces is sealed" if waiting else "holds no finished trace of its interrupted generate"
+        raise StoreError(f"{store.folder}: {why}; {out} was not written")
 
 
 def warn_unsealed(say: Output, folder: Path) -> bool:

@@ -165,6 +165,11 @@ class Index:
                     yield trace
 
 
+def journals(folder: Path) -> list[Path]:
+    """The journals in a folder: of runs that go on, or did not come to their end."""
+    return sorted((folder / FOLDER).glob(f"*{SUFFIX}"))
+
+
 def unsealed(folder: Path) -> int:
     """Finished traces that stand in the journals of a folder: their run was interrupted, or still goes on.
 
@@ -173,7 +178,7 @@ def unsealed(folder: Path) -> int:
         OSError: one cannot be read.
     """
     count = 0
-    for path in (folder / FOLDER).glob(f"*{SUFFIX}"):
+    for path in journals(folder):
         with contextlib.suppress(FileNotFoundError):  # sealed just now
             count += len(Index(path).stored)
     return count

@@ -36,7 +36,7 @@ from foretrace.core._segments import (
 )
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
-from foretrace.core.journal import FOLDER, Index, folded, unfolded
+from foretrace.core.journal import Index, folded, journals, unfolded
 from foretrace.core.trace import Trace, decode_trace, encode_trace, with_id
 
 _MOST_SHARDS = 4096
@@ -182,7 +182,7 @@ class TraceWriter:
         """Bytes of records added since the last checkpoint."""
         self.damaged: list[Path] = []
         """Journals in which something could not be read: what could is sealed, and they are kept under these names."""
-        for journal in sorted((self.folder / FOLDER).glob("*.jsonl.zst")):  # of runs that could not seal their own
+        for journal in journals(self.folder):  # of runs that could not seal their own
             self.seal(journal)
 
     @property

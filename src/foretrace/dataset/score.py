@@ -87,11 +87,14 @@ def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> Sco
 
 def _target(dataset: Path) -> str:
     """What the dataset's completions are, by its manifest."""
+    if dataset.is_file():
+        raise BuildError(f"{dataset}: is a file; the predictions come first, then the folder that `build` wrote")
     try:
         manifest = msgspec.json.decode((dataset / "manifest.json").read_bytes())
         target = str(manifest["settings"]["target"])
-    except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
-        raise BuildError(f"{dataset}: is no dataset of ours: {error}") from None
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        remedy = "name the folder that `foretrace build` wrote"
+        raise BuildError(f"{dataset}: is no dataset of ours; {remedy}") from None
     if target == "message":
         raise BuildError(f"{dataset}: was built with --target message; build with --target call to score actions")
     return target
@@ -125,11 +128,7 @@ def _read_guesses(path: Path, gold: dict[tuple[str, int], _Gold]) -> tuple[dict[
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-            at = (str(row["key"]), int(row["step"]))
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise BuildError(f"{path} line {number}: is no prediction with key and step: {error}") from None
+        at, row = _place(line, f"{path} line {number}")
         if at not in gold:
             unknown += 1
             continue
@@ -141,6 +140,20 @@ def _read_guesses(path: Path, gold: dict[tuple[str, int], _Gold]) -> tuple[dict[
         else:
             guesses[at] = guess
     return guesses, len(bad), unknown
+
+
+def _place(line: bytes, where: str) -> tuple[tuple[str, int], dict[str, Any]]:
+    """Key and step of a prediction, and all of it."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BuildError(f"{where}: is no prediction: {error}") from None
+    if not isinstance(row, dict) or "key" not in row or "step" not in row:
+        raise BuildError(f"{where}: is no prediction: it has no key or no step")
+    try:
+        return (str(row["key"]), int(row["step"])), row
+    except (TypeError, ValueError, OverflowError):
+        raise BuildError(f"{where}: is no prediction: its step is no number") from None
 
 
 def _guess(row: dict[str, Any]) -> _Guess | None:
