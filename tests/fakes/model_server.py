@@ -55,7 +55,8 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     how: str = ""
     """`cut` (close in mid-reply), `hang`, `stall`, `end` (end without the last event), `error` (an error in
-    mid-stream; also `error cut` and `error stall`), `html`, `binary`, `drop` (close before the answer)."""
+    mid-stream; also `error cut` and `error stall`), `html`, `binary`, `nothing` (an empty answer), `other`
+    (JSON of another service), `drop` (close before the answer)."""
     times: int = 1
     after: int = 1
     """Events that are sent before a fault in mid-stream."""
@@ -222,6 +223,8 @@ class ModelServer:
         if fault.how in ("html", "binary"):
             body = b"<html><body>Welcome</body></html>" if fault.how == "html" else b"\xff\xfe\x00{\n"
             return web.Response(body=body, content_type="text/html")
+        if fault.how in ("nothing", "other"):
+            return web.Response(body=b'{"foo": [1, 2]}' if fault.how == "other" else b"")
         if fault.status:
             body = fault.body if isinstance(fault.body, bytes) else fault.body.encode()
             return web.Response(status=fault.status, body=body, headers=fault.headers)

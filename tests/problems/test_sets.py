@@ -169,6 +169,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("jsonl", {"entry_point": "f", "tests": ["assert f(1)"]}, "no statement"),
     ("jsonl", {"statement": "x", "entry_point": "f"}, "no test at all"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": []}, "no test at all"),
+    ("jsonl", {"statement": "x", "entry_point": "f", "test_list": ["assert f()"]}, "are read; test_list not"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": [""]}, "an empty test"),
     ("jsonl", {"statement": "x", "tests": ["assert f(1)"]}, "entry_point"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": ["assert f(1"]}, "no Python"),

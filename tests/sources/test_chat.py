@@ -209,3 +209,8 @@ def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
             assert [m.prefix + m.content for m in trace.messages] == [
                 "".join(p["text"] for p in t if "text" in p) if isinstance(t, list) else t or "" for t in texts
             ]
+
+
+def test_a_row_without_messages_says_what_it_has() -> None:
+    with pytest.raises(RowError, match=r"it has dialogue, text \(--map messages=COLUMN\)"):
+        read({"text": "x", "dialogue": []})

@@ -78,6 +78,10 @@ class Reply:
         """
         text, reasoning = "".join(self.text), "".join(self.reasoning)
         if self.finish is None:
+            if not (text or reasoning or self.weighed or self.token_ids or self.usage or self.model):
+                remedy = "try again; if it stays so, check that the base URL is the server's own"
+                cause = "the answer holds nothing of a completion"
+                raise self.http.place.error(cause, remedy, kind="stream", retryable=True)
             raise self.http.place.stream("the stream ended before the reply did")
         for stop in self.request.stop:
             if stop and text.endswith(stop):

@@ -57,6 +57,9 @@ class Jsonl:
         if setup is None:  # helpers beside the function may be what the tests call
             setup = prompt if set(defined(prompt)) - {entry_point} else ""
         form: Any = _text(left, ("form",))
+        if left and not (given or public):
+            unread = ", ".join(sorted(left)[:5])
+            raise UnusableError(f"no test at all: tests, cases, check and public_tests are read; {unread} not")
         return Problem(
             id=row.name if own is None else str(own),
             statement=statement,

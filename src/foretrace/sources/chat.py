@@ -35,6 +35,8 @@ FIELDS = {
     "model": ("model", "model_name"),
 }
 """What `--map FIELD=COLUMN` can set, and the columns that are looked for when it does not."""
+_SHOWN = 10
+"""Columns of a row that a message names."""
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -98,7 +100,10 @@ class Chat:
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one conversation."""
-        column = self._column("messages", row) or "messages"
+        column = self._column("messages", row)
+        if column is None:
+            there = ", ".join(sorted(row)[:_SHOWN]) + (", ..." if len(row) > _SHOWN else "")
+            raise RowError("missing_column", f"messages; it has {there} (--map messages=COLUMN)")
         raw = decode_list(row, column)
         messages = _messages(raw)
         if not any(m.role == "assistant" for m in messages):
