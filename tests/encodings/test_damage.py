@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import itertools
 import json
 import random
@@ -11,7 +12,7 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -219,6 +220,7 @@ DAMAGES: dict[str, Callable[[Case], None]] = {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def meaning(code: str) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -279,10 +281,47 @@ def other_meanings(case: Case, damages: tuple[str, ...], true: str) -> bool:
     return bool(found - {true})
 
 
-def outcome(code: str, damages: tuple[str, ...]) -> str:
+def damaged(code: str, damages: tuple[str, ...]) -> Case:
     case = Case(code)
     for name in damages:
         DAMAGES[name](case)
+    return case
+
+
+BREAKS = [(r"\\\\n", "\\\n"), (r"(?<!\\)\\n", "\n"), (r"\n", "\\n")]
+"""A line break that a string or a comment holds, and what it looks like when line breaks are escaped and backslashes
+are not: codes that differ in that may have one text."""
+ALIKE = {"naive_newlines": ("newlines", "single_backslashes"), "bare_quotes": ("single_backslashes", "bare_quotes")}
+"""Damages that may make the same text of other code."""
+
+
+def others(code: str) -> Iterator[str]:
+    for of, to in BREAKS:
+        places = list(re.finditer(of, code))
+        for some in [*([place] for place in places), places]:
+            other = code
+            for place in reversed(some):
+                other = other[: place.start()] + to + other[place.end() :]
+            yield other
+    doubled = code.replace("\\", "\\\\")
+    yield re.sub(r"\\\\n", r"\\\n", doubled)
+    yield re.sub(r"\\\\([\"'])", r"\\\1", doubled)
+
+
+def twin(code: str, damages: tuple[str, ...], text: str) -> tuple[str, tuple[str, ...]] | None:
+    """Other code of another meaning, and the damages that make the very same text of it: the proof that nobody can
+    tell the two."""
+    alike = tuple(itertools.chain.from_iterable(ALIKE.get(name, (name,)) for name in damages))
+    for other in others(code):
+        if meaning(other) not in (None, meaning(code)):
+            for ways in dict.fromkeys((damages, alike)):
+                if damaged(other, ways).text() == text:
+                    return other, ways
+    return None
+
+
+def outcome(code: str, damages: tuple[str, ...]) -> str:
+    case = damaged(code, damages)
     true = meaning(code)
     assert true is not None, code
     calls = read_calls(case.text(), truncated=False)
@@ -293,7 +332,7 @@ def outcome(code: str, damages: tuple[str, ...]) -> str:
     if accepted:
         assert accepted[0].name == "python" and json.loads(accepted[0].arguments)["code"] == accepted[0].code
         return "exact" if (accepted[0].code or "").strip() == code.strip() else "same meaning"
-    return "ambiguous" if other_meanings(case, damages, true) else "missed"
+    return "ambiguous" if other_meanings(case, damages, true) or twin(code, damages, case.text()) else "missed"
 
 
 ESCAPED_TOO_MUCH = ["double", "quadruple", "escaped_newlines", "escaped_but_quotes"]
@@ -323,9 +362,7 @@ KINDS = ["exact", "same meaning", "ambiguous", "missed", "other code's text", "w
 def outcomes_of_two(codes: tuple[str, str], damages: tuple[str, ...]) -> str:
     """Of two calls in one text, the first of them damaged: the second is not executed in place of the first, and only
     refused where the first has no clear end."""
-    first = Case(codes[0])
-    for name in damages:
-        DAMAGES[name](first)
+    first = damaged(codes[0], damages)
     calls = read_calls(f"{first.text()}\n{Case(codes[1]).text()}", truncated=False)
     alone = read_calls(first.text(), truncated=False)
     accepted = [c.code or "" for c in calls if c.error is None]
@@ -378,9 +415,6 @@ def table(counts: Counts) -> str:
 def test_rates() -> None:
     """The bar: nothing is executed wrongly, over the excluded pairs too, and what can be told is recovered.
 
-    The aim is 99.5% for both rates. It is not met by 0.1 to 0.2 points since pairs are measured that were left out
-    before and since a lost letter is no excuse as such: the bar below holds what is reached.
-
     Not counted as wrong, but shown beside it: text that is, as it stands, how other code is written (`"a\\tb"` where
     the backslash of `\\\\t` was not doubled). Nobody who sees the text alone can tell, so that code is executed.
     """
@@ -398,7 +432,7 @@ def test_rates() -> None:
     print(figures)
     assert cases > 10_000 and total["exact"] > 0.7 * cases, figures
     assert not any(c["wrong"] for c in counts.values()), figures
-    assert handled >= 0.9935 and sure >= 0.9925, figures
+    assert handled >= 0.995 and sure >= 0.995, figures
 
 
 def test_excluded_pairs_are_named() -> None:
@@ -441,14 +475,56 @@ def test_several_calls(damage: str) -> None:
 def test_a_cut_call_is_never_executed(damage: tuple[str, ...]) -> None:
     """Cut anywhere and said to be: refused. Cut anywhere and not said to be: refused or whole."""
     for code in SNIPPETS[::3]:
-        case = Case(code)
-        for name in damage:
-            DAMAGES[name](case)
-        text = case.text()
+        text = damaged(code, damage).text()
         for end in range(len("<tool_call>\n{"), len(text)):
             for truncated in (True, False):
                 for call in read_calls(text[:end], truncated=truncated):
                     assert call.error or (not truncated and meaning(call.code or "") == meaning(code)), text[:end]
+
+
+RARE = [
+    'def g():\n    r"""Raw \\d.\n\n    More \\n here.\n    """\n    return "a\\n"', "x = 'a\\\nb'\nprint('a\\nb')",
+    "x = 'abc\\\ndef'\ntotal = 1 + \\\n    2\n", 'x = """\\\na\n"""\nprint("a\\n")', "# use \\\\n here\nprint('a\\n')",
+    "# C:\\\nx = 1\nprint('\\\\')", "print('a\\n')\nx = r'\\u00e9'", "print('\\d')\nx = r'é\\n'",
+    "x = r\"'\\''\"\ny = '\\d'",
+    "x = r'{\"k\": 1}\\d'\ny = '\\n'", 'x = "\\r\\n"\ny = 1', "# a\nx = r'''\x1b[0m\nb'''",
+    "t = r\"</tool_call>\"\nx = 1 + \\\n    2", 'print("\\"")\nx = 1 + \\\n    2\nprint("\\"")',
+    'for i in x:\n    print(i, "}}")\nprint("a\\\\b")',
+    "# its f(1)\ndef f(a, b=r\"'\\''\"):\n    '''\\\\n'''\n    return a.split('\\n')",
+]  # fmt: skip
+"""Line breaks, escapes and quotes where most code has none."""
+
+
+@pytest.mark.parametrize("code", RARE)
+def test_rare_code_is_never_read_otherwise(code: str) -> None:
+    """Under each damage alone, and under each two of those that change how code is escaped."""
+    escapes = ["single_backslashes", "escaped_newlines", "double", "crlf", "newlines", "naive_newlines", "ascii"]
+    for damages in [*((name,) for name in DAMAGES), *itertools.permutations(escapes, 2)]:
+        assert outcome(code, damages) != "wrong", (code, damages)
+
+
+TWINS = [
+    ("print('a\\nb')\nx = 'a\\\\nb'", ("escaped_newlines",), "print('a\\nb')\nx = 'a\\\nb'", ("escaped_newlines",)),
+    ("print('a\\nb')\nx = 'a\\\\nb'", ("single_backslashes",), "print('a\\nb')\nx = 'a\\\nb'", ("single_backslashes",)),
+    ("print('a\\nb')\nx = r'a\\nb'", ("escaped_newlines",), None, ()),
+    ("y = '\\n'\nx = r'''a\\nb'''", ("escaped_newlines",), "y = '\\n'\nx = r'''a\nb'''", ("escaped_newlines",)),
+    ("print('a\\nb')\n# C:\\\\nx = 1", ("escaped_newlines",), "print('a\\nb')\n# C:\\\nx = 1", ("escaped_newlines",)),
+    ("x = 'a\\n\\\\n'", ("naive_newlines",), "x = 'a\\\n\\\\\\\n'", ("newlines", "single_backslashes")),
+    ('x = "\\\\d\\""', ("bare_quotes",), 'x = "\\\\\\\\d\\""', ("single_backslashes", "bare_quotes")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "damages", "other", "ways"), TWINS)
+def test_two_codes_with_one_text_are_refused(
+    one: str, damages: tuple[str, ...], other: str | None, ways: tuple[str, ...]
+) -> None:
+    """The proof that refusing them is no miss: the damages make the same text of both. What has no twin is read."""
+    text = damaged(one, damages).text()
+    assert twin(one, damages, text) == (None if other is None else (other, ways))
+    if other is None:
+        assert only(text).code == one
+    else:
+        assert damaged(other, ways).text() == text and meaning(one) != meaning(other) and only(text).code is None
 
 
 def only(text: str) -> ReadCall:
@@ -483,6 +559,8 @@ REPAIRED = {
     '{"name": "p", "arguments": {"code": "print(\'a\nb\')"}}': ("print('a\\nb')", {"newlines", "string_newlines"}),
     '{"name": "p", "arguments": {"code": ["x = 1", "y = 2"]}}': ("x = 1\ny = 2", {"lines"}),
     '{"name": "p", "parameters": {"code": "x = 1"}}': ("x = 1", {"renamed"}),
+    '{"name": "p", "arguments": {"code": "print("}}")"}}': ('print("}}")', {"bare_quotes"}),
+    '{"name": "p", "arguments": {"code": "x = 1 + \\\\\\\\n    2"}}': ("x = 1 + \\\n    2", {"double_escaped"}),
 }  # fmt: skip
 
 
@@ -502,6 +580,7 @@ REFUSED = {
     '{"name": "p", "arguments": {"path": "x"}}': "no 'code'",
     '{"name": "p", "arguments": {"code": "x = \\"\\ud83d\\""}}': "half a character",
     '{"name": "p", "arguments": {"code": "x = (\\\\n1"}}': "no Python",
+    '{"name": "p", "arguments": {"code": "# a\\\\ny = (\\\\nx = 1"}}': "no Python",
     '{"name": "p", "arguments": {"code": ""}}': "empty",
     '{"name": "p", "arguments"': "not JSON",
 }

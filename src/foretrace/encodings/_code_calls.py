@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings._code_json import KEY, from_broken, from_json
-from foretrace.encodings._code_text import Choice, Reading, choose
+from foretrace.encodings._code_text import Choice, Reading, choose, tree
 from foretrace.encodings.base import dumps, json_end
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
@@ -125,8 +125,15 @@ def _read(text: str, tags: _Tags, opening: tuple[int, int], truncated: bool) -> 
         span = (start, after_end + len(_CLOSE))
     else:
         following = next(tags.after(end), None)
-        if following is not None and following[2]:
-            span = (start, following[1])
+        closes = following is not None and following[2]
+        more = text[after_end : following[0] if following else len(text)].strip()
+        early = bool(more) and _is_no_python(text[body_start:end])
+        if early:  # quotes in the code may not be escaped, so that the JSON seems to end in it
+            call, lost = _read_broken(text, tags, opening, body_start, truncated)
+            if call.code is not None:
+                return [call], lost
+        if early or closes:
+            span = _up_to_tag(text, tags, start, end)
             return [ReadCall(span=span, error="text between the call's JSON and its closing tag")], True
         if truncated and following is None:
             return [ReadCall(span=(start, len(text)), error="the call is cut off")], True
@@ -139,6 +146,13 @@ def _read(text: str, tags: _Tags, opening: tuple[int, int], truncated: bool) -> 
     kinds = (*repairs, "list")
     spans = itertools.pairwise(ends)
     return [_from_whole(text[a:b], "", s, kinds) for (a, b), s in zip(items, spans, strict=True)], False
+
+
+def _is_no_python(body: str) -> bool:
+    """Whether JSON is a call whose code cannot be read as Python."""
+    readings = from_json(body)
+    reading = choose(readings).reading if not isinstance(readings, str) else None
+    return not isinstance(readings, str) and (reading is None or tree(reading.code) is None)
 
 
 def _items(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -188,7 +202,11 @@ def _read_broken(
         ends.append((len(text), len(text), False))
     fence = ("fence",) if "```" in text[opening[1] : body_start] else ()
     readings: list[Reading] = []
+    closing = itertools.takewhile(lambda end: end[2], ends)
+    whole = any(_has_brace(text[body_start:tag_start]) for tag_start, _, _ in closing)
     for tag_start, tag_end, closes in ends:
+        if whole and not _has_brace(text[body_start:tag_start]):
+            continue  # a tag in the code: the call goes on
         found = fence if closes else (*fence, "missing_close_tag")
         for reading in from_broken(text[body_start:tag_start]):
             end = tag_end if closes else tag_start
@@ -201,3 +219,8 @@ def _read_broken(
     if choice.reading is None:
         return ReadCall(span=_up_to_tag(text, tags, start, opening[1]), error=choice.error), True
     return _chosen((start, choice.reading.end), choice, ()), False
+
+
+def _has_brace(body: str) -> bool:
+    """Whether an object ends behind the last string of a call."""
+    return "}" in body[max(body.rfind('"'), body.rfind("'")) + 1 :]

@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import msgspec
 
-from foretrace.encodings._code_text import Reading, lenient, mixes_quotes, outside_strings, tree, unquoted
+from foretrace.encodings._code_escapes import bare_quotes, lenient, mixes_quotes, outside_ways, unquoted
+from foretrace.encodings._code_text import Reading, tree
 
 KEY = "code"
 _WRAPPERS = ("arguments", "parameters", "args", "input", "kwargs", "function", "tool_call", "call")
@@ -38,6 +39,8 @@ _NOT_PYTHON = re.compile(r"""\\\n|(?<!\\)(?:\\\\)*+\\u[dD][89a-fA-F]|(?<!\\)(?:\
 that Python never writes."""
 _QUOTE = re.compile(r"""(?<!\\)(\\*+)(["'])""")
 _ESCAPED_QUOTE = re.compile(r"""\\(["'])""")
+_APOSTROPHE = re.compile(r"(?<!\\)((?:\\\\)*+)\\'")
+"""An escape that JSON has not, so that it may belong to the code: in a raw string it matters."""
 _TWO = re.compile(r'(?<!\\)\\\\"')
 _RUN = re.compile(r"(?<!\\)(\\++)(.)", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
@@ -234,6 +237,9 @@ def _with_raw(given: list[Reading], text: str) -> list[Reading]:
                 size = 3 if token.string.startswith(('"""', "'''")) else 1
                 reading = msgspec.structs.replace(reading, raw=token.string[size:-size])
                 found += [msgspec.structs.replace(reading, code=reading.raw)] * (size == 3)
+                if token.string[0] == '"' and size == 1:
+                    code = ast.literal_eval(_APOSTROPHE.sub(r"\1\\\\'", token.string))
+                    found += [msgspec.structs.replace(reading, code=code)] * (tree(code) is not None)
         found.append(reading)
     return found
 
@@ -267,10 +273,14 @@ def _decoded(raw: str, cut_quote: str, slashes: int) -> list[str]:
         values = [_loads_string(v) for v in values]
     if slashes and _has_single(raw, slashes):
         values += above
+    if cut_quote == '"' and not slashes and _APOSTROPHE.search(raw):
+        values += [v for v in [lenient(_APOSTROPHE.sub(r"\1\\\\'", raw))] if tree(v) is not None]
     if not _NO_ESCAPE.fullmatch(raw) or _has_bare(raw, cut_quote, slashes):
+        values.append(unquoted(values[0]))
         for bare in (_ESCAPED_QUOTE.sub(r"\1", raw), _TWO.sub(r'\\"', raw)):
-            values += [] if mixes_quotes(bare) else [outside_strings(bare)]
-        values.append(outside_strings(raw))
+            if not mixes_quotes(bare) and ('"' not in bare or bare_quotes(bare, '"')):
+                values += outside_ways(bare)
+        values += outside_ways(raw)
     return values
 
 

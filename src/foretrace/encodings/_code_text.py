@@ -6,7 +6,6 @@ Never a guess: two readings that are both Python and differ in meaning are ambig
 from __future__ import annotations
 
 import ast
-import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -14,34 +13,35 @@ from typing import Any
 
 import msgspec
 
+from foretrace.encodings._code_escapes import (
+    OUTSIDE,
+    UNICODE,
+    bares_more,
+    continued,
+    escapes,
+    joined,
+    lenient,
+    mixes_quotes,
+    outside_strings,
+    outside_ways,
+    strictly,
+    unquoted,
+    with_newlines,
+)
+
 MOST_READ = 200_000
 """Characters of code that are read in more ways than one."""
 _MOST_FENCES = 3
 _MIXED = "mixed_quotes"
 """Marks a reading that speaks against others, but is not believed itself."""
 _LEVELS = ("double_escaped", "quadruple_escaped", "deeply_escaped")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_MEANT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "\n", **{c: c for c in "\"'\\/"}}
-_STRINGS = (
-    r'"""(?:[^"\\]++|\\.|"(?!""))*+"""'
-    r"|'''(?:[^'\\]++|\\.|'(?!''))*+'''"
-    r'|"(?:[^"\\\n]++|\\.)*+"'
-    r"|'(?:[^'\\\n]++|\\.)*+'"
-)
-_OUTSIDE = re.compile(
-    rf"(?P<kept>{_STRINGS}|#(?:[^\\\n]++|\\(?!(?:r\\)?n))*+|\\\\)|\\(?P<escaped>[\"'nrt\n])", re.DOTALL
-)
-_BROKEN_STRING = re.compile(
-    r'"""(?:[^"]++|"(?!""))*+"""' + r"|'''(?:[^']++|'(?!''))*+'''" + r'|#[^\n]*+|"[^"]*+"' + r"|'[^']*+'"
-)
-_PAIR = re.compile(r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-"""One character as JSON escapes it in two halves, which Python does not join."""
+_RAW = re.compile(r"""(?<!\w)[bBfF]?[rR][bBfF]?["']""")
 _HALF = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})[ \t]*(?:[\w+.-]*[ \t]*\r?\n|(?:python3?|py)[ \t]+)")
 _FENCE_END = re.compile(r"(?:\r?\n)?[ \t]*(?P<fence>`{3,}|~{3,})\s*\Z")
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f]")
 """Characters that no source code holds, and that JSON makes of a backslash that was not doubled: `\b` of a regex."""
-_BARE_QUOTE = re.compile(r'(?<!\\)"')
+_LETTERED = re.compile("[\b\f]")
 _LEFT_OUT = re.compile(r"(?<!\\)(?:\\\\)*+\\\r?\n")
 _RISKY = {
     "newlines", "control_characters", "string_newlines", "bad_escapes", "bare_quotes", "triple_quotes",
@@ -114,7 +114,7 @@ def choose(given: Iterable[Reading]) -> Choice:
     for first in firsts:
         for reading in _readings(first):
             readings.setdefault(reading.code, reading)
-    parsed = [(r, t) for r in readings.values() if (t := tree(r.code)) is not None]
+    parsed = _parsed(readings.values()) or _parsed(_continued(r) for r in readings.values())
     parsed = _without_swallowed(parsed)
     if not parsed:
         return _unparsed(firsts)
@@ -122,16 +122,31 @@ def choose(given: Iterable[Reading]) -> Choice:
     if len(parsed) > 1 and len({_meaning(t) for _, t in parsed}) > 1:
         return Choice(error="ambiguous escapes: the code can be read in more ways than one")
     under = any("under_escaped" in r.repairs for r, _ in parsed)
-    if "string_newlines" in parsed[0][0].repairs and "\\t" in parsed[0][0].raw and not under:
+    best = parsed[0][0]
+    letters = "tu" if _RAW.search(best.code) else "t"
+    if "string_newlines" in best.repairs and not under and any(f"\\{letter}" in best.raw for letter in letters):
         return Choice(error="ambiguous escapes: tabs and line breaks in strings")
-    return _without_lost(parsed[0][0])
+    if any(_MIXED in r.repairs for r, _ in parsed):
+        return Choice(error="ambiguous escapes: some quotes are escaped, and some are not")
+    return _without_lost(best)
+
+
+def _parsed(readings: Iterable[Reading]) -> list[tuple[Reading, ast.Module]]:
+    return [(r, t) for r in readings if (t := tree(r.code)) is not None]
+
+
+def _continued(reading: Reading) -> Reading:
+    """The reading with lines that go on after a backslash, whose line break was escaped once too often."""
+    if "newlines" in reading.repairs:
+        return reading
+    return msgspec.structs.replace(reading, code=continued(reading.code), repairs=(*reading.repairs, _LEVELS[0]))
 
 
 def _without_lost(reading: Reading) -> Choice:
     """The reading, unless an escape that lost its letter may hide in its line breaks and tabs."""
     kinds = _RISKY.intersection(reading.repairs)
     code = reading.code.replace("\r\n", "\n")
-    strings = [m["kept"] for m in _OUTSIDE.finditer(code) if m["kept"] and m["kept"][0] in "\"'"] if kinds else []
+    strings = [m["kept"] for m in OUTSIDE.finditer(code) if m["kept"] and m["kept"][0] in "\"'"] if kinds else []
     if _MIXED in reading.repairs or (reading.broken and _bares_quotes(reading)):
         return Choice(error="ambiguous escapes: some quotes are escaped, and some are not")
     if kinds and "\r" in code:
@@ -166,7 +181,7 @@ def _readings(first: Reading) -> Iterator[Reading]:
         yield from _under_escaped(first)
     if "\\" not in code:
         if suspect and not first.broken:
-            yield msgspec.structs.replace(first, code=_joined(code), repairs=(*first.repairs, "string_newlines"))
+            yield msgspec.structs.replace(first, code=joined(code), repairs=(*first.repairs, "string_newlines"))
         return
     seen, above = {code}, [(first, suspect)]
     for level in _LEVELS if suspect else _LEVELS[:2]:
@@ -178,6 +193,15 @@ def _readings(first: Reading) -> Iterator[Reading]:
                     below.append((found, doubtful and _is_suspect(found.code.strip("\n"))))
                     yield found
         above = below
+    for level, text in zip(_LEVELS, (code, strictly(code)), strict=False):
+        if suspect and text is not None and _leaves_quotes(text):
+            for way in outside_ways(text)[1:]:
+                yield _bare(msgspec.structs.replace(first, code=way, repairs=(*first.repairs, level)))
+
+
+def _leaves_quotes(code: str) -> bool:
+    """Whether line breaks may be all that was escaped: else all quotes are, and so is all that may be."""
+    return '"' not in code or strictly(code) is None
 
 
 def _is_suspect(code: str) -> bool:
@@ -187,24 +211,24 @@ def _is_suspect(code: str) -> bool:
 def _undone(first: Reading, reading: Reading, level: str, *, doubtful: bool) -> Iterator[Reading]:
     """The reading with one level of escapes undone: as JSON does it, and where it is no Python also in other ways."""
     code = reading.code.strip("\n")
-    steps: list[Callable[[str], str | None]] = [_strictly]
+    steps: list[Callable[[str], str | None]] = [strictly]
     if doubtful or {"newlines", "control_characters"} & set(first.repairs):
-        steps.append(_with_newlines)
+        steps.append(with_newlines)
     if doubtful:
         steps.append(lenient)
-        if '"' not in code or _strictly(code) is None:  # else all quotes are escaped, and so is all that may be
-            steps += [outside_strings, unquoted]
+        if _leaves_quotes(code):
+            steps += [outside_strings, *[unquoted] * (reading is first)]
     for step in steps:
         text = step(code)
-        if text is None or text == code or _CONTROL.search(_without(text, code)):
-            continue  # what makes control characters is no escape that was meant
-        mixed = step in (lenient, outside_strings) and mixes_quotes(code)
+        if text is None or text == code or _LETTERED.search(_without(text, code)):
+            continue  # what makes control characters of letters is no escape that was meant
+        bares = step is not strictly and bares_more(first.code, code, text)
+        mixed = bares or (step in (lenient, outside_strings) and mixes_quotes(code))
         if mixed and reading is not first:
             continue
         fence = ("fence",) if "fence" in reading.repairs and "fence" not in first.repairs else ()
-        yield _bare(
-            msgspec.structs.replace(first, code=text, repairs=(*first.repairs, *fence, level, *(_MIXED,) * mixed))
-        )
+        kinds = (*first.repairs, *fence, level, *(_MIXED,) * mixed)
+        yield _bare(msgspec.structs.replace(first, code=text, repairs=kinds))
 
 
 def _under_escaped(first: Reading) -> Iterator[Reading]:
@@ -212,13 +236,14 @@ def _under_escaped(first: Reading) -> Iterator[Reading]:
     that is Python, also as if some of them had been doubled."""
     kinds = (*first.repairs, "under_escaped")
     raw = first.raw
-    joined = _PAIR.sub(lambda m: lenient(m[0]), raw)
+    characters = UNICODE.sub(lambda m: lenient(m[0]), raw)
     quotes = ['"'] + ["'"] * ("single_quotes" in first.repairs)
-    for text in dict.fromkeys((*(t.replace(f"\\{q}", q) for q in quotes for t in (raw, joined)), raw)):
-        reading = _bare(msgspec.structs.replace(first, code=outside_strings(text), repairs=kinds))
-        yield reading
-        if "\\\\" in reading.code and tree(reading.code) is not None:
-            yield msgspec.structs.replace(reading, code=reading.code.replace("\\\\", "\\"))
+    for text in dict.fromkeys((*(t.replace(f"\\{q}", q) for q in quotes for t in (raw, characters)), raw)):
+        for undone in outside_ways(text, quotes=text == raw, always="triple_quotes" not in kinds):
+            reading = _bare(msgspec.structs.replace(first, code=undone, repairs=kinds))
+            yield reading
+            if "\\\\" in reading.code and tree(reading.code) is not None:
+                yield msgspec.structs.replace(reading, code=reading.code.replace("\\\\", "\\"))
 
 
 def _bare(reading: Reading) -> Reading:
@@ -231,91 +256,33 @@ def _bare(reading: Reading) -> Reading:
     return msgspec.structs.replace(reading, code=text, repairs=(*reading.repairs, "fence"))
 
 
-def _strictly(code: str) -> str | None:
-    return _unescaped(code, strict=True)
-
-
-def _with_newlines(code: str) -> str | None:
-    return _unescaped(code, strict=False)
-
-
-def _unescaped(code: str, *, strict: bool) -> str | None:
-    """The code with one level of JSON escapes undone, null when it is not the inside of one JSON string."""
-    try:
-        value = json.loads(f'"{code}"', strict=strict)
-    except ValueError:
-        return None
-    return value if isinstance(value, str) else None
-
-
-def lenient(text: str) -> str:
-    """One level of JSON escapes undone, with what is no escape left as it stands."""
-    out = _ESCAPE.sub(lambda m: _meant(m.group(1)), text)
-    return out.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _meant(escaped: str) -> str:
-    if len(escaped) > 1:
-        return chr(int(escaped[1:], 16))
-    return _MEANT.get(escaped, "\\" + escaped)
-
-
-def mixes_quotes(code: str) -> bool:
-    """Whether quotes of one kind stand outside of Python's strings both with and without an escape: then those with
-    one may be strings of a single backslash."""
-    undone = {m["escaped"] for m in _OUTSIDE.finditer(code) if m["escaped"]} & {'"', "'"}
-    strings = [m["kept"] for m in _OUTSIDE.finditer(code) if m["kept"]] if undone else []
-    bare = {text[0] for text in strings} | set(_OUTSIDE.sub("", code))
-    return bool(undone & bare) or any(escapes(text, text[0]) for text in strings if text[0] in undone)
-
-
-def escapes(text: str, quote: str) -> int:
-    """How many quotes stand in the text behind a backslash of their own."""
-    return sum(len(m[1]) % 2 for m in re.finditer(rf"(?<!\\)(\\++){quote}", text))
-
-
 def _bares_quotes(reading: Reading) -> bool:
     """Whether the code has lost the backslash of a quote that JSON does not escape, while others have none."""
     raw, kinds = reading.raw, "'\"" if "triple_quotes" in reading.repairs else "'"
     return any(0 < escapes(raw, q) < raw.count(q) and escapes(reading.code, q) < escapes(raw, q) for q in kinds)
 
 
-def unquoted(code: str) -> str:
-    """The code with the escapes of its double quotes undone and no others, where none of them stands without one."""
-    return code.replace('\\"', '"') if _BARE_QUOTE.search(code) is None else code
-
-
-def outside_strings(code: str) -> str:
-    """Escapes undone outside of Python's strings only: where line breaks were escaped once too often. The code as it
-    is where that would break up its strings."""
-    strings: list[str] = []
-
-    def undone(match: re.Match[str]) -> str:
-        kept = match["kept"]
-        if kept:
-            strings.append(kept)
-        return kept or _MEANT[match["escaped"]]
-
-    text = _OUTSIDE.sub(undone, code)
-    if text == code:
-        return code
-    there = {m["kept"] for m in _OUTSIDE.finditer(text)}
-    return text if all(kept in there for kept in strings if kept[0] in "\"'") else code
-
-
 def _swallows(code: str) -> bool:
     """Whether a comment holds an escaped line break: it may have swallowed the lines after it."""
-    return "\n" not in code and "\\n" in code and any(m["escaped"] for m in _OUTSIDE.finditer(code))
+    return "\n" not in code and "\\n" in code and any(m["escaped"] for m in OUTSIDE.finditer(code))
 
 
 def _without_swallowed(parsed: list[tuple[Reading, ast.Module]]) -> list[tuple[Reading, ast.Module]]:
     """Leave out one-liners whose comment holds real statements when line breaks in it are undone."""
     swallowing = [t for r, t in parsed if _swallows(r.code.strip("\n"))]
     whole = [(r, t) for r, t in parsed if not _swallows(r.code.strip("\n"))]
-    if not swallowing or not whole:
+    if not whole:
+        return [] if any(_ends_code(r.code) for r, _ in parsed) else parsed
+    if not swallowing:
         return parsed
     most = max(len(t.body) for t in swallowing)
     return whole if all(any(map(_acts, t.body[most:])) for _, t in whole) else parsed
+
+
+def _ends_code(code: str) -> bool:
+    """Whether a line behind an escaped line break is a statement of its own, or opens a block."""
+    lines = re.split(r"\\+(?:r\\+)?n", code)[1:]
+    return any(line.rstrip().endswith(":") or ((t := tree(line.strip())) and any(map(_acts, t.body))) for line in lines)
 
 
 def _acts(statement: ast.stmt) -> bool:
@@ -330,22 +297,7 @@ def _unparsed(firsts: list[Reading]) -> Choice:
     bare = _bare(first)
     if not bare.code.strip():
         return Choice(error="the code is empty")
-    pairs = any(m["escaped"] or m["kept"] == "\\\\" for m in _OUTSIDE.finditer(bare.code))
+    pairs = any(m["escaped"] or m["kept"] == "\\\\" for m in OUTSIDE.finditer(bare.code))
     if first.broken or bare is not first or pairs or _RISKY.intersection(first.repairs):
         return Choice(error="the code is no Python however its escapes are read")
     return Choice(first)
-
-
-def _joined(code: str) -> str:
-    """Line breaks inside of one-line strings as escapes: they were escaped once too little. Code without backslashes
-    only: with them, nobody can tell which were escaped too little as well."""
-
-    def mend(match: re.Match[str]) -> str:
-        text = match.group()
-        return (
-            text
-            if text[0] == "#" or text[:3] in {'"""', "'''"}
-            else text.replace("\r\n", "\n").replace("\n", "\\n").replace("\r", "\\r")
-        )
-
-    return _BROKEN_STRING.sub(mend, code)
