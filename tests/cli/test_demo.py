@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 import pytest
+from pyarrow import parquet
 
 from cli.conftest import Run, chat_row, write_rows
+from dataset.little import tree
 from foretrace.cli._demo_report import next_steps
 from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import DEMO_MODEL
@@ -24,27 +26,26 @@ TOLD = "20 of 89 traces come from the demo model: this dataset is a demonstratio
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
 
 
-class Made:
+DEMO = [sys.executable, "-m", "foretrace", "demo"]
+
+
+class Made(NamedTuple):
     """One run of the demo, in a process of its own."""
 
-    def __init__(self, folder: Path, *before: str) -> None:
-        self.out = folder / "demo-out"
-        command = [*before, sys.executable, "-m", "foretrace", "demo", "--out", "demo-out"]
-        self.json: Any = json.loads(self._run([*command, "--json"], folder).stdout)
-        self.folder = folder
-
-    def _run(self, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-
-    @property
-    def ids(self) -> dict[str, str]:
-        table = TraceStore(self.out / "traces").columns("key", "id")
-        return dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
+    out: Path
+    json: Any
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return Made(tmp_path_factory.mktemp("demo"))
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run([*DEMO, "--out", "demo-out", "--json"], cwd=folder, capture_output=True, check=True)
+    return Made(folder / "demo-out", json.loads(done.stdout))
+
+
+def ids(traces: Path) -> dict[str, str]:
+    table = TraceStore(traces).columns("key", "id")
+    return dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
 
 
 def test_it_generates_failures_and_recoveries(made: Made) -> None:
@@ -75,24 +76,19 @@ def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
     )
 
 
-def test_the_same_again_and_only_its_own_is_replaced(made: Made) -> None:
-    keys = made.ids
-    card = (made.out / "dataset/README.md").read_bytes()
-    (made.out / "mine.txt").write_text("mine")
-    (made.out / "labels.parquet").write_text("torn")
-    again = Made(made.folder)
-    assert again.ids == keys and (made.out / "dataset/README.md").read_bytes() == card
-    assert (made.out / "mine.txt").read_text() == "mine"
-
-
-def test_the_command_line_makes_the_same_attempts(made: Made, run: Run) -> None:
-    """What the demo does is a run of `generate` like any other: given in words, nothing is left to be done."""
+def test_the_command_line_makes_the_same(made: Made, run: Run, tmp_path: Path) -> None:
+    """What the demo does are runs of `generate` and `build` like any other: nothing is left to be done, and made anew
+    it is the same, to the last byte of the dataset."""
     words = (
-        "generate --problems builtin --limit 10 --protocol interleaved_tools --model demo --samples 2 --temperature 1 "
-        "--max-tokens 1024"
+        "generate --problems builtin --limit 10 --protocol interleaved_tools --model demo --temperature 1 "
+        "--max-tokens 1024 --json"
     )
-    done = run(*words.split(), "--out", made.out / "traces", "--json")
+    done = run(*words.split(), "--samples", 2, "--out", made.out / "traces")
     assert (done.json["there"], done.json["done"]) == (20, 0)
+    anew = run(*words.split(), "--samples", 1, "--out", tmp_path / "traces")
+    assert anew.json["done"] == 10 and ids(tmp_path / "traces").items() < ids(made.out / "traces").items()
+    assert run("build", made.out / "traces", "--out", tmp_path / "dataset", "--allow-demo").code == 0
+    assert tree(tmp_path / "dataset") == tree(made.out / "dataset")
 
 
 def test_a_folder_that_is_not_its_own_is_left_alone(run: Run, traces: Path) -> None:
@@ -117,10 +113,13 @@ def test_names_with_blanks_are_quoted(traces: Path, tmp_path: Path) -> None:
     assert shlex.split(command)[-1] == f"{tmp_path}/a b-types"
 
 
-def test_without_a_sandbox_the_rest_is_shown(tmp_path: Path) -> None:
+def test_without_a_sandbox_the_rest_is_shown_and_only_its_own_is_replaced(made: Made, tmp_path: Path) -> None:
+    """In the folder of an earlier run, beside a file that is not the demo's."""
+    shutil.copytree(made.out, tmp_path / "out")
+    (tmp_path / "out/mine.txt").write_text("mine")
+    (tmp_path / "out/labels.parquet").write_text("torn")
     names = ",".join((*NAMESPACES, *LANDLOCK))
-    container = [sys.executable, str(CONTAINER), names, "--"]
-    command = [*container, sys.executable, "-m", "foretrace", "demo", "--out", "out"]
+    command = [sys.executable, str(CONTAINER), names, "--", *DEMO, "--out", "out"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[0]
@@ -128,6 +127,9 @@ def test_without_a_sandbox_the_rest_is_shown(tmp_path: Path) -> None:
     assert "4. build  69 traces" in done.stdout and "demo model" not in done.stdout
     assert "--protocol" not in done.stdout
     assert json.loads((tmp_path / "out/dataset/manifest.json").read_bytes())["counts"]["traces_of_demo_model"] == 0
+    assert ids(tmp_path / "out/traces").items() < ids(made.out / "traces").items()
+    assert parquet.read_metadata(tmp_path / "out/labels.parquet").num_rows > 0
+    assert (tmp_path / "out/mine.txt").read_text() == "mine"
 
 
 @pytest.fixture

@@ -222,7 +222,7 @@ def test_folded_keys_come_back(keys: set[str]) -> None:
 
 _KILLED = textwrap.dedent("""
     import json, os, pathlib, shutil, signal, sys
-    import pyarrow.parquet  # once, before the forks
+    import pandas, pyarrow.parquet  # once, before the forks: pyarrow looks for pandas when it first makes an array
     from foretrace.core.store import TraceStore, TraceWriter
     start, work = map(pathlib.Path, sys.argv[1:3])
 

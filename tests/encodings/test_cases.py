@@ -189,10 +189,10 @@ def test_long_texts_take_linear_time(head: int) -> None:
     """A quadratic reader takes minutes to hours on these; the limit is a hang guard, no measurement."""
     begun = time.process_time()
     for unit in ADVERSARIAL:
-        text = HEADS[head] + unit * (MEGA // len(unit)) + TAILS[head]
+        text = HEADS[head] + unit * (MEGA // 2 // len(unit)) + TAILS[head]
         for call in ALL[head - 1].parse(text) if head else [c for e in ALL for c in e.parse(text)]:
             assert call.span is not None
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 15
 
 
 @pytest.mark.parametrize("body", ["x" * MEGA, "line\n" * (MEGA // 5), 'it\'s <b> "q" \\ ' * (MEGA // 16)])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from episodes.generating import ids, plus, stored
@@ -37,7 +37,7 @@ def command(tmp_path: Path) -> list[str]:
             scripts.append({"turns": turns, "match": problem.statement})
     for name, lines in (("problems", rows), ("script", scripts)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    generate = [sys.executable, "-m", "foretrace", "generate", "--problems", "jsonl", "--path", "problems.jsonl"]
+    generate = ["generate", "--problems", "jsonl", "--path", "problems.jsonl"]
     generate += ["--protocol", "tools", "--model", "scripted:script.jsonl", "--samples", str(SAMPLES)]
     return [*generate, "--keep", "success", "--quiet", "--json"]
 
@@ -53,28 +53,66 @@ def finished(out: Path) -> Iterator[str]:
         yield from (*index.stored, *index.left_out)
 
 
-def wait_for_journal(process: subprocess.Popen[bytes], out: Path, *, there: bool) -> None:
+def in_a_process(command: list[str]) -> list[str]:
+    return [sys.executable, "-m", "foretrace", *command]
+
+
+# A fork of this runs the command without its imports, which are most of its work.
+_FORKS = """
+import json, os, sys
+import pandas  # pyarrow asks for it
+import foretrace.cli._generating, foretrace.core.store, foretrace.episodes.generate, foretrace.sandbox.local
+import foretrace.models.scripted, foretrace.problems.jsonl, foretrace.protocols.tools
+from foretrace.cli.main import main
+for line in sys.stdin:
+    if (pid := os.fork()) == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os._exit(main(json.loads(line)))
+    print(pid, flush=True)
+    os.waitpid(pid, 0)
+"""
+
+
+@pytest.fixture
+def fork(command: list[str], tmp_path: Path) -> Iterator[Callable[[], psutil.Process]]:
+    """Start the command, its traces in the folder `killed`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORKS], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as forks:
+
+        def start() -> psutil.Process:
+            assert forks.stdin and forks.stdout
+            forks.stdin.write(json.dumps([*command, "--out", "killed"]) + "\n")
+            forks.stdin.flush()
+            return psutil.Process(int(forks.stdout.readline()))
+
+        yield start
+
+
+def wait_for_journal(process: psutil.Process, out: Path, *, there: bool) -> None:
     """Until attempts stand in a journal, or none does; or the process has ended."""
     end = time.monotonic() + 20
-    while process.poll() is None and time.monotonic() < end:
+    while process.is_running() and time.monotonic() < end:
         with contextlib.suppress(FileNotFoundError):  # sealed and removed between the two looks
             if any(path.stat().st_size > 0 for path in (out / FOLDER).glob("*.zst")) is there:
                 return
         time.sleep(0.005)
 
 
-def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str]) -> None:
+def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str], fork: Callable[[], psutil.Process]) -> None:
     out, moments = tmp_path / "killed", random.Random(3)
     done: set[str] = set()
     progress = in_journal = 0
     for _ in range(KILLS):
-        with subprocess.Popen([*command, "--out", "killed"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
-            in_the_middle = moments.random() < 0.8  # else at any moment, the start and the sealing too
-            if in_the_middle:
-                wait_for_journal(process, out, there=False)  # the one of the run before is sealed
-                wait_for_journal(process, out, there=True)
-            time.sleep(moments.random() * (0.1 if in_the_middle else 1.0))
-            os.kill(process.pid, signal.SIGKILL)
+        process = fork()
+        in_the_middle = moments.random() < 0.8  # else at any moment, the start and the sealing too
+        if in_the_middle:
+            wait_for_journal(process, out, there=False)  # the one of the run before is sealed
+            wait_for_journal(process, out, there=True)
+        time.sleep(moments.random() * (0.1 if in_the_middle else 0.5))
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was faster
+            process.kill()
+        process.wait()
         now = set(finished(out))
         sealed = list(stored(out)) if (out / "manifest.json").exists() else []
         in_journal += any((out / FOLDER).glob("*.zst")) if (out / FOLDER).exists() else 0
@@ -87,10 +125,12 @@ def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str]) -> None
             break
     assert progress >= 8 and in_journal >= 8
     assert len(done) > 0
-    last = subprocess.run([*command, "--out", "killed"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    last = subprocess.run(
+        in_a_process([*command, "--out", "killed"]), cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     report = json.loads(last.stdout)
     assert report["there"] + report["skipped"] == len(done) and report["left"] == 0
-    subprocess.run([*command, "--out", "whole"], cwd=tmp_path, capture_output=True, check=True)
+    subprocess.run(in_a_process([*command, "--out", "whole"]), cwd=tmp_path, capture_output=True, check=True)
     assert ids(out) == ids(tmp_path / "whole")
     killed, whole = (TraceStore(tmp_path / name).manifest for name in ("killed", "whole"))
     assert (killed.segments, killed.left_out, killed.counts) == (whole.segments, whole.left_out, whole.counts)
@@ -98,9 +138,8 @@ def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str]) -> None
 
 
 def test_control_c_seals_and_the_same_command_goes_on(tmp_path: Path, command: list[str]) -> None:
-    with subprocess.Popen(
-        [*command, "--out", "t"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    generate = in_a_process([*command, "--out", "t"])
+    with subprocess.Popen(generate, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not any(path.stat().st_size > 2000 for path in (tmp_path / "t" / FOLDER).glob("*.zst")):
             assert process.poll() is None
             time.sleep(0.005)
@@ -111,6 +150,6 @@ def test_control_c_seals_and_the_same_command_goes_on(tmp_path: Path, command: l
     assert not list((tmp_path / "t" / FOLDER).iterdir())
     kept = set(stored(tmp_path / "t"))
     assert kept
-    last = subprocess.run([*command, "--out", "t"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    last = subprocess.run(generate, cwd=tmp_path, capture_output=True, text=True, check=True)
     report = json.loads(last.stdout)
     assert report["there"] == len(kept) and 0 < report["done"] < PROBLEMS * SAMPLES and report["left"] == 0

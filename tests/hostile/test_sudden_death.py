@@ -63,6 +63,13 @@ def _keep(keeper: list[subprocess.Popen[bytes]], folder: Path, *program: str) ->
     return keeper[-1]
 
 
+def _wait_for(keeping: subprocess.Popen[bytes], processes: int) -> None:
+    until = time.monotonic() + 5
+    while len(tree.descendants(keeping.pid)) < processes and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(tree.descendants(keeping.pid)) >= processes
+
+
 def _kill_and_count(keeping: subprocess.Popen[bytes]) -> list[str]:
     os.kill(tree.children(keeping.pid)[0], signal.SIGKILL)  # the first is the parent; orphans come after it
     until = time.monotonic() + 1.0
@@ -81,10 +88,7 @@ def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]],
         job = {"id": number, "form": form, "code": code, "setup": "", "tests": [{"code": "assert f(3) == 12345"}]}
         keeping.stdin.write(json.dumps({**job, "limits": {"wall_s": 20, "cpu_s": 20}}).encode() + b"\n")
     keeping.stdin.flush()
-    until = time.monotonic() + 5
-    while len(tree.descendants(keeping.pid)) < 2 * len(_RUNS) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert len(tree.descendants(keeping.pid)) >= 2 * len(_RUNS)  # fork servers, and what they run
+    _wait_for(keeping, 2 * len(_RUNS))  # fork servers, and what they run
     time.sleep(0.3)  # in the middle of it
     assert not _kill_and_count(keeping)
     assert list(tmp_path.glob("foretrace-*")) == []
@@ -92,5 +96,5 @@ def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]],
 
 def test_without_a_sandbox_they_outlive_it(keeper: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
     keeping = _keep(keeper, tmp_path, "-I", "-S", "-c", f"{_TOUGH}\ntime.sleep(20)\n")
-    time.sleep(0.4)
+    _wait_for(keeping, 2)  # the parent, and what it forks
     assert _kill_and_count(keeping)

@@ -72,10 +72,10 @@ def test_the_work_is_bounded() -> None:
     for _ in range(5000):
         deep = [deep]
     assert not equal(deep, deep)
-    started = time.monotonic()
+    started = time.process_time()
     assert equal(range(10**30), range(10**30))
     assert not equal(list(range(10**5)), list(range(10**5 - 1)))
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(
