@@ -268,6 +268,18 @@ def test_a_rollout_that_fails_says_why(runner: asyncio.Runner, sandbox: LocalSan
     assert done[-1].why == "refused" and done[-1].sequence is None
 
 
+def test_a_rollout_that_fails_is_kept_with_its_error_and_done_under_another_number(
+    runner: asyncio.Runner, sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        rolled(runner, sandbox, "interleaved_tools", model=Broken(), count=2, traces=tmp_path / "traces")
+    stored = list(TraceStore(tmp_path / "traces").read())
+    errors = [trace.outcome.error for trace in stored]
+    assert [error.message for error in errors if error is not None] == ["gone"] * 4
+    assert sorted(trace.key.rpartition("/")[2] for trace in stored) == ["0", "1", "2", "3"]
+    assert all(trace.outcome.success is None and trace.outcome.reward is None for trace in stored)
+
+
 def test_a_lane_leaves_room_for_the_end_and_refuses_where_there_is_none(runner: asyncio.Runner) -> None:
     async def run(most: int) -> int:
         async with Demo() as model:

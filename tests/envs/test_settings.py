@@ -93,7 +93,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_said(tmp_path: Path, caplog: 
 def test_metrics_are_means_over_the_rollouts() -> None:
     measured = Measured()
     measured.add(trace("a", True, 4, think_count=2, has_verify=1, is_ideal=1, had_errors=1, recovered=1))
-    measured.add(trace("a", False, 1, think_count=1, had_errors=1))
+    measured.add(trace("a", False, 1, think_count=1, had_errors=1, cut_replies=2))
     measured.add(trace("b", True, 4))
     measured.failed["mismatch"] += 1
     assert measured.means("eval/") == pytest.approx(
@@ -104,6 +104,7 @@ def test_metrics_are_means_over_the_rollouts() -> None:
             "eval/accuracy": 2 / 3,
             "eval/pass_rate": 0.75,
             "eval/mean_reward": (1 - 0.5 + 1) / 3,
+            "eval/cut_rate": 1 / 3,
             "eval/think_count": 1.0,
             "eval/verify_rate": 1 / 3,
             "eval/ideal_rate": 1 / 3,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import logging
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,9 +18,11 @@ import pytest
 
 from episodes.generating import plus
 from fakes.model_server import ModelServer
+from foretrace.cli.main import app
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.errors import ModelError, SandboxError, UsageError
 from foretrace.envs._setup import protocol_of, sandbox_of
+from foretrace.envs._verifiers_names import NAMES, rename, renamed
 from foretrace.envs._verifiers_run import (
     attempt,
     close_sandboxes,
@@ -177,6 +182,75 @@ def test_a_split_reply_is_sent_back_as_it_came(box: Box) -> None:
         replies = [message for message in sent if message["role"] == "assistant"]
         assert [reply.get("reasoning_content") for reply in replies] == ["I think so." if split else None] * 2
         assert replies[0]["content"].startswith("<code>")
+
+
+def proxied(said: str, status: int = 503) -> ModelError:
+    """What an attempt fails with, where the library's own server answers so."""
+    body = {"error": {"message": said, "type": "invalid_request_error"}}
+
+    async def work() -> None:
+        async with ModelServer() as server:
+            server.fault("/v1/chat/completions", status=status, body=json.dumps(body), times=-1)
+            behind = "http://me:secret@10.0.0.1:8000/v1"
+            async with Wire("toy", server.url + "/v1", "key", split=False, behind=behind, retries=0) as wire:
+                await attempt(Episode(plus(3), protocol_of("tools"), LocalSandbox(Settings())), wire, Sampling())
+
+    with pytest.raises(ModelError) as caught:
+        asyncio.run(work())
+    return caught.value
+
+
+def test_a_server_that_cannot_be_reached_is_told_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The library tells of no connection by a 503 of its own; a server that is busy has its words behind a status."""
+    with caplog.at_level(logging.WARNING, "foretrace.envs"):
+        errors = [proxied("All connection attempts failed") for _ in range(2)]
+    assert {(str(error), error.kind, error.retryable) for error in errors} == {
+        (
+            "http://10.0.0.1:8000, model toy: the model server cannot be reached (All connection attempts failed); "
+            "start the server, or check --client.base-url",
+            "refused",
+            True,
+        )
+    }
+    assert [record.message for record in caplog.records] == [str(errors[0])]
+    for words in ("upstream 503: no slot is free", "Error code: 503 - no slot is free"):
+        busy = proxied(words)
+        assert busy.kind == "busy" and str(busy).endswith("lower the concurrency (-c), or try again later")
+    assert proxied("All connection attempts failed", 500).kind == "server"
+
+
+FLOORS = ("models", "sandbox", "problems", "protocols", "episodes")
+NOT_HERE = {
+    "--context-length",  # of Ollama's own interface, and refused for the others
+}
+
+
+def test_every_option_that_a_message_names_has_a_name_here() -> None:
+    """Messages of the lower floors name the options of `foretrace generate` and `foretrace problems`."""
+    import typer
+
+    command: Any = typer.main.get_command(app)
+    verbs = [command.commands["generate"], *command.commands["problems"].commands.values()]
+    options = {option for verb in verbs for one in verb.params for option in one.opts if option.startswith("--")}
+    files = [file for floor in FLOORS for file in (ROOT / "src" / "foretrace" / floor).rglob("*.py")]
+    texts = [
+        node.value
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    said = {option for text in texts for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)} & options
+    assert len(said) > 5 and said - NOT_HERE == set(NAMES)
+
+
+def test_an_option_is_renamed_as_a_whole_word() -> None:
+    assert renamed("use --sandbox local (--sandbox-x, x--path).") == (
+        "use --env.agent.harness.sandbox local (--sandbox-x, x--path)."
+    )
+    error = SandboxError("no engine: use --sandbox local")
+    rename(error)
+    rename(error)
+    assert str(error) == "no engine: use --env.agent.harness.sandbox local"
 
 
 def test_without_the_library_an_import_says_what_to_install() -> None:

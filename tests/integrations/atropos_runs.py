@@ -79,6 +79,13 @@ class Env:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def wait_for(self, text: str) -> None:
+        """Until it has said that."""
+        end = time.monotonic() + _PATIENCE_S
+        while text not in self.said():
+            assert self.alive() and time.monotonic() < end, f"it never said {text!r}:\n{self.said()[-3000:]}"
+            time.sleep(0.2)
+
     def stop(self) -> int:
         """End it as Ctrl-C does."""
         assert self._process is not None
@@ -96,6 +103,13 @@ class Env:
     def errors(self) -> str:
         """The one line with which it ended."""
         return next((line for line in self.said().splitlines() if line.startswith("error: ")), "")
+
+
+def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", *more: str, **settings: Any) -> Env:
+    """A run against a fake server, whose words have no ids and which is trusted with them."""
+    told = {"openai.base_url": url or None, "backend": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
+    told |= {"check_tokenizer": False, "on_mismatch": "flag", "max_turns": 2, "backend_retries": 1}
+    return Env(verb, folder, *more, **(told | settings))
 
 
 @contextmanager

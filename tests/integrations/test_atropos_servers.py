@@ -26,7 +26,7 @@ from fakes.ollama_facade import OllamaFacade
 from foretrace.core.store import TraceStore
 from foretrace.envs._tokenizer import demo_folder
 from foretrace.envs.atropos_server import server_for
-from integrations.atropos_runs import Env, Trainer, check_group, environment, rows, run_api
+from integrations.atropos_runs import Env, Trainer, check_group, environment, rows, run_api, serving
 from integrations.llama_server import NAME, Running
 from integrations.scoring import CLOSE, rescored
 
@@ -47,6 +47,27 @@ def test_llama_server_serves_exact_rollouts(llama: Running, tokenizer: Path, tmp
     assert env.wait() == 0, env.said()
     for group in rows(tmp_path / "data" / "code_trace.jsonl"):
         check_group(group, differ=False)
+
+
+def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
+    llama: Running, tokenizer: Path, tmp_path: Path
+) -> None:
+    """run-api, `serve`, and a trainer that registers and pulls."""
+    told = {"openai.base_url": llama.url, "openai.model_name": NAME, "backend": "llamacpp", "tokenizer_name": tokenizer}
+    api = run_api(tmp_path / "api.log").start()
+    try:
+        trainer = Trainer(api, batch_size=4)
+        more = {"protocol": "tools", "ensure_scores_are_not_same": False, "traces_dir": "traces"}
+        with serving(tmp_path, api, **(told | more)) as env:
+            for _ in range(3):
+                (group,) = trainer.batch(env)
+                check_group(group, differ=False)
+            assert env.stop() == 130
+    finally:
+        api.stop()
+    traces = list(TraceStore(tmp_path / "traces").read())
+    assert len(traces) >= 12 and {trace.provenance.model for trace in traces} == {f"llamacpp:{NAME}"}
+    assert any(trace.outcome.metrics["turns"] > 1 for trace in traces)
 
 
 def test_a_server_like_ollama_serves_text_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ class Eval:
         return self.command(["@", "out/it/configs/resolved/eval.json", "--resume"])
 
     def command(self, arguments: Sequence[str]) -> Done:
-        offline = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(self.folder / "site"), "STRANGERS": str(self.strangers)}
+        path = os.pathsep.join(filter(None, [str(self.folder / "site"), os.environ.get("PYTHONPATH")]))
+        offline = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": path, "STRANGERS": str(self.strangers)}
         program = Path(sys.executable).with_name("vf-eval")
         done = subprocess.run(
             [program, *arguments],
@@ -193,7 +194,7 @@ def test_a_server_that_dies_and_a_run_that_is_resumed(vf_eval: Eval) -> None:
         for trace in [trace for episode in failed for trace in episode["traces"]]:
             assert [error["type"] for error in trace["errors"]] == ["ProviderError"]
             outcome = trace["info"]["foretrace"]["outcome"]
-            assert outcome["status"] == "error" and "HTTP 503" in outcome["error"]["message"]
+            assert outcome["status"] == "error" and "cannot be reached" in outcome["error"]["message"]
             assert "reward" not in outcome and not trace["rewards"]
         server.faults.clear()
         server.say = solve
@@ -245,6 +246,42 @@ def test_a_bad_protocol_is_refused_before_any_work(vf_eval: Eval, protocol: str,
     assert not (vf_eval.folder / "out").exists()
 
 
+def test_a_server_that_is_not_there_is_told_so_and_once(vf_eval: Eval) -> None:
+    done = vf_eval("http://127.0.0.1:9", "-n", 2, "--env.agent.harness.retries", 0)
+    told = "the model server cannot be reached (All connection attempts failed); start the server, or check "
+    assert done.code == 0 and done.told.count(f"http://127.0.0.1:9, model toy: {told}--client.base-url\n") == 1
+    for trace in done.traces:
+        error = trace["info"]["foretrace"]["outcome"]["error"]
+        assert error == {"kind": "refused", "message": f"model toy: {told}--client.base-url"}
+    assert len(done.traces) == 2
+
+
+ABSENT = """
+from foretrace.core.errors import SandboxError
+from foretrace.sandbox.local import LocalSandbox
+class Absent(LocalSandbox):
+    async def start(self):
+        raise SandboxError("no engine here: use --sandbox local")
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--env.agent.harness.sandbox", "absent:Absent"], "no engine here: use --env.agent.harness.sandbox local"),
+        (["--env.taskset.problems", "jsonl:empty.jsonl"], "empty.jsonl: there is no problem in it that can be used"),
+    ],
+)
+def test_what_no_episode_could_do_without_ends_the_run(vf_eval: Eval, given: list[str], told: str) -> None:
+    """With one line and exit code 1, before any episode."""
+    (vf_eval.folder / "site" / "absent.py").write_text(ABSENT)
+    (vf_eval.folder / "empty.jsonl").write_text("")
+    done = vf_eval("http://127.0.0.1:9", "-n", 3, *given)
+    (line,) = [line for line in done.told.splitlines() if line.startswith("error: ")]
+    assert done.code == 1 and line.endswith(told) and "Traceback" not in done.told
+    assert done.episodes == []
+
+
 @pytest.mark.parametrize(
     ("part", "name", "value", "told"),
     [
@@ -253,6 +290,7 @@ def test_a_bad_protocol_is_refused_before_any_work(vf_eval: Eval, protocol: str,
         ("harness", "max_turns", 0, "greater than or equal to 1"),
         ("harness", "nope", 1, "not permitted"),
         ("taskset", "problems", "nope", "unknown problems 'nope'"),
+        ("taskset", "problems", "jsonl:absent.jsonl", "path absent.jsonl: no such file or folder"),
         ("taskset", "path", "absent.jsonl", "path absent.jsonl: no such file or folder"),
         ("taskset", "system_prompt", "prompt.txt", "the protocol writes the system prompt"),
     ],
@@ -286,6 +324,45 @@ def test_a_row_that_came_over_a_wire_finds_its_problem() -> None:
     assert [task.data.problem() for task in again] == [task.data.problem() for task in tasks] == problems(99)
     assert [(task.key, task.hash) for task in again] == [(task.key, task.hash) for task in tasks]
     assert len({task.key for task in tasks}) == len(tasks)
+
+
+def test_a_file_of_problems_is_named_behind_its_form(tmp_path: Path) -> None:
+    from foretrace.envs.verifiers import ForetraceTaskset, ProblemData, ProblemsConfig
+
+    file = tmp_path / "mine.jsonl"
+    told = [
+        {
+            "id": problem.id,
+            "statement": problem.statement,
+            "entry_point": problem.entry_point,
+            "tests": [test.code for test in problem.hidden_tests],
+        }
+        for problem in problems(3)
+    ]
+    file.write_text("\n".join(map(json.dumps, told)), encoding="utf-8")
+    rows = [task.data for task in ForetraceTaskset(ProblemsConfig(id="foretrace-env", problems=f"jsonl:{file}"))]
+    wired = [ProblemData.model_validate(json.loads(row.model_dump_json())) for row in rows]
+    assert [row.problem().statement for row in wired] == [problem.statement for problem in problems(3)]
+
+
+def test_the_names_of_settings_are_those_that_vf_eval_takes() -> None:
+    import verifiers.v1 as vf
+    from verifiers.v1.configs.cli.eval import EvalConfig
+
+    from foretrace.envs._verifiers_names import NAMES
+    from foretrace.envs.verifiers import ForetraceEnvConfig, ForetraceHarnessConfig, ProblemsConfig
+
+    parts = {
+        "env.taskset": ProblemsConfig,
+        "env.agent.harness": ForetraceHarnessConfig,
+        "client": vf.EvalClientConfig,
+        "sampling": vf.SamplingConfig,
+    }
+    assert isinstance(ForetraceEnvConfig.model_validate({"agent": {"harness": {}}}).agent.harness, vf.HarnessConfig)
+    for option in set(NAMES.values()) - {"-c"}:
+        part, _, name = option.removeprefix("--").replace("-", "_").rpartition(".")
+        assert name in parts[part].model_fields, option
+    assert "c" in EvalConfig.model_fields["max_concurrent"].validation_alias.choices
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
+from foretrace.problems._sets import apart
 from foretrace.problems.base import Drop, checked, problems_of, split, strict
 
 SETS = plugins.names("problems")
@@ -265,3 +266,23 @@ def test_the_examples_of_the_docs_are_problems(tmp_path: Path) -> None:
     problems = load("jsonl", tmp_path, *rows)
     assert [(len(p.public_tests), len(p.hidden_tests)) for p in problems] == [(1, 2), (0, 1), (0, 2), (0, 2)]
     assert all(problem.reference for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("told", "path", "meant"),
+    [
+        ("jsonl:mine.jsonl", None, ("jsonl", Path("mine.jsonl"))),
+        ("jsonl:/a/b:c", None, ("jsonl", Path("/a/b:c"))),
+        ("builtin", None, ("builtin", None)),
+        ("jsonl", Path("mine.jsonl"), ("jsonl", Path("mine.jsonl"))),
+        ("package.module:Class", None, ("package.module:Class", None)),
+        ("module:Class", Path("mine.jsonl"), ("module:Class", Path("mine.jsonl"))),
+    ],
+)
+def test_a_set_and_its_file_in_one_word(told: str, path: Path | None, meant: tuple[str, Path | None]) -> None:
+    assert apart(told, path) == meant
+
+
+def test_a_set_and_two_files_are_too_many() -> None:
+    with pytest.raises(UsageError, match="give one of them"):
+        apart("jsonl:mine.jsonl", Path("other.jsonl"))

@@ -3,16 +3,32 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
-from atroposlib.envs.base import BaseEnvConfig
-from pydantic import ConfigDict, Field
+from atroposlib.envs.base import APIServerConfig, BaseEnvConfig
+from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.files import cannot_write
 from foretrace.episodes.episode import EpisodeSettings
 from foretrace.models.base import Server
+
+_log = logging.getLogger("foretrace.envs")
+_REASONING = ("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
+_NOT_FOR_DEMO = ("backend_timeout", "backend_retries", "backend_options", "think", "api_key_env")
+_ELSEWHERE = {
+    "timeout": "give --env.backend_timeout, the longest silence in seconds",
+    "tokenizer_name": "give --env.tokenizer_name",
+    "server_type": "the kind of server is --env.backend (vLLM is openai:NAME)",
+    "rolling_buffer_length": "no request timings are kept",
+}
+"""Settings of Atropos' servers that ours do not have, and what to do."""
 
 
 class CodeTraceEnvConfig(BaseEnvConfig):
@@ -67,6 +83,24 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     give_up_after: int = Field(default=10, description="Groups in a row without a full one, after which it ends.")
     wait_s: float = Field(default=600.0, description="Longest wait for run-api and a trainer, seconds.")
 
+    @field_validator("think", mode="before")
+    @classmethod
+    def _word(cls, think: Any) -> Any:
+        """YAML reads `true` and `false` as truths."""
+        return str(think).lower() if isinstance(think, bool) else think
+
+    @field_validator("data_dir_to_save_evals")
+    @classmethod
+    def _writable(cls, folder: str | None) -> str | None:
+        """Tried here, before Atropos itself makes the folder, and before any rollout."""
+        if folder is not None:
+            try:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                raise no_evals(folder, error) from None
+        return folder
+
     def server(self) -> Server:
         """All but the address and the key that Atropos is told.
 
@@ -114,6 +148,14 @@ class CodeTraceEnvConfig(BaseEnvConfig):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} {value}: choose 1 or more")
+        for name in _REASONING:
+            if getattr(self, name):
+                raise UsageError(
+                    f"{name} is not for this environment: leave it out; --env.think is Ollama's own switch"
+                )
+        given = [name for name in _NOT_FOR_DEMO if getattr(self, name) != type(self).model_fields[name].default]
+        if given and self.backend.partition(":")[0] == "demo":
+            raise UsageError(f"{', '.join(given)}: not for the demo model, which is in this process: leave it out")
         if self.temperature <= 0 or not 0 < self.top_p <= 1:
             raise UsageError("temperature must be above 0 (all rollouts of a group would be the same), top_p in (0, 1]")
 
@@ -129,3 +171,26 @@ def check_scores(config: CodeTraceEnvConfig) -> None:
             "group_size 1: Atropos drops groups in which all scores are the same, so no group would ever be sent; "
             "choose 2 or more, or --env.ensure_scores_are_not_same False"
         )
+
+
+def check_servers(servers: Iterable[Any]) -> None:
+    """Warn of what Atropos can be told of a server and ours does not read, and refuse slots below 1. `health_check` and
+    `n_kwarg_is_ignored` change nothing: each server is asked what it can do at the start, and for one completion at a
+    time.
+
+    Raises:
+        UsageError: names the setting, and says what to do.
+    """
+    for server in servers:
+        for name, remedy in _ELSEWHERE.items():
+            value = getattr(server, name)
+            if value != APIServerConfig.model_fields[name].default:
+                _log.warning("openai.%s %s is not read here: %s", name, value, remedy)
+        for name in ("num_max_requests_at_once", "num_requests_for_eval"):
+            if getattr(server, name) < 1:
+                raise UsageError(f"openai.{name} {getattr(server, name)}: choose 1 or more")
+
+
+def no_evals(folder: str, error: OSError) -> StoreError:
+    """The evaluation cannot be written."""
+    return StoreError(f"data_dir_to_save_evals: {cannot_write(Path(folder), error)}; give a folder that can be written")

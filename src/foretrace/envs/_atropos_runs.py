@@ -28,6 +28,8 @@ class PatientEnv(BaseEnv):
 
     training = True
     """False in `evaluate`, which needs no logprobs."""
+    process_mode = False
+    """Atropos sets it in `process`."""
     fatal: ForetraceError | None = None
     """Why the run is to end."""
 
@@ -131,6 +133,10 @@ class PatientEnv(BaseEnv):
     @classmethod
     def cli(cls) -> None:
         """The command line. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+        if sys.argv[1:2] in ([], ["-h"], ["--help"]):  # Atropos would end in a traceback for the first
+            print("usage: serve|process|evaluate [--config FILE] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]")
+            print("all settings, and what they are: serve --help")
+            sys.exit(0 if sys.argv[1:] else UsageError.exit_code)
         if sys.argv[1:2] in (["process"], ["evaluate"]) and not _says_wandb(sys.argv[2:]):
             sys.argv += ["--env.use_wandb", "False"]  # Atropos switches it on in these two
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was opened is closed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from foretrace.core.trace import Trace
+from foretrace.episodes.rollout import CONTEXT
 
 _MEANS = {"think_count": "think_count", "verify_rate": "has_verify", "ideal_rate": "is_ideal"}
 """Means over rollouts, and the metric of a trace that each is the mean of (docs/protocols.md)."""
@@ -32,6 +33,7 @@ class Measured:
             outcome.tests.passed / outcome.tests.total if outcome.tests and outcome.tests.total else 0.0
         )
         found["mean_reward"] = outcome.reward or 0.0
+        found["cut_rate"] = float(was_cut(trace))
         found["failed_once"] = float(bool(outcome.metrics.get("had_errors")))
         found["recovered"] = float(bool(outcome.metrics.get("recovered")))
         for name, value in found.items():
@@ -48,8 +50,13 @@ class Measured:
         found: dict[str, float] = {"rollouts": self.rollouts, "problems": len(self._problems)}
         found |= {f"failed/{reason}": number for reason, number in sorted(self.failed.items())}
         if self.rollouts:
-            names = ("accuracy", "pass_rate", "mean_reward", *_MEANS)
+            names = ("accuracy", "pass_rate", "mean_reward", "cut_rate", *_MEANS)
             found |= {name: self._sums[name] / self.rollouts for name in names}
         if self._sums["failed_once"]:
             found["recovery"] = self._sums["recovered"] / self._sums["failed_once"]
         return {f"{prefix}{name}": float(value) for name, value in found.items()}
+
+
+def was_cut(trace: Trace) -> bool:
+    """Whether a limit of length cut one of its replies, or left no room for another."""
+    return bool(trace.outcome.metrics.get("cut_replies")) or trace.outcome.exit_reason == CONTEXT

@@ -24,7 +24,7 @@ from foretrace.models.base import ChatModel
 from foretrace.protocols.base import Protocol
 from foretrace.sandbox.base import Sandbox
 
-_ROOM = 2
+ROOM = 2
 """Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
 
 
@@ -62,7 +62,7 @@ class Lane:
             ModelError: also where the sequence has no room left (kind `overflow`).
         """
         prompt = request.prompt_ids or ()
-        room = self.most - _ROOM - len(prompt)
+        room = self.most - ROOM - len(prompt)
         if room < 1:
             raise ModelError(f"{len(prompt)} tokens are there, and {self.most} the most", kind="overflow")
         most = min(room, request.sampling.max_tokens)
@@ -144,7 +144,7 @@ class Rollouts:
         return len(self._tokens.rendered(self._protocol.opening(view_of(problem))))
 
     async def run(self, problem: Problem, lane: Lane, sampling: Sampling) -> Rolled:
-        """One episode, to its end. What fails is said in `why`; one that did not fail is kept as a trace.
+        """One episode, to its end. What fails is said in `why`; its trace is kept, too, and says so.
 
         Raises:
             ModelError, UsageError: no other rollout would fare better.
@@ -158,10 +158,10 @@ class Rollouts:
         identity = msgspec.structs.replace(identity, sample=sample, sampling={**identity.sampling, "seed": seed})
         episode = self._episode(problem, identity)
         trace = await rollout(episode, lane, msgspec.structs.replace(sampling, seed=seed))
+        await self._kept.put(trace)
         error = trace.outcome.error
         if error is not None:
             return Rolled(trace, None, error.kind)
-        await self._kept.put(trace)
         sequence = sequence_of(trace, self._tokens.end, self._tokens.ends)
         if sequence is None:
             return Rolled(trace, None, "no_ids")

@@ -11,6 +11,11 @@ from foretrace.sandbox._choose import FirstThatStarts
 from foretrace.sandbox.base import Sandbox, Settings
 
 
+def absent(library: str, extra: str, missing: ImportError) -> ImportError:
+    """What is raised where an environment's library is not installed."""
+    return ImportError(f'{library} is not there ({missing}): pip install "foretrace[{extra}]"', name=missing.name)
+
+
 def protocol_of(name: str, *, forced: bool = False, option: str = "forced") -> Protocol:
     """The protocol of that name; `option` is what a user calls the forced form.
 

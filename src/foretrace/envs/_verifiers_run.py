@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,12 +14,14 @@ import msgspec
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ModelError, SandboxError
 from foretrace.envs._setup import sandbox_of
+from foretrace.envs._verifiers_names import rename
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import CONTEXT
 from foretrace.models._place import placeless
 from foretrace.models.base import ChatModel
 from foretrace.sandbox.base import Sandbox, Settings
 
+_log = logging.getLogger("foretrace.envs")
 _OWN = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed"})
 
 
@@ -45,8 +49,17 @@ async def attempt(
             else:
                 await episode.step(completion)
     except Exception as error:
+        rename(error)
+        if isinstance(error, ModelError) and error.kind == "refused":
+            _say_once(str(error))
         await episode.fail(_kind(error), placeless(error) if isinstance(error, ModelError) else str(error))
         raise
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    """Every episode fails for the same reason, and the library goes on all the same."""
+    _log.warning("%s", line)
 
 
 def _kind(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -14,17 +15,30 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from atroposlib.envs.base import APIServerConfig
+
+from foretrace.envs._setup import absent
+
+try:
+    from atroposlib.envs.base import APIServerConfig
+except ImportError as missing:
+    error = absent("atroposlib", "atropos", missing)
+    if __name__ == "__main__":
+        sys.exit(f"error: {error}")
+    raise error from None
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, StoreError, UsageError
+from foretrace.core.files import cannot_write
 from foretrace.core.problem import Problem
 from foretrace.envs import _problems
-from foretrace.envs._atropos_config import CodeTraceEnvConfig, check_scores
+from foretrace.envs._atropos_config import CodeTraceEnvConfig, check_scores, check_servers, no_evals
+from foretrace.envs._atropos_eval import sample_of, table
+from foretrace.envs._atropos_groups import Sent, group_of, why_left_out
+from foretrace.envs._atropos_lanes import Lanes
 from foretrace.envs._atropos_runs import PatientEnv
 from foretrace.envs._kept import Kept
 from foretrace.envs._metrics import Measured
-from foretrace.envs._rollouts import Lane, Rolled, Rollouts, lane_of
+from foretrace.envs._rollouts import ROOM, Lane, Rolled, Rollouts, lane_of
 from foretrace.envs._setup import protocol_of, sandbox_of
 from foretrace.envs._tokenizer import LocalTokens, demo_folder
 from foretrace.envs.atropos_server import server_for
@@ -54,30 +68,43 @@ class CodeTraceEnv(PatientEnv):
 
     def __init__(self, config: CodeTraceEnvConfig, server_configs: Any, slurm: bool = False, testing: bool = False):
         config.check()
+        listed = server_configs if isinstance(server_configs, list) else [server_configs]
+        check_servers(listed)
+        if testing:
+            raise UsageError("testing is not for this environment: give --env.backend demo")
+        self.server_cls = server_for(config.backend, **_fields(config.server()))
         if not config.tokenizer_name:
             if config.backend.partition(":")[0] != "demo":
                 raise UsageError("tokenizer_name is missing: give the folder of the model's own tokenizer")
             self._demo = tempfile.TemporaryDirectory(prefix="foretrace-demo-tokenizer-")
             config = config.model_copy(update={"tokenizer_name": str(demo_folder(Path(self._demo.name)))})
-        self.server_cls = server_for(config.backend, **_fields(config.server()))
-        listed = server_configs if isinstance(server_configs, list) else [server_configs]
         try:
             super().__init__(config, listed, slurm=slurm, testing=testing)
         except (OSError, ValueError, ImportError) as error:
-            why = str(error).strip().split("\n")[0]
-            raise UsageError(
-                f"the tokenizer {config.tokenizer_name} cannot be loaded: {why}; give a local folder with a "
-                "tokenizer.json and a chat template"
-            ) from None
+            raise self._unmade(config, error) from None
         self.tokens = LocalTokens(self.tokenizer, config.tokenizer_name)
         self.measured = Measured()
         self._eval_metrics: dict[str, float] = {}
         self._failures = 0
         """Groups in a row that could not be filled."""
-        self._groups = 0
+        self._groups = self._told = 0
+        self._sent = Sent(config.give_up_after)
         self._kept: Kept | None = None
         self._sandbox: Sandbox | None = None
         self._room = asyncio.Semaphore(config.max_rollouts)
+
+    def _unmade(self, config: CodeTraceEnvConfig, error: Exception) -> Exception:
+        """What went wrong in Atropos, which makes the servers, then the tokenizer, then the file of the groups."""
+        if hasattr(self, "tokenizer") and isinstance(error, OSError):
+            path = Path(str(config.data_path_to_save_groups))
+            return StoreError(f"data_path_to_save_groups: {cannot_write(path, error)}; give a path that can be written")
+        if not hasattr(self, "server"):
+            return error
+        why = str(error).strip().split("\n")[0]
+        return UsageError(
+            f"the tokenizer {config.tokenizer_name} cannot be loaded: {why}; give a local folder with a "
+            "tokenizer.json and a chat template"
+        )
 
     async def setup(self) -> None:
         """Load the problems, ask the model servers what they can do, start the sandbox.
@@ -100,11 +127,16 @@ class CodeTraceEnv(PatientEnv):
             max_sessions=config.max_rollouts + config.max_eval_workers,
         )
         self._sandbox = sandbox_of(config.sandbox, settings)
-        self._lanes = [await self._lane(server, server.sem, protocol) for server in self.server.servers]
-        self._eval_lanes = [
-            Lane(lane.model, self.tokens, server.eval_sem, ids=lane.ids, most=lane.most)
-            for lane, server in zip(self._lanes, self.server.servers, strict=True)
-        ]
+        servers = self.server.servers
+        lanes = [(await self._lane(server, server.sem, protocol), server) for server in servers]
+        self._lanes = Lanes((lane, server.config.num_max_requests_at_once) for lane, server in lanes)
+        self._eval_lanes = Lanes(
+            (
+                Lane(lane.model, self.tokens, server.eval_sem, ids=lane.ids, most=lane.most),
+                server.config.num_requests_for_eval,
+            )
+            for lane, server in lanes
+        )
         await self._sandbox.start()
         self._rollouts = Rollouts(
             protocol,
@@ -138,8 +170,8 @@ class CodeTraceEnv(PatientEnv):
         Raises:
             UsageError: none is left.
         """
-        for lane in (*self._lanes, *self._eval_lanes):
-            lane.most = most
+        for lanes in (self._lanes, self._eval_lanes):
+            lanes.limit(most)
         lengths = {p.id: self._rollouts.prompt_length(p) for p in (*self._train, *self._eval)}
         shortest = min(lengths.values(), default=0)
         self._train, self._eval = [[p for p in side if lengths[p.id] + 3 <= most] for side in (self._train, self._eval)]
@@ -154,9 +186,34 @@ class CodeTraceEnv(PatientEnv):
         left_out = len(lengths) - len(self._train) - len(self._eval)
         if left_out:
             _log.warning("%d problems are left out: their prompts do not fit into %d tokens", left_out, most)
+        rooms = [most - ROOM - lengths[p.id] for p in (*self._train, *self._eval)]
+        if tight := sum(room < self.config.max_tokens for room in rooms):
+            _log.warning(
+                "%d of %d problems leave less room for all their replies (%d tokens at least) than one may have "
+                "(max_tokens %d): raise %s",
+                *(tight, len(rooms), min(rooms), self.config.max_tokens, self._limits()),
+            )
         self._order = _problems.endless(self._train, self.config.seed)
 
+    def _limits(self) -> str:
+        """The settings that limit lengths, as a remedy names them."""
+        trainers = f" and the trainer's max_token_len ({self.max_token_len})" if self.max_token_len > 0 else ""
+        return f"max_token_length ({self.config.max_token_length}){trainers}"
+
     # --- training
+
+    async def process_manager(self) -> None:
+        """`process`.
+
+        Raises:
+            ForetraceError: also where Atropos left out every group, so that nothing was written.
+        """
+        await super().process_manager()
+        if self._sent.left_out and not self._sent.groups:
+            raise ForetraceError(
+                f"no group was written: {self._sent.told()}; leave out --env.ensure_scores_are_not_same, or give more "
+                "--env.total_steps"
+            )
 
     async def get_next_item(self) -> str:
         """The id of the next problem."""
@@ -181,9 +238,10 @@ class CodeTraceEnv(PatientEnv):
             if len(members) == config.group_size:
                 self._failures = 0
                 self._groups += 1
+                group = self._whole(members)
                 if self._groups % _TELL == 1:
                     self._tell()
-                return self._group(members), []
+                return group, []
         self._failures += 1
         reasons = ", ".join(f"{number} x {reason}" for reason, number in why.most_common())
         _log.warning("a group of %s was dropped: %s", item, reasons)
@@ -193,17 +251,44 @@ class CodeTraceEnv(PatientEnv):
             raise self.fatal
         return None, []
 
+    def _whole(self, members: Sequence[Rolled]) -> dict[str, Any]:
+        """A whole group; what Atropos will do with it is counted.
+
+        Raises:
+            ForetraceError: no group was ever sent, because of lengths.
+        """
+        config = self.config
+        group = group_of(members, config.generation_params(), messages=config.include_messages)
+        why = why_left_out(group, one_score=config.ensure_scores_are_not_same, most=self.max_token_len)
+        limits = f"max_tokens ({config.max_tokens}), or {self._limits()}"
+        try:
+            warning = self._sent.add(members, why, limits)
+        except ForetraceError as error:
+            self.fatal = self.fatal or error
+            raise
+        if warning:
+            _log.warning("%s", warning)
+        return group
+
+    def _tell_rest(self) -> None:
+        if self._groups > self._told and self.measured.rollouts:
+            self._tell()
+
     def _tell(self) -> None:
         """Say how training goes, also where no metrics are logged anywhere."""
+        self._told = self._groups
         found = self.measured.means("")
-        names = ("accuracy", "pass_rate", "mean_reward", "ideal_rate", "recovery")
+        names = ("accuracy", "pass_rate", "mean_reward", "cut_rate", "ideal_rate", "recovery")
         told = [f"{name} {found[name]:.3f}" for name in names if name in found]
         told += [f"{name} {found[name]:.0f}" for name in found if name.startswith("failed/")]
-        _log.info("%d groups; of the last %d rollouts: %s", self._groups, found["rollouts"], ", ".join(told))
+        left_out = "".join(f", {number} left out ({why})" for why, number in self._sent.left_out.items())
+        _log.info(
+            "%d groups: %d passed on%s; of the last %d rollouts: %s",
+            *(self._groups, self._sent.groups, left_out, found["rollouts"], ", ".join(told)),
+        )
 
     async def _together(self, problem: Problem, count: int) -> list[Rolled]:
-        lane = max(self._lanes, key=lambda lane: lane.slots._value)
-        tasks = [self._one(problem, lane, self.config.sampling()) for _ in range(count)]
+        tasks = [self._one(problem, self._lanes, self.config.sampling()) for _ in range(count)]
         done = await asyncio.gather(*tasks, return_exceptions=True)
         for one in done:
             if isinstance(one, (ModelError, UsageError, StoreError)):
@@ -212,9 +297,10 @@ class CodeTraceEnv(PatientEnv):
                 raise one
         return [one for one in done if isinstance(one, Rolled)]
 
-    async def _one(self, problem: Problem, lane: Lane, sampling: Sampling, into: Measured | None = None) -> Rolled:
+    async def _one(self, problem: Problem, lanes: Lanes, sampling: Sampling, into: Measured | None = None) -> Rolled:
         async with self._room:
-            rolled = await self._rollouts.run(problem, lane, sampling)
+            with lanes.taken() as lane:
+                rolled = await self._rollouts.run(problem, lane, sampling)
         if rolled.trace.outcome.error is None:
             (into or self.measured).add(rolled.trace)
         else:
@@ -222,28 +308,6 @@ class CodeTraceEnv(PatientEnv):
         return rolled
 
     _last_error = ""
-
-    def _group(self, members: Sequence[Rolled]) -> dict[str, Any]:
-        """A ScoredDataGroup. Keys without a value are left out: Atropos takes null for a value."""
-        sequences = [one.sequence for one in members if one.sequence is not None]
-        group: dict[str, Any] = {
-            "tokens": [s.tokens for s in sequences],
-            "masks": [s.masks for s in sequences],
-            "scores": [max(-1.0, min(1.0, one.trace.outcome.reward or 0.0)) for one in members],
-            "inference_logprobs": [s.logprobs for s in sequences],
-            "generation_params": self.config.generation_params(),
-        }
-        overrides: list[dict[str, Any]] = [{} for _ in sequences]
-        for mine, sequence in zip(overrides, sequences, strict=True):
-            if sequence.cut or not sequence.trained:
-                mine["set_advantage_to_zero"] = True
-            if sequence.inexact:
-                mine["inexact_tokens"] = sequence.inexact
-        if any(overrides):
-            group["overrides"] = overrides
-        if self.config.include_messages:
-            group["messages"] = [s.messages for s in sequences]
-        return group
 
     # --- evaluation
 
@@ -270,27 +334,39 @@ class CodeTraceEnv(PatientEnv):
         sampling = msgspec.structs.replace(config.sampling(), temperature=config.eval_temperature)
         places = asyncio.Semaphore(config.max_eval_workers)
 
-        async def one(number: int, problem: Problem) -> Rolled:
+        async def one(problem: Problem) -> Rolled:
             async with places:
-                return await self._one(problem, self._eval_lanes[number % len(self._eval_lanes)], sampling, measured)
+                return await self._one(problem, self._eval_lanes, sampling, measured)
 
-        rolled = await asyncio.gather(*(one(number, problem) for number, problem in enumerate(self._eval)))
+        rolled = await asyncio.gather(*map(one, self._eval))
         failed = [r.trace.outcome.error for r in rolled if r.trace.outcome.error is not None]
         measured.failed.update(error.kind for error in failed)
         if failed and len(failed) == len(rolled):
             raise ModelError(f"the evaluation failed: none of {len(rolled)} rollouts came to its end{self._last_error}")
         self._eval_metrics = measured.means("eval/")
-        await self.evaluate_log(
-            self._eval_metrics,
-            model_name=self._eval_lanes[0].spec,
-            start_time=begun,
-            end_time=time.time(),
-            generation_parameters=config.generation_params() | {"temperature": config.eval_temperature},
-            samples=[_sample(one) for one in rolled],
-        )
+        if self.training:
+            _log.info("the evaluation at step %d:\n%s", self.curr_step, table(self._eval_metrics))
+        else:
+            print(table(self._eval_metrics), flush=True)
+        if config.data_dir_to_save_evals is None:
+            return
+        try:
+            await self.evaluate_log(
+                self._eval_metrics,
+                model_name=self._eval_lanes.spec,
+                start_time=begun,
+                end_time=time.time(),
+                generation_parameters=config.generation_params() | {"temperature": config.eval_temperature},
+                samples=[sample_of(one) for one in rolled],
+                verbose=False,
+            )
+        except OSError as error:
+            raise no_evals(config.data_dir_to_save_evals, error) from None
 
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log the rollouts since the last time under `train/`, and an evaluation under `eval/`."""
+        if self.process_mode:  # of a training, a step is not worth a line
+            self._tell_rest()
         metrics = dict(wandb_metrics or {}) | self.measured.means("train/") | self._eval_metrics
         self.measured, self._eval_metrics = Measured(), {}
         await super().wandb_log(metrics)
@@ -307,22 +383,12 @@ class CodeTraceEnv(PatientEnv):
             await server.model.close()
         if self._sandbox is not None:
             await self._sandbox.close()
+        self._tell_rest()
         if self._kept is not None:
             await self._kept.close()
-
-
-def _sample(rolled: Rolled) -> dict[str, Any]:
-    """A rollout of the evaluation, for samples.jsonl."""
-    trace = rolled.trace
-    error = trace.outcome.error
-    return {
-        "problem": trace.task.id,
-        "success": trace.outcome.success,
-        "reward": trace.outcome.reward,
-        "error": None if error is None else error.message,
-        "messages": rolled.sequence.messages if rolled.sequence else [],
-        "metrics": trace.outcome.metrics,
-    }
+            if self.config.traces_dir is not None:
+                _log.info("the rollouts are in %s", self.config.traces_dir)
+                self._kept = None
 
 
 def _fields(server: Server) -> dict[str, Any]:

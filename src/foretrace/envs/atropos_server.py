@@ -13,17 +13,26 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
 import msgspec
-from atroposlib.envs.server_handling.server_baseline import APIServer
-from openai.types.chat.chat_completion import ChatCompletion
-from openai.types.completion import Completion as TextCompletion
+
+from foretrace.envs._setup import absent
+
+try:
+    from atroposlib.envs.server_handling.server_baseline import APIServer
+    from openai.types.chat.chat_completion import ChatCompletion
+    from openai.types.completion import Completion as TextCompletion
+except ImportError as missing:
+    raise absent("atroposlib", "atropos", missing) from None
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.models._spec import resolve_model
+from foretrace.core.plugins import names
+from foretrace.envs._tokenizer import demo_folder
+from foretrace.models._spec import resolve_model, split_spec
 from foretrace.models.base import ChatModel, Server, TokenModel
 
 _FINISH = {"stop": "stop", "stop_sequence": "stop", "length": "length", "tool_calls": "tool_calls"}
@@ -154,13 +163,19 @@ def server_for(spec: str, **settings: Any) -> type[ForetraceServer]:
         settings: those of `foretrace.models.base.Server`: context_length, timeout_s, retries, options, ...
 
     Raises:
-        UsageError: a setting that there is not.
+        UsageError: no such kind of model, or a setting that there is not.
     """
+    split_spec(spec, names("model"))
     try:
         server = Server(**settings)
     except TypeError as error:
         raise UsageError(f"server_for: {error}") from None
     return type("ForetraceServer", (ForetraceServer,), {"spec": spec, "settings": server})
+
+
+def demo_tokenizer(folder: Path | str) -> str:
+    """Write the demo model's tokenizer into a folder, for a first try of an environment; returns the folder."""
+    return str(demo_folder(Path(folder)))
 
 
 def _spec_of(spec: str, name: str) -> str:

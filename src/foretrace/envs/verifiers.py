@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from foretrace.envs._setup import absent
+
 try:
     import verifiers.v1 as vf
     from pydantic import Field, PrivateAttr, model_validator
 except ImportError as missing:
-    raise ImportError(
-        f'the verifiers library is not there ({missing}): pip install "foretrace[verifiers]"', name=missing.name
-    ) from None
+    raise absent("the verifiers library", "verifiers", missing) from None
 
-from foretrace.core.errors import ProblemError, UsageError
-from foretrace.core.plugins import resolve
+from foretrace.core.errors import ForetraceError, ProblemError, SandboxError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.envs._problems import usable
 from foretrace.envs._setup import protocol_of, sandbox_of
+from foretrace.envs._verifiers_names import rename, renamed
 from foretrace.envs._verifiers_run import (
     attempt,
     close_sandboxes,
@@ -37,6 +37,7 @@ from foretrace.envs._verifiers_run import (
 from foretrace.envs._verifiers_wire import Wire
 from foretrace.episodes._identity import Identity, task_of
 from foretrace.episodes.episode import Episode, EpisodeSettings
+from foretrace.problems._sets import apart, problem_set
 from foretrace.sandbox.base import Sandbox, Settings
 
 ID = "foretrace-env"
@@ -55,15 +56,22 @@ class ProblemsConfig(vf.TasksetConfig):
     """Which problems are rows."""
 
     problems: str = "builtin"
-    """A set that `foretrace problems list` shows, or `module:Class`."""
+    """A set that `foretrace problems list` shows, `NAME:PATH`, or `module:Class`."""
     path: str | None = None
     """Read the set from this file or folder, not the Hub."""
 
+    @property
+    def named(self) -> tuple[str, str | None]:
+        """Name and path of the set."""
+        name, path = apart(self.problems, Path(self.path) if self.path else None)
+        return name, str(path) if path else None
+
     @model_validator(mode="after")
     def _check(self) -> ProblemsConfig:
-        _or_value_error(lambda: resolve("problems", self.problems))
-        if self.path is not None and not Path(self.path).exists():
-            raise ValueError(f"path {self.path}: no such file or folder")
+        name, path = _or_value_error(lambda: self.named)
+        _or_value_error(lambda: problem_set(name))
+        if path is not None and not Path(path).exists():
+            raise ValueError(f"path {path}: no such file or folder")
         if self.system_prompt is not None:
             raise ValueError("the protocol writes the system prompt: leave taskset.system_prompt out")
         return self
@@ -79,8 +87,8 @@ class ProblemData(vf.TaskData):
     @classmethod
     def of(cls, problem: Problem, config: ProblemsConfig) -> ProblemData:
         """The row of a problem of the set that the settings name."""
-        named = {"id": problem.id, "name": problem.id, "problems": config.problems, "path": config.path}
-        data = cls(prompt=problem.statement, **named)
+        name, path = config.named
+        data = cls(prompt=problem.statement, id=problem.id, name=problem.id, problems=name, path=path)
         data._problem = problem
         return data
 
@@ -146,12 +154,14 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
         """A task for each problem.
 
         Raises:
-            ProblemError: the set cannot be read.
+            SystemExit: the set cannot be read: the library has no other way to end a run with a line.
         """
         config = self.config
-        for problem in usable(config.problems, config.path):
-            data = ProblemData.of(problem, config)
-            yield ProblemTask(data, config.task)
+        try:
+            for problem in usable(*config.named):
+                yield ProblemTask(ProblemData.of(problem, config), config.task)
+        except ForetraceError as error:
+            raise _end(error) from None
 
 
 class ForetraceHarnessConfig(vf.HarnessConfig):
@@ -221,7 +231,11 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
                 f"the episode runs in this process, with a sandbox of its own, and not in {runtime.config.type!r}; "
                 "give --env.agent.runtime.type subprocess"
             )
-        await self._sandbox().start()
+        try:
+            await self._sandbox().start()
+        except SandboxError as error:
+            rename(error)
+            raise
 
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
@@ -245,8 +259,15 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
         )
         trace.state.hold(episode)
         split = ctx.client.type == "train"
-        wire = Wire(ctx.model, endpoint, secret, split=split, retries=config.retries, timeout_s=config.timeout)
-        async with wire:
+        async with Wire(
+            ctx.model,
+            endpoint,
+            secret,
+            split=split,
+            behind=ctx.client.base_url,
+            retries=config.retries,
+            timeout_s=config.timeout,
+        ) as wire:
             try:
                 await attempt(episode, wire, sampling_of(given), lambda: trace.stop_condition)
             finally:
@@ -295,6 +316,19 @@ class ForetraceEnvConfig(vf.EnvConfig):
 class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
     """One attempt at one problem an episode."""
 
+    async def start(self) -> None:
+        """Start the sandbox before any episode.
+
+        Raises:
+            SystemExit: none serves: the run ends with one line and exit code 1, and no episode is made.
+        """
+        harness = self.config.agent.harness or ForetraceHarnessConfig(id=ID)
+        if isinstance(harness, ForetraceHarnessConfig):
+            try:
+                await shared_sandbox(harness.sandbox, harness.box).start()
+            except ForetraceError as error:
+                raise _end(error) from None
+
     async def run(self, task: Any, agents: Any) -> None:
         """Let the agent attempt the problem."""
         await agents.agent.run(task)
@@ -314,4 +348,9 @@ def _or_value_error(look_up: Any) -> Any:
     try:
         return look_up()
     except UsageError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(renamed(str(error))) from None
+
+
+def _end(error: ForetraceError) -> SystemExit:
+    """The end of a run, as the library ends its own: the line on stderr, and exit code 1."""
+    return SystemExit(f"error: {renamed(str(error))}")

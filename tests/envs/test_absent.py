@@ -1,0 +1,33 @@
+"""Where an environment's library is not installed, one line says what to install."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"),
+    [
+        ("foretrace.envs.atropos", "atroposlib", "atropos"),
+        ("foretrace.envs.atropos_server", "atroposlib", "atropos"),
+        ("foretrace.envs.verifiers", "verifiers", "verifiers"),
+    ],
+)
+def test_importing_says_what_to_install(module: str, library: str, extra: str) -> None:
+    # Also where it is installed: None in its place is what an import finds of a library that is not there.
+    code = f"import sys; sys.modules[{library!r}] = None; import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f'pip install "foretrace[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("atroposlib") is not None, reason="atroposlib is installed here")
+def test_the_command_line_is_no_traceback() -> None:
+    command = [sys.executable, "-m", "foretrace.envs.atropos", "serve"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error: ") and 'pip install "foretrace[atropos]"' in done.stderr

@@ -1,0 +1,104 @@
+"""Settings of the Atropos environment: those that cannot be honoured are refused, each with one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
+
+from atroposlib.envs.server_handling.server_manager import APIServerConfig
+
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.envs._atropos_config import CodeTraceEnvConfig, check_servers
+from foretrace.envs.atropos import CodeTraceEnv
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("thinking_mode", True),
+        ("reasoning_effort", "high"),
+        ("max_reasoning_tokens", 2048),
+        ("custom_thinking_prompt", "Think."),
+    ],
+)
+def test_how_atropos_lets_models_think_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"^{name} is not for this environment: leave it out; --env.think"):
+        CodeTraceEnvConfig(**{name: value}).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("timeout", 60, "--env.backend_timeout"),
+        ("tokenizer_name", "folder", "--env.tokenizer_name"),
+        ("server_type", "vllm", "--env.backend"),
+        ("rolling_buffer_length", 10, "no request timings"),
+    ],
+)
+def test_what_our_servers_do_not_read_is_told_for_each_server(
+    name: str, value: Any, remedy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No reason to end: a configuration of other environments has them."""
+    check_servers([APIServerConfig(), APIServerConfig(**{name: value})])
+    (said,) = caplog.messages
+    assert said.startswith(f"openai.{name} {value} is not read here") and remedy in said
+
+
+@pytest.mark.parametrize("name", ["num_max_requests_at_once", "num_requests_for_eval"])
+def test_no_slots_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"^openai.{name} 0: choose 1 or more"):
+        check_servers([APIServerConfig(), APIServerConfig(**{name: 0})])
+
+
+def test_what_has_nothing_to_refuse_is_taken() -> None:
+    check_servers([APIServerConfig(), APIServerConfig(health_check=False, n_kwarg_is_ignored=True)])
+    CodeTraceEnvConfig().check()
+    CodeTraceEnvConfig(backend="openai", backend_timeout=9.0, backend_retries=0).check()
+
+
+def test_mock_servers_of_atropos_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"--env\.backend demo"):
+        CodeTraceEnv(CodeTraceEnvConfig(backend="demo"), [APIServerConfig()], testing=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("backend_timeout", 9.0), ("backend_retries", 0), ("think", "low"), ("backend_options", "a=b")]
+)
+def test_what_the_demo_model_does_not_take_is_named(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: not for the demo model"):
+        CodeTraceEnvConfig(backend="demo", **{name: value}).check()
+
+
+@pytest.mark.parametrize(
+    ("think", "told"), [(False, "false"), (True, "true"), ("low", "low"), ("false", "false"), (None, None)]
+)
+def test_think_may_be_a_truth_as_yaml_reads_it(think: Any, told: str | None) -> None:
+    assert CodeTraceEnvConfig(think=think).server().options.get("think") == told
+
+
+def test_a_folder_for_evaluations_is_tried_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"^data_dir_to_save_evals: .*file/evals: cannot write: .*; give a folder"):
+        CodeTraceEnvConfig(data_dir_to_save_evals=str(tmp_path / "file" / "evals"))
+    CodeTraceEnvConfig(data_dir_to_save_evals=str(tmp_path / "evals"))
+    assert list((tmp_path / "evals").iterdir()) == []
+
+
+def test_a_misspelt_backend_is_named_before_a_missing_tokenizer() -> None:
+    with pytest.raises(UsageError, match=r"unknown model 'dmo'.*ollama"):
+        CodeTraceEnv(CodeTraceEnvConfig(backend="dmo"), [APIServerConfig()])
+
+
+def test_no_verb_is_answered_with_the_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["atropos"])
+    with pytest.raises(SystemExit) as ended:
+        CodeTraceEnv.cli()
+    assert ended.value.code == 2 and "serve|process|evaluate" in capsys.readouterr().out
