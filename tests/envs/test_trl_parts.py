@@ -6,8 +6,11 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +21,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from episodes.generating import plus
-from foretrace.core.completion import ChatMessage, Request, Sampling
-from foretrace.core.errors import ModelError, ProblemError, SandboxError, UsageError
-from foretrace.core.problem import Problem, Verdict
+from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
+from foretrace.core.errors import ModelError, ProblemError, UsageError
+from foretrace.core.problem import Problem
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Message
 from foretrace.envs._tokenizer import LocalTokens
@@ -28,22 +31,16 @@ from foretrace.envs._trl_rounds import Generated, completion_of
 from foretrace.envs.trl import (
     RolloutFunc,
     prompt_dataset,
-    reward_fn,
     reward_from_rollout,
     rollout_func,
     server_generate,
 )
-from foretrace.episodes.episode import EpisodeSettings
 from foretrace.models._demo_text import Text
 from foretrace.models.demo import Demo
 from foretrace.sandbox.base import Settings
-from foretrace.sandbox.local import LocalSandbox
 
 FILE = resources.files("foretrace.models") / "demo_model" / "tokenizer.json"
 BOX = Settings(workers=1, allow_weak_isolation=True)
-RIGHT = "<think>I add.</think><code>\ndef plus(x):\n    return x + 3\n</code>"
-HALF = "<think>Hm.</think><code>\ndef plus(x):\n    return 4\n</code>"
-BROKEN = "<code>\ndef plus(x:\n</code>"
 END = 2
 Said = dict[str, list[Any]]
 
@@ -75,19 +72,6 @@ def trainer(most: int = 700) -> Any:
 def prompts_of(problems: str | list[Problem], protocol: str, *, each: int = 1) -> list[Any]:
     rows = prompt_dataset(problems, protocol)["prompt"]
     return [row for row in rows for _ in range(each)]
-
-
-def reward(completions: Sequence[Any], problems: Sequence[Problem | None] | None = None, **given: Any) -> Any:
-    """The rewards, and what was logged."""
-    function = reward_fn(given.pop("protocol", "interleaved"), box=BOX, **given)
-    asked = problems or [plus(3)] * len(completions)
-    texts = [None if one is None else msgspec.json.encode(one).decode() for one in asked]
-    logged: dict[str, Any] = {}
-    try:
-        work = function([""] * len(completions), completions, None, texts, logged.__setitem__, logged.__setitem__)
-        return asyncio.run(work), logged
-    finally:
-        function.close()
 
 
 @pytest.fixture
@@ -127,86 +111,6 @@ def test_sets_come_by_name_and_problems_must_be_usable():
         prompt_dataset([Problem(id="x", statement="x")], "tools")
     with pytest.raises(ProblemError, match="no problem"):
         prompt_dataset([], "tools")
-
-
-# Rewards of one turn
-
-
-def test_the_reward_is_the_share_of_hidden_tests():
-    said = [RIGHT, [{"role": "assistant", "content": HALF}], BROKEN, ""]
-    rewards, logged = reward(said)
-    assert rewards == [1.0, 0.0, -1.0, -1.0]
-    assert (logged["accuracy"], logged["mean_reward"], logged["rollouts"]) == (0.25, -0.25, 4)
-    assert logged["task"] == ["plus/3"] * 4
-    assert logged["tests"] == ["3/3", "1/3", "0/3", "0/3"]
-
-
-def test_a_row_without_a_problem_has_no_reward():
-    assert reward([RIGHT, RIGHT], [None, plus(3)])[0] == [None, 1.0]
-
-
-def test_thinking_that_trl_took_apart_counts():
-    message = {"role": "assistant", "reasoning_content": "I add, and add.", "content": RIGHT.partition("</think>")[2]}
-    assert reward([[message]])[1]["think_count"] == 1.0
-
-
-class Failing(LocalSandbox):
-    """A sandbox that fails at every second judging."""
-
-    count = 0
-
-    async def judge(self, *given: Any, **named: Any) -> Verdict:
-        self.count += 1
-        if self.count % 2:
-            raise SandboxError("the worker is gone")
-        return await super().judge(*given, **named)
-
-
-def test_a_sandbox_that_fails_gives_no_reward_and_never_0():
-    rewards, logged = reward([HALF] * 3, settings=EpisodeSettings(bonuses=True), sandbox=Failing(BOX))
-    assert None in rewards and 0.0 in rewards
-    assert logged["failed/sandbox"] == rewards.count(None)
-
-
-def test_no_sandbox_at_all_ends_the_training():
-    weak = LocalSandbox(Settings(workers=1, min_level=3, level=0))
-    with pytest.raises((SandboxError, UsageError)):
-        reward([RIGHT], sandbox=weak)
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"protocol": "inline"}, "rollout_func"),
-        ({"protocol": "tools", "settings": EpisodeSettings(max_turns=2)}, "one turn"),
-        ({"protocol": "nothing"}, "nothing"),
-        ({"protocol": "tools", "sandbox": " "}, "sandbox"),
-    ],
-)
-def test_what_one_turn_cannot_serve_is_refused(given: dict[str, Any], why: str):
-    with pytest.raises(UsageError, match=why):
-        reward_fn(**given)
-
-
-@pytest.mark.parametrize(("ended", "worth"), [(True, 1.0), (False, -1.0)])
-def test_a_block_that_the_limit_cut_is_not_run(ended: bool, worth: float):
-    open_block = RIGHT.removesuffix("</code>")
-    function = reward_fn("interleaved", box=BOX, tokenizer=TOKENIZER)
-    ids = [[5, 6, END] if ended else [5, 6, 7]]
-    texts = [msgspec.json.encode(plus(3)).decode()]
-    try:
-        assert asyncio.run(function([""], [open_block], ids, texts)) == [worth]
-    finally:
-        function.close()
-
-
-def test_a_dataset_of_another_making_is_refused():
-    function = reward_fn("interleaved", box=BOX)
-    with pytest.raises(UsageError, match="prompt_dataset"):
-        asyncio.run(function([""], [RIGHT]))
-    with pytest.raises(UsageError, match="prompt_dataset"):
-        asyncio.run(function([""], [RIGHT], None, ["{}"]))
-    function.close()
 
 
 # Rollouts
@@ -284,7 +188,7 @@ def test_one_that_fails_is_begun_again(rollouts: Any):
     assert 1 in generate.sizes[1:]
 
 
-def test_one_that_fails_for_good_bears_no_loss_and_has_no_reward(rollouts: Any):
+def test_one_that_fails_for_good_bears_no_loss_and_has_no_reward(rollouts: Any, tmp_path: Path):
     prompts = prompts_of("builtin", "tools")[:2]
     lost = LocalTokens(TOKENIZER).rendered([ChatMessage(m["role"], m["content"]) for m in prompts[1]])
     inner = SERVED
@@ -297,6 +201,13 @@ def test_one_that_fails_for_good_bears_no_loss_and_has_no_reward(rollouts: Any):
     assert said["reward"][0] is not None and said["reward"][1] is None
     assert (said["completion_ids"][1], said["env_mask"][1], said["logprobs"][1]) == ([END], [0], [0.0])
     assert reward_from_rollout(prompts, prompts, **said) == said["reward"]
+    kept = tmp_path / "traces"
+    run = rollouts("tools", generate, tries=2, traces_dir=str(kept))
+    run(prompts, trainer())
+    run.close()
+    errors = [trace.outcome.error for trace in read_traces(kept)]
+    assert errors.count(None) == 1
+    assert [error.message for error in errors if error] == ["it is gone"] * 2, "each try"
     with pytest.raises(ModelError, match=r"none of 1 episodes.*it is gone"):
         rollouts("tools", generate, tries=1)(prompts[1:], trainer())
 
@@ -326,6 +237,22 @@ def test_more_episodes_than_sessions_go_in_parts(rollouts: Any):
     said = rollouts("interleaved_tools", generate, box=box)(prompts_of("builtin", "interleaved_tools")[:3], trainer())
     assert None not in said["reward"]
     assert max(generate.sizes) == 2
+
+
+class Other(DemoTokenizer):
+    """A tokenizer with another template."""
+
+    def apply_chat_template(self, messages: Any, **given: Any) -> list[int]:
+        return [*self._text.encode("Hello. "), *super().apply_chat_template(messages, **given)]
+
+
+def test_another_trainer_s_tokenizer_is_its_own(rollouts: Any):
+    run, prompts = rollouts(), prompts_of("builtin", "tools")[:1]
+    other = trainer()
+    other.processing_class = Other()
+    begun = [run(prompts, one)["prompt_ids"][0] for one in (trainer(), other, trainer())]
+    assert begun[0] == begun[2] != begun[1]
+    assert begun[1] == [*TOKENIZER.backend_tokenizer.encode("Hello. ").ids, *begun[0]]
 
 
 def test_it_runs_where_a_loop_is_running(rollouts: Any):
@@ -359,6 +286,54 @@ def test_a_server_s_logprobs_are_those_of_temperature_1(rollouts: Any):
     warm.args.temperature = 0.7
     with pytest.raises(UsageError, match="temperature 1"):
         rollouts()(prompts_of("builtin", "tools")[:1], warm)
+
+
+def test_what_is_used_again_is_closed_again():
+    class Closing(Demo):
+        closed = 0
+
+        async def close(self) -> None:
+            Closing.closed += 1
+            await super().close()
+
+    generate = server_generate(Closing())
+    for times in (1, 2):
+        (said,) = generate([[5]], [Sampling(temperature=1.0, max_tokens=3)], ())
+        assert isinstance(said, Completion) and said.token_ids
+        generate.close()
+        generate.close()
+        assert Closing.closed == times
+
+
+@pytest.mark.parametrize(("answers", "why"), [(False, "start the server"), (True, "HTTP 501")])
+def test_a_dead_or_foreign_server_is_the_last_that_is_said(tmp_path: Path, answers: bool, why: str):
+    """Its connections are closed where the process ends with the error, after a `close` in between, too."""
+    script = (
+        "import sys\n"
+        "from foretrace.core.completion import Sampling\n"
+        "from foretrace.core.errors import ModelError\n"
+        "from foretrace.envs.trl import server_generate\n"
+        "from foretrace.models.base import Server\n"
+        "from foretrace.models.openai import OpenAI\n"
+        "generate = server_generate(OpenAI('toy', Server(base_url=sys.argv[1], retries=0)))\n"
+        "try:\n"
+        "    generate([[5]], [Sampling(temperature=1.0)], ())\n"
+        "except ModelError:\n"
+        "    generate.close()\n"
+        "generate([[5]], [Sampling(temperature=1.0)], ())\n"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path)) as foreign:
+        serving = threading.Thread(target=foreign.serve_forever)
+        serving.start()
+        if not answers:
+            foreign.shutdown()
+            foreign.server_close()
+        url = f"http://127.0.0.1:{foreign.server_port}"
+        done = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, timeout=120)
+        foreign.shutdown()
+        serving.join()
+    assert done.returncode == 1
+    assert why in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_rollouts_are_kept_as_traces(rollouts: Any, tmp_path: Path):
@@ -395,22 +370,3 @@ def test_a_completion_ends_at_a_stop_sequence_an_end_or_its_limit():
     assert (completion.finish, completion.token_ids) == ("stop", tuple(ids))
     with pytest.raises(UsageError, match="2 ids and 1 logprobs"):
         completion_of(request(), Generated([5, 6], [-1.0]), LocalTokens(TOKENIZER))
-
-
-def test_the_sandbox_ends_with_the_process():
-    script = (
-        "import asyncio, msgspec\n"
-        "from foretrace.envs.trl import reward_fn, prompt_dataset\n"
-        "from foretrace.sandbox.base import Settings\n"
-        "rows = prompt_dataset('builtin', 'interleaved', limit=1)\n"
-        "judge = reward_fn('interleaved', box=Settings(workers=1, allow_weak_isolation=True))\n"
-        "print(asyncio.run(judge([''], ['no code'], None, rows['problem'])))\n"
-        "import psutil\n"
-        "print(*(child.pid for child in psutil.Process().children(recursive=True)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    rewards, children = done.stdout.splitlines()
-    assert (done.returncode, rewards) == (0, "[-1.0]"), done.stderr
-    import psutil
-
-    assert children and not any(psutil.pid_exists(int(child)) for child in children.split())

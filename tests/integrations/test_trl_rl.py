@@ -10,7 +10,6 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -18,9 +17,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem
-from foretrace.envs._tokenizer import demo_folder
-from foretrace.envs.trl import prompt_dataset, reward_fn, reward_from_rollout, rollout_func, server_generate
+from foretrace.envs.trl import demo_model, prompt_dataset, reward_fn, reward_from_rollout, rollout_func, server_generate
 from foretrace.models.base import Server
 from foretrace.models.llamacpp import LlamaCpp
 from foretrace.sandbox.base import Settings
@@ -46,11 +45,7 @@ class Judged(NamedTuple):
 @pytest.fixture(scope="module")
 def folder(offline: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model as transformers loads it: a Qwen3."""
-    made = demo_folder(tmp_path_factory.mktemp("demo-model"))
-    source = resources.files("foretrace.models") / "demo_model"
-    for name in ("config.json", "model.safetensors"):
-        (made / name).write_bytes((source / name).read_bytes())
-    return made
+    return Path(demo_model(tmp_path_factory.mktemp("demo-model")))
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +77,18 @@ def train(
     folder: Path, tokenizer: Any, protocol: str, reward: Any, out: Path, *, temperature: float = 1.0, **given: Any
 ) -> Any:
     """Two steps; returns the trainer."""
+    trainer = made(folder, tokenizer, protocol, reward, out, temperature=temperature, **given)
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    trainer.train()
+    assert trainer.state.global_step == STEPS
+    assert any((a != b).any() for a, b in zip(before, trainer.model.parameters(), strict=True)), "nothing was learned"
+    return trainer
+
+
+def made(
+    folder: Path, tokenizer: Any, protocol: str, reward: Any, out: Path, *, temperature: float = 1.0, **given: Any
+) -> Any:
+    """A trainer that has not begun."""
     import torch
     from transformers import AutoModelForCausalLM
     from trl import GRPOConfig, GRPOTrainer
@@ -101,7 +108,7 @@ def train(
         bf16=False,
         seed=3,
     )
-    trainer = GRPOTrainer(
+    return GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         reward_funcs=reward,
         args=settings,
@@ -109,11 +116,6 @@ def train(
         processing_class=tokenizer,
         **given,
     )
-    before = [p.detach().clone() for p in trainer.model.parameters()]
-    trainer.train()
-    assert trainer.state.global_step == STEPS
-    assert any((a != b).any() for a, b in zip(before, trainer.model.parameters(), strict=True)), "nothing was learned"
-    return trainer
 
 
 def logged(trainer: Any, name: str) -> list[float]:
@@ -261,13 +263,69 @@ def _one_too_far(logprobs: list[float]) -> list[float]:
     return [0.0, *logprobs[:-1]]
 
 
-def test_a_prompt_that_no_problem_is_known_for_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    from foretrace.core.errors import UsageError
+def test_another_trainer_samples_with_its_own_model(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """One rollout function, handed to a second trainer: the logprobs are those of the second one's weights."""
+    import torch
 
+    run = rollout_func("tools", problems="builtin", limit=2, box=BOX)
+    first, second = (
+        made(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run) for _ in range(2)
+    )
+    with torch.no_grad():
+        for weights in second.model.parameters():
+            weights.mul_(1.05)
+    prompts = prompt_dataset("builtin", "tools", limit=2)["prompt"]
+    for trainer, other in ((first, second), (second, first)):
+        said = run(prompts, trainer)
+        own = [rescored(trainer.model, said, row, 1.0) for row in range(2)]
+        check_tokens(said, own, tokenizer)
+        with pytest.raises(AssertionError):  # control
+            check_tokens(said, [rescored(other.model, said, row, 1.0) for row in range(2)], tokenizer)
+    run.close()
+
+
+def test_a_prompt_that_no_problem_is_known_for_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
     run = rollout_func("tools", problems="builtin", limit=1, box=BOX)
     with pytest.raises(UsageError, match="was not given to rollout_func"):
         train(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run)
     run.close()
+
+
+def test_the_first_try_of_the_docs_runs(
+    offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it stands; what the page shows of its output is printed, in that order."""
+    try:
+        asyncio.run(_started())
+    except (SandboxError, UsageError) as error:
+        pytest.skip(f"the default sandbox is not to be had here: {error}")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "trl.md").read_text(encoding="utf-8")
+    (code, _, said), *_ = re.findall(r"```python\n(from trl.*?)```(.*?)```text\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    trainer = names["trainer"]
+    trainer.reward_funcs[0].close()
+    figure = r"('[\w/]+'): '[^']*'"
+    printed = [re.findall(figure, line) for line in capsys.readouterr().out.splitlines()]
+    shown = [re.findall(figure, line) for line in said.splitlines()]
+    assert len(shown) == STEPS and all(len(step) > 6 for step in shown)
+    for step, line in zip(shown, printed, strict=False):
+        assert step == [name for name in line if name in step]
+    assert max(logged(trainer, "reward")) > -1.0, "the model solves something"
+
+
+async def _started() -> None:
+    async with LocalSandbox(Settings()) as box:
+        await box.start()
+
+
+def test_a_reward_of_another_protocol_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    reward = reward_fn("tools", box=BOX)
+    trainer = made(folder, tokenizer, "interleaved", reward, tmp_path)
+    with pytest.raises(UsageError, match="is not the one of tools; give both the same protocol"):
+        trainer.train()
+    reward.close()
 
 
 @pytest.mark.parametrize("protocol", ["tools", "inline"])

@@ -132,11 +132,11 @@ class ServedModel:
         self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]
     ) -> list[Completion | ForetraceError]:
         if self._slots is None:
+            self._room.at_end(self._model.close)  # before anything is asked: a probe that fails leaves a connection
             found = await self._model.probe()
             if not (found.token_prompts and found.token_ids and found.logprobs):
                 raise UsageError(f"{self._model.spec} does not take and give token ids with logprobs: choose another")
             self._slots = asyncio.Semaphore(self._at_once)
-            self._room.at_end(self._model.close)
         slots = self._slots
         asked = (self._one(slots, prompt, own, stop) for prompt, own in zip(prompts, sampling, strict=True))
         return await asyncio.gather(*asked)
@@ -152,4 +152,5 @@ class ServedModel:
 
     def close(self) -> None:
         """Close connections. May be called twice."""
+        self._slots = None
         self._room.close()

@@ -51,7 +51,9 @@ class RolloutFunc:
         self._kept = Kept(traces_dir, "trl")
         self._room.at_end(self._kept.close)
         self._room.at_end(sandbox.close)
+        self._trainer: Any = None
         self._parts: tuple[LocalTokens, Generate, Rollouts] | None = None
+        """Made for that trainer: its tokenizer, and its model where no other one samples."""
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """One episode a prompt.
@@ -62,7 +64,9 @@ class RolloutFunc:
             SandboxError: no sandbox serves.
         """
         asked = [asked_in(prompt, self._problems, self._protocol) for prompt in prompts]
-        tokens, generate, rollouts = self._parts = self._parts or self._made(trainer)
+        if self._parts is None or self._trainer is not trainer:
+            self._trainer, self._parts = trainer, self._made(trainer)
+        tokens, generate, rollouts = self._parts
         rolled: dict[int, Rolled] = {}
         for _ in range(self._tries):
             todo = [number for number in range(len(asked)) if number not in rolled or rolled[number].sequence is None]

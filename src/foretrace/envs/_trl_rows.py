@@ -79,7 +79,27 @@ def asked_in(prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, P
         raise UsageError(f"a prompt without the key {TASK!r} in its messages; make the dataset by prompt_dataset")
     if task not in problems:
         raise UsageError(f"the prompt asks for {task!r}, and that problem was not given to rollout_func")
-    opening = [(m.role, m.content) for m in protocol.opening(view_of(problems[task]))]
-    if [(m["role"], m["content"]) for m in prompt if not isinstance(m, str)] != opening:
-        raise UsageError(f"the prompt of {task!r} is not the one of {protocol.name}; give both the same protocol")
+    check_prompt(prompt, problems[task], protocol)
     return problems[task]
+
+
+def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, protocol: Protocol) -> None:
+    """Refuse a prompt that does not ask for the problem in the words of the protocol: what is answered to it would be
+    read by other rules than it was written by.
+
+    Args:
+        prompt: messages; or a text, in which the messages stand as some template puts them.
+
+    Raises:
+        UsageError: it is not that prompt.
+    """
+    opening = protocol.opening(view_of(problem))
+    if isinstance(prompt, str):
+        same = all(message.content.strip() in prompt for message in opening)
+    else:
+        same = [(m.get("role"), m.get("content")) for m in prompt] == [(m.role, m.content) for m in opening]
+    if not same:
+        raise UsageError(
+            f"the prompt of {task_of(problem).id!r} is not the one of {protocol.name}; give both the same protocol "
+            "(for words of your own, one with its own opening: docs/trl.md)"
+        )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,11 +16,12 @@ from foretrace.core.problem import Problem
 from foretrace.core.trace import Trace
 from foretrace.envs._metrics import Measured
 from foretrace.envs._setup import sandbox_of
+from foretrace.envs._tokenizer import LocalTokens, demo_folder
 from foretrace.envs._trl_generate import ServedModel, TrainedModel
 from foretrace.envs._trl_rollouts import RolloutFunc
 from foretrace.envs._trl_room import Room
 from foretrace.envs._trl_rounds import Generate, Generated
-from foretrace.envs._trl_rows import TASK, problem_in, problems_from, protocol_from, row_of
+from foretrace.envs._trl_rows import TASK, check_prompt, problem_in, problems_from, protocol_from, row_of
 from foretrace.episodes.episode import Episode, EpisodeSettings
 from foretrace.models.base import ChatModel
 from foretrace.protocols.base import Protocol
@@ -30,6 +33,7 @@ __all__ = [
     "RewardFunc",
     "RolloutFunc",
     "TrainedModel",
+    "demo_model",
     "prompt_dataset",
     "reward_fn",
     "reward_from_rollout",
@@ -98,12 +102,16 @@ class RewardFunc:
 
         Raises:
             SandboxError: no sandbox serves.
-            UsageError: the dataset was not made by `prompt_dataset`.
+            UsageError: the dataset was not made by `prompt_dataset`, or for another protocol.
         """
         if problem is None:
             raise UsageError("the dataset has no column problem; make it by prompt_dataset")
+        problems = [None if text is None else problem_in(text) for text in problem]
+        for prompt, own in zip(prompts, problems, strict=True):
+            if own is not None:
+                check_prompt(prompt, own, self._protocol)
         cuts = [self._cut(ids) for ids in completion_ids or [()] * len(completions)]
-        work = self._judged([(*one,) for one in zip(problem, completions, cuts, strict=True)])
+        work = self._judged([(*one,) for one in zip(problems, completions, cuts, strict=True)])
         traces = await asyncio.wrap_future(self._room.submit(work))
         log(traces, log_metric, log_extra)
         return [None if trace is None else trace.outcome.reward for trace in traces]
@@ -112,17 +120,17 @@ class RewardFunc:
         """Whether the token limit ended a completion; known only where its ends are."""
         return self._ends is not None and bool(ids) and ids[-1] not in self._ends
 
-    async def _judged(self, asked: Sequence[tuple[str | None, Any, bool]]) -> list[Trace | None]:
+    async def _judged(self, asked: Sequence[tuple[Problem | None, Any, bool]]) -> list[Trace | None]:
         if self._slots is None:
             await self._sandbox.start()
             self._slots = asyncio.Semaphore(self._at_once)
         slots = self._slots
 
-        async def one(text: str | None, said: Any, cut: bool) -> Trace | None:
-            if text is None:
+        async def one(problem: Problem | None, said: Any, cut: bool) -> Trace | None:
+            if problem is None:
                 return None
             async with slots:
-                return await self._episode(problem_in(text), _completion(said, cut, self._protocol.stop))
+                return await self._episode(problem, _completion(said, cut, self._protocol.stop))
 
         return await asyncio.gather(*(one(*each) for each in asked))
 
@@ -149,13 +157,13 @@ def reward_fn(
     tokenizer: Any = None,
 ) -> RewardFunc:
     """A reward function for `GRPOTrainer(reward_funcs=...)`: each completion is one reply of the protocol, which is run
-    and judged in a sandbox (docs/protocols.md has the formula).
+    and judged in a sandbox (docs/protocols.md has the formula). It is async: by hand, `asyncio.run(function(...))`.
 
-    Metrics are logged by name: `accuracy`, `pass_rate`, `mean_reward`, `think_count`, `verify_rate`, `ideal_rate`,
-    `recovery`, `rollouts`, `problems`, and `failed/KIND`.
+    Metrics are logged by name: `accuracy`, `pass_rate`, `mean_reward`, `cut_rate`, `think_count`, `verify_rate`,
+    `ideal_rate`, `recovery`, `rollouts`, `problems`, and `failed/KIND`.
 
     Args:
-        protocol: all but those that go on with a reply that was begun (`inline`).
+        protocol: the one of the prompts; all but those that go on with a reply that was begun (`inline`).
         sandbox: names in order of preference (`docker,local`), or one that is not started; it starts with the first
             batch and ends with the process.
         box: how a named sandbox is set up.
@@ -202,7 +210,7 @@ def rollout_func(
         settings: how an episode is run.
         max_tokens: of one completion; null is what is left. All of an episode behind its prompt has
             `max_completion_length` of the trainer's configuration.
-        traces_dir: a traces folder that the episodes are added to.
+        traces_dir: a traces folder that the episodes are added to; those that failed have an `outcome.error`.
         tries: how often an episode is begun whose sandbox or server fails.
         seed: with the problem and the sample's number it gives an attempt's seed, for servers.
 
@@ -259,6 +267,19 @@ def server_generate(model: ChatModel, *, at_once: int = 64) -> ServedModel:
     return ServedModel(model, at_once=at_once)
 
 
+def demo_model(folder: Path | str) -> str:
+    """Write the demo model as transformers loads it, a Qwen3 with its tokenizer, for a first try without a network; it
+    has ten problems by heart.
+
+    Returns:
+        The folder, which is made.
+    """
+    made, source = demo_folder(Path(folder)), resources.files("foretrace.models") / "demo_model"
+    for name in ("config.json", "model.safetensors"):
+        (made / name).write_bytes((source / name).read_bytes())
+    return str(made)
+
+
 def log(traces: Sequence[Trace | None], log_metric: Any, log_extra: Any) -> None:
     """Tell a trainer of the episodes of a batch: metrics by name, and columns of its table of completions."""
     measured = Measured()
@@ -296,6 +317,4 @@ def _sandbox(sandbox: str | Sandbox, box: Settings) -> Sandbox:
 
 
 def _ends_of(tokenizer: Any) -> frozenset[int]:
-    from foretrace.envs._tokenizer import LocalTokens
-
     return LocalTokens(tokenizer).ends
