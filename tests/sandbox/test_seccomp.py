@@ -19,34 +19,43 @@ OWN = 4242
 
 
 class Filter:
-    """A filter for one machine, with a small reading of classic BPF."""
+    """A child's filter on top of the fork server's for one machine, with a small reading of classic BPF."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, machine: str, **kind: bool) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, machine: str, *, metadata: bool, forks: bool) -> None:
         self.arch, self.numbers = syscalls.TABLES[machine]
         for name, value in (("MACHINE", machine), ("AUDIT_ARCH", self.arch), ("NUMBERS", self.numbers)):
             monkeypatch.setattr(syscalls, name, value)
-        program = seccomp.program(**kind).replace(struct.pack("=I", seccomp._OWN_PID), struct.pack("=I", OWN))
-        self.code = list(struct.iter_unpack("=HBBI", program))
+        own = seccomp.program(metadata=metadata, forks=forks)
+        own = own.replace(struct.pack("=I", seccomp._OWN_PID), struct.pack("=I", OWN))
+        self.own = list(struct.iter_unpack("=HBBI", own))
+        self.server = list(struct.iter_unpack("=HBBI", seccomp.server_program(metadata=metadata)))
 
     def __call__(self, call: str | int, *arguments: int, arch: int | None = None) -> int:
+        """What the kernel makes of both: the action of the lower number (as a signed one) wins."""
         number = self.numbers[call] if isinstance(call, str) else call
         words = [a & 0xFFFFFFFFFFFFFFFF for a in (*arguments, *[0] * 6)][:6]
         data = struct.pack("=IIQ6Q", number & 0xFFFFFFFF, self.arch if arch is None else arch, 0, *words)
-        at = value = 0
-        while True:
-            code, yes, no, k = self.code[at]
-            at += 1
-            if code == 0x20:
-                (value,) = struct.unpack_from("=I", data, k)
-            elif code == 0x54:
-                value &= k
-            elif code == 0x06:
-                return k
-            elif code == 0x05:
-                at += k
-            else:
-                hit = {0x15: value == k, 0x35: value >= k, 0x45: bool(value & k)}[code]
-                at += yes if hit else no
+        said = [act(code, data) for code in (self.own, self.server)]
+        return min(said, key=lambda action: (action & 0xFFFF0000) - (1 << 32) * (action >> 31))
+
+
+def act(code: list[Any], data: bytes) -> int:
+    """What one filter makes of a call."""
+    at = value = 0
+    while True:
+        operation, yes, no, k = code[at]
+        at += 1
+        if operation == 0x20:
+            (value,) = struct.unpack_from("=I", data, k)
+        elif operation == 0x54:
+            value &= k
+        elif operation == 0x06:
+            return k
+        elif operation == 0x05:
+            at += k
+        else:
+            hit = {0x15: value == k, 0x35: value >= k, 0x45: bool(value & k)}[operation]
+            at += yes if hit else no
 
 
 @pytest.fixture(params=["x86_64", "aarch64"])
@@ -74,7 +83,7 @@ def test_it_is_an_allowlist(plain: Filter, jailed: Filter, forking: Filter) -> N
     """No number beyond what is listed passes, whatever it is."""
     known = set(plain.numbers.values())
     for filter_ in (plain, jailed, forking):
-        assert len(filter_.code) < 4096
+        assert len(filter_.own) < 100 and len(filter_.server) < 4096  # the first is compiled for each run
         assert {n for n in range(1024) if n not in known and filter_(n) != ENOSYS} == set()
         allowed = {name for name, n in filter_.numbers.items() if filter_(n, *[0x7FFFFFFF] * 6) == ALLOW}
         listed = set(seccomp._ALLOWED) | set(seccomp._METADATA) | {"kill", "tgkill"}
@@ -86,6 +95,7 @@ _DANGEROUS = """
 execve execveat ptrace process_vm_readv process_vm_writev mount umount2 pivot_root unshare setns chroot socket connect
 bind listen accept accept4 setuid setresuid setgroups capset pidfd_open pidfd_send_signal tkill rt_sigqueueinfo chown
 fchownat setxattr mknodat setsid setrlimit clone3 seccomp landlock_create_ruleset sethostname memfd_create
+io_uring_setup io_uring_register
 """
 DANGEROUS = _DANGEROUS.split()
 

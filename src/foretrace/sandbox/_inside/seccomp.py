@@ -1,4 +1,8 @@
-"""A system call filter as a BPF program: an allowlist, with ENOSYS for all that is not on it."""
+"""System call filters as BPF programs: an allowlist, with ENOSYS for all that is not on it.
+
+It comes in two parts, since the kernel compiles a filter anew for each process that puts one in force: the list itself,
+which the fork server enters once and children inherit, and what it grants the fork server and a child may not do.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +58,14 @@ _REFUSED = _names(
     """
 )
 
+# What the fork server does beside that, and a child until its own filter is in force.
+_SERVER = _names(
+    """
+    clone fork kill tgkill pidfd_open prctl prlimit64 setsid setgroups setresgid setresuid capset landlock_restrict_self
+    seccomp mount umount2 memfd_create ioctl
+    """
+)
+
 _LOAD, _JEQ, _JSET, _AND, _JGE, _JUMP, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x35, 0x05, 0x06
 _ALLOW, _ERRNO, _KILL, _ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
@@ -80,22 +92,12 @@ _OWN_PID = 0x7E5E7E5E
 Code = list[bytes]
 
 
-def program(*, metadata: bool, forks: bool) -> bytes:
-    """The filter's instructions, without the own process id (see `Filter`).
+def server_program(*, metadata: bool) -> bytes:
+    """The instructions of the fork server's own filter: the list of what is allowed, which each child inherits.
 
     Args:
         metadata: allow chmod, utime and the like: for a jail where all but the scratch is read-only.
-        forks: have the fork server asked for each new process (see `Forks`): for a session, which it lets fork.
     """
-    refusal, leave = [_op(_RETURN, _ERRNO | errno.EPERM)], [_op(_RETURN, _ALLOW)]
-    rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
-    allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
-    rules["clone"] = _clone(_ASK if forks else _ERRNO | errno.EPERM)
-    rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
-    rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
-    rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
-    rules["prlimit64"] = _null(2)  # where it only reads
-    rules |= dict.fromkeys(allowed, leave)
     code = [
         _op(_LOAD, _ARCH),
         _op(_JEQ, syscalls.AUDIT_ARCH, 1, 0),
@@ -104,8 +106,45 @@ def program(*, metadata: bool, forks: bool) -> bytes:
     ]
     if syscalls.MACHINE == "x86_64":  # the x32 interface reuses the numbers with this bit set
         code += [_op(_JGE, 0x40000000, 0, 1), _op(_RETURN, _KILL)]
-    numbers = {syscalls.NUMBERS[name]: rule for name, rule in rules.items() if name in syscalls.NUMBERS}
-    return b"".join(code + _search(_ranges(numbers)))
+    return b"".join(code + _search(_ranges(_server_rules(metadata), _UNKNOWN)))
+
+
+def program(*, metadata: bool, forks: bool) -> bytes:
+    """The instructions of a child's filter on top of that, without the own process id (see `Filter`).
+
+    It holds only what the fork server may do and a child may not: the kernel compiles it anew for each child.
+
+    Args:
+        metadata: as given to the fork server's.
+        forks: have the fork server asked for each new process (see `Forks`): for a session, which it lets fork.
+    """
+    given, wanted = _server_rules(metadata), _rules(metadata, forks)
+    code = [_op(_LOAD, _NUMBER)]
+    for number in given:
+        if (rule := wanted.get(number, _UNKNOWN)) != given[number]:
+            code += [_op(_JEQ, number, 0, len(rule)), *rule]
+    return b"".join(code + _LEAVE)
+
+
+def _rules(metadata: bool, forks: bool) -> dict[int, Code]:
+    """What a child may do, by the call's number; any other number is unknown."""
+    refusal = [_op(_RETURN, _ERRNO | errno.EPERM)]
+    rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
+    allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
+    rules["clone"] = _clone(_ASK if forks else _ERRNO | errno.EPERM)
+    rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
+    rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
+    rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
+    rules["prlimit64"] = _null(2)  # where it only reads
+    return _numbered(rules | dict.fromkeys(allowed, _LEAVE))
+
+
+def _server_rules(metadata: bool) -> dict[int, Code]:
+    return _rules(metadata, False) | _numbered(dict.fromkeys(_SERVER, _LEAVE))
+
+
+def _numbered(rules: dict[str, Code]) -> dict[int, Code]:
+    return {syscalls.NUMBERS[name]: rule for name, rule in rules.items() if name in syscalls.NUMBERS}
 
 
 class Filter:
@@ -161,12 +200,14 @@ def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("=HBBI", code, yes, no, value & 0xFFFFFFFF)
 
 
-def _ranges(rules: dict[int, Code]) -> list[tuple[int, Code]]:
-    """The first number of each run of calls with one rule; what no rule names is unknown."""
-    unknown = [_op(_RETURN, _ERRNO | errno.ENOSYS)]
+_LEAVE, _UNKNOWN = [_op(_RETURN, _ALLOW)], [_op(_RETURN, _ERRNO | errno.ENOSYS)]
+
+
+def _ranges(rules: dict[int, Code], otherwise: Code) -> list[tuple[int, Code]]:
+    """The first number of each run of calls with one rule; `otherwise` is for those that no rule names."""
     found: list[tuple[int, Code]] = []
     for number in range(max(rules) + 2):
-        rule = rules.get(number, unknown)
+        rule = rules.get(number, otherwise)
         if not found or found[-1][1] != rule:
             found.append((number, rule))
     return found

@@ -11,16 +11,12 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from foretrace.sandbox._inside import jail, landlock, runs, session, syscalls
+from foretrace.sandbox._inside import hot, jail, landlock, runs, session, syscalls
 from foretrace.sandbox._inside.child import Guards, become, limits_of
 from foretrace.sandbox._inside.control import Control, move_up, read_input
-from foretrace.sandbox._inside.seccomp import Filter, program
+from foretrace.sandbox._inside.seccomp import Filter, program, server_program
 from foretrace.sandbox._inside.syscalls import CallError
-
-_WARM = """
-collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator
-"""
-"""What programs import most; each costs them nothing then."""
+from foretrace.sandbox._inside.warmth import pin, warm
 
 
 def prepare(configuration: dict[str, Any], scratch: jail.Scratch) -> Guards:
@@ -53,6 +49,12 @@ def prepare(configuration: dict[str, Any], scratch: jail.Scratch) -> Guards:
             os.chown(guards.scratch, jail.NOBODY, jail.NOBODY)
     guards.prepare(move_up(landlock.ruleset(readable, listed, writable)) if guards.level >= 2 else None)
     return guards
+
+
+def filter_self(level: int) -> None:
+    """Put the list of allowed system calls in force, for this process and all its children."""
+    syscalls.call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    Filter(server_program(metadata=level == 3)).install(0)
 
 
 def can_drop_user() -> bool:
@@ -89,35 +91,6 @@ def preload(modules: list[str], path: list[str]) -> list[str]:
     return sorted(found)
 
 
-def warm() -> None:
-    """Do once what every child does, so that its pages and caches are there to be shared."""
-    import builtins
-    import site  # not its start-up: only what it defines for scripts
-    import traceback
-
-    # What was printed before a hang or a crash is what its author needs most.
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    for name, maker in (("exit", "setquit"), ("help", "sethelper")):
-        if not hasattr(builtins, name):
-            getattr(site, maker)()
-    names: dict[str, Any] = {}
-    exec(compile("def f(x):\n    return [x, {'a': 1.5}]\nassert f(1)\n", "warm.py", "exec"), names)
-    json.loads(json.dumps(names["f"]("é")))
-    try:
-        exec("1/0")
-    except ZeroDivisionError as error:
-        traceback.format_exception(type(error), error, error.__traceback__)
-    # What these two do after each fork costs a fifth of a run. A fork server has one thread, and wants the same random
-    # numbers in every child; a session, which forks code that may have threads, sees to them itself.
-    register, os.register_at_fork = os.register_at_fork, lambda **_: None
-    try:
-        for module in ("random", "threading", *_WARM.split()):
-            __import__(module)
-    finally:
-        os.register_at_fork = register
-    sys.modules["random"].seed(0)
-
-
 def main() -> None:
     """Serve until the parent goes away."""
     os.set_inheritable(0, False)
@@ -128,6 +101,7 @@ def main() -> None:
     _, body = control.receive()
     configuration = json.loads(body)
     control.scratch = configuration["scratch"]
+    ring = hot.ring()
     try:
         if configuration["level"] == 3:
             enter_namespaces()
@@ -142,20 +116,22 @@ def main() -> None:
         if configuration["level"] and not control.wiped:
             raise CallError("madvise", errno.EINVAL)  # a run would find in its memory what earlier ones were told
         warm()
-        spaces = namespaces()
+        spaces, pages = namespaces(), hot.Pages()
         scratch = jail.Scratch()
         guards = prepare(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+        forget(configuration["path"])
+        pinned = pin(ring, pages, guards)
+        pages.close()
+        if guards.level:
+            filter_self(guards.level)
     except BaseException as error:
         call = error.call if isinstance(error, CallError) else ""
         control.say(b"F", {"call": call, "message": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    forget(configuration["path"])
-    control.say(
-        b"A",
-        {"python": sys.version.split()[0], "user": guards.user, "spaces": spaces},
-    )
+    python = sys.version.split()[0]
+    control.say(b"A", {"python": python, "user": guards.user, "spaces": spaces, "pinned": pinned})
     try:
         serve(control, guards, scratch)
     finally:

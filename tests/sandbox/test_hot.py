@@ -1,0 +1,90 @@
+"""Memory that is copied while forking: what changed is found, and neither side pays for it page by page."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from foretrace.sandbox._inside import hot, syscalls
+from sandbox.boxes import Box
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shows and pins pages")
+
+_CHANGES = """
+import ctypes, json, mmap, os, resource, signal, sys
+from foretrace.sandbox._inside import hot
+size, count = mmap.PAGESIZE, 400
+memory = mmap.mmap(-1, size * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+wiped = mmap.mmap(-1, size * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+wiped.madvise(18)
+def write(step):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for at in range(0, size * count, size * step): memory[at] = memory[at] + 1
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+def in_child(step):
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(theirs, json.dumps([write(step), memory[0]]).encode())
+        signal.pause()
+    said = json.loads(os.read(ours, 100))
+    changed = pages.unshared(areas)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return said, changed
+write(1)
+wiped[:] = memory[:]
+pages = hot.Pages()
+areas = pages.areas()
+shared, changed = in_child(4)
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory)) // size
+ours = sorted(number - start for number in changed if start <= number < start + count)
+pinned = hot.pin(hot.ring(), range(start, start + count))
+eager, _ = in_child(4)
+print(json.dumps({"ours": ours, "all": len(changed), "shared": shared, "pinned": pinned // size, "eager": eager,
+    "here": memory[0], "after": write(4)}))
+"""
+
+
+def test_what_a_child_changes_is_found_and_then_copied_by_the_fork() -> None:
+    """Written pages are found, wiped ones are not; pinned ones cost no fault on either side and stay apart."""
+    done = subprocess.run([sys.executable, "-c", _CHANGES], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["ours"] == list(range(0, 400, 4)) and said["all"] < 400
+    assert said["shared"][0] >= 100  # the control: shared pages do fault
+    if not said["pinned"]:
+        pytest.skip("io_uring is refused here")
+    assert said["pinned"] == 400 and said["eager"][0] < 50 and said["after"] < 50
+    assert said["eager"][1] == 2 and said["here"] == 1  # each side has its own
+
+
+def test_fork_servers_pin_what_runs_change(box: Box) -> None:
+    """As much as a run needs, and not all of the memory there is."""
+    pool = box.sandbox._serving.pool
+    found = [worker.facts["pinned"] for worker in (*pool._idle, *pool._lent)]
+    if not _pins_here():
+        pytest.skip("io_uring is refused here")
+    assert found and all(1 << 19 < size < 4 << 20 for size in found), found
+
+
+def _pins_here() -> bool:
+    code = (
+        "import mmap; from foretrace.sandbox._inside import hot; m = mmap.mmap(-1, 4096, flags=34); m[0] = 1;"
+        "p = hot.Pages(); print(hot.pin(hot.ring(), [p.areas()[0][0]]))"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() not in ("0", "")
+
+
+def test_a_machine_that_refuses_has_nothing_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a missing call, nor nothing, nor far too much is an error."""
+    ring = hot.ring()
+    assert hot.pin(ring, []) == hot.pin(ring, range(1 << 14)) == hot.pin(-1, [1, 2]) == 0
+    monkeypatch.setattr(syscalls, "NUMBERS", {})
+    assert hot.ring() == -1 and hot.pin(ring, [1, 2]) == 0
+    if ring >= 0:
+        os.close(ring)
