@@ -7,10 +7,10 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/foretrace demo --out demo-out
 
-# Tests wait as much as they compute, so two cores serve three at a time. In the order of the folders the last files are
-# short ones. The tests start hundreds of processes: without bytecode, each would compile the library anew.
+# In the order of the folders the last files are short ones. The tests start hundreds of processes: without bytecode, each
+# would compile the library anew.
 test: check
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not integration"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not integration"
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

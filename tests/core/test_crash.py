@@ -120,6 +120,7 @@ _FULL = _SCRIPT + textwrap.dedent("""
     assert child(lambda: run(out, old)) == 0
     before = listed(out)
     def tight():
+        sys.dont_write_bytecode = True  # it would be cut short too
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[5]), resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         run(out, new)

@@ -18,6 +18,7 @@ def main(job: dict[str, Any]) -> int:
     if "messages_per_part" in job:
         module.MESSAGES_PER_PART = job["messages_per_part"]
     if "file_size" in job:
+        sys.dont_write_bytecode = True  # it would be cut short too
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"],) * 2)
 
     def progress(doing: str, done: int) -> None:

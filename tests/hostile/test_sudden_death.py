@@ -94,6 +94,17 @@ def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]],
     assert list(tmp_path.glob("foretrace-*")) == []
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2, 0.4])
+def test_nor_one_that_is_killed_while_it_starts(
+    keeper: list[subprocess.Popen[bytes]], delay: float, tmp_path: Path
+) -> None:
+    keeping = _keep(keeper, tmp_path, str(HERE / "host.py"), json.dumps({**SETTINGS["L1"], "workers": len(_RUNS)}))
+    _wait_for(keeping, 2)  # the parent, and a fork server
+    time.sleep(delay)
+    assert not _kill_and_count(keeping)
+    assert list(tmp_path.glob("foretrace-scratch-*")) == []
+
+
 def test_without_a_sandbox_they_outlive_it(keeper: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
     keeping = _keep(keeper, tmp_path, "-I", "-S", "-c", f"{_TOUGH}\ntime.sleep(20)\n")
     _wait_for(keeping, 2)  # the parent, and what it forks

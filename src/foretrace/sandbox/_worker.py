@@ -109,9 +109,10 @@ class Worker:
         Raises:
             StartError: which call was refused, or what the interpreter said.
         """
-        # Levels 0 and 1 let code write where it likes: this is where it shall. At 2 it may write nowhere.
+        # Levels 0 and 1 let code write where it likes: this is where it shall. At 2 it may write nowhere. The fork
+        # server makes the folder, and so takes it along whenever this process is killed.
         if self.launch.level < 2 and self.launch.scratch is None:
-            self._scratch = tempfile.mkdtemp(prefix="foretrace-scratch-")
+            self._scratch = os.path.join(tempfile.gettempdir(), f"foretrace-scratch-{secrets.token_hex(8)}")
         ours, theirs = socket.socketpair()
         command = self._command or (self.launch.interpreter, *FLAGS, "-c", _BOOT, str(_ROOT))
         try:
@@ -136,6 +137,7 @@ class Worker:
             "preload": self.launch.preload,
             "path": self.launch.path,
             "scratch": self.launch.scratch or self._scratch,
+            "makes_scratch": self._scratch is not None,
         }
         try:
             self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 20)

@@ -16,6 +16,7 @@ import fcntl
 import json
 import mmap
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -166,10 +167,9 @@ class Control:
 
     def leave(self) -> NoReturn:
         """End this process, with all that was started here and what lies in the scratch folder."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # told so more than once, it must not begin anew in the middle
         kill_all()
         if self.scratch is not None:
-            import shutil
-
             shutil.rmtree(self.scratch, ignore_errors=True)
         os._exit(0)
 

@@ -7,6 +7,7 @@ import errno
 import gc
 import json
 import os
+import shutil
 import signal
 import sys
 from typing import Any, NoReturn
@@ -103,6 +104,8 @@ def main() -> None:
     control.scratch = configuration["scratch"]
     ring = hot.ring()
     try:
+        if configuration["makes_scratch"]:
+            os.mkdir(configuration["scratch"], 0o700)
         if configuration["level"] == 3:
             enter_namespaces()
         if sys.platform == "linux":
@@ -186,8 +189,6 @@ def enter_namespaces() -> None:
 
 def empty(folder: str) -> None:
     """Remove what a run left in a scratch folder of the host."""
-    import shutil
-
     if folder == "/":
         return
     with contextlib.suppress(OSError):  # code may have taken the folder itself away
