@@ -73,8 +73,12 @@ def _wait_for(keeping: subprocess.Popen[bytes], processes: int) -> None:
 def _kill_and_count(keeping: subprocess.Popen[bytes]) -> list[str]:
     os.kill(tree.children(keeping.pid)[0], signal.SIGKILL)  # the first is the parent; orphans come after it
     until = time.monotonic() + 1.0
-    while (left := tree.descendants(keeping.pid)) and time.monotonic() < until:
+    left: list[int] = []
+    empty = 0  # looks in a row: one that is taken while orphans change hands may miss them all
+    while empty < 3 and time.monotonic() < until:
         time.sleep(0.05)
+        left = tree.descendants(keeping.pid)
+        empty = 0 if left else empty + 1
     return [f"{pid}: {Path(f'/proc/{pid}/cmdline').read_text()}" for pid in left]
 
 
