@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from _baselines.driver import FOLDER, tree
-from bench_sandbox import OUT, Bar, at_least, busy_s, own_s
+from bench_sandbox import OUT, Bar, at_least, busy_s, own_s, shown_bars
 
 GROUP_SIZE = 4
 BATCH_GROUPS = 8
@@ -310,11 +310,7 @@ def table(result: dict[str, Any]) -> str:
     lines.append("")
     if result["others_cores"] > _IDLE_CORES:
         lines.append("groups/s mean little here: others used the cores, more in one run than in another; CPU is surer")
-    for bar in result["bars"]:
-        word = {True: "ok", False: "MISSED", None: ""}[bar["ok"]]
-        shown = f"{bar['measured']:.2f}{bar['unit']}"
-        lines.append(f"{bar['name']:54s} {bar['target']:>7s} {shown:>9s}  {word:7s} {bar['note']}".rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, *shown_bars(result["bars"], without="not measured")])
 
 
 def main() -> None:

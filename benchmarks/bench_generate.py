@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from _baselines.canned_server import REPLIES, TURNS, events
 from _baselines.driver import Driver, Reply
-from bench_sandbox import OUT, Bar, at_most, busy_s, own_s
+from bench_sandbox import OUT, Bar, at_most, busy_s, own_s, shown_bars
 
 LATENCY_S = (0.5, 2.0)
 _FULL = 0.95
@@ -228,11 +228,7 @@ def table(result: dict[str, Any]) -> str:
         f"the demo model writes {demo['1']:,} tokens/s in one episode at a time, {demo['16']:,} in 16 at once",
         "",
     ]
-    for bar in result["bars"]:
-        shown = "never" if bar["measured"] is None else f"{bar['measured']:.2f}{bar['unit']}"
-        word = {True: "ok", False: "MISSED", None: ""}[bar["ok"]]
-        lines.append(f"{bar['name']:46s} {bar['target']:>9s} {shown:>10s}  {word:7s} {bar['note']}".rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, *shown_bars(result["bars"], without="never")])
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +59,17 @@ class Bar(NamedTuple):
     ok: bool | None
     unit: str = "x"
     note: str = ""
+
+
+def shown_bars(bars: Iterable[dict[str, Any]], without: str) -> list[str]:
+    """A line for each bar, given as its fields; `without` is said where nothing was measured."""
+    lines: list[str] = []
+    for bar in bars:
+        some = bar["measured"] is not None
+        shown = f"{bar['measured']:.2f}{bar['unit']}" if some else "-"
+        word = {True: "ok", False: "MISSED", None: ""}[bar["ok"]] if some else without
+        lines.append(f"{bar['name']:54s} {bar['target']:>9s} {shown:>10s}  {word:7s} {bar['note']}".rstrip())
+    return lines
 
 
 def tasks(options: argparse.Namespace) -> list[Task]:
@@ -272,13 +283,8 @@ def table(result: dict[str, Any]) -> str:
         lines.append(
             f"{each['label']:36s} {each['runs_per_s']:8,.0f} {span:>12s} {times} {each['cpu_ms']:11.2f}  {parts}"
         )
-    lines += ["", f"{'':52s} {'target':>9s} {'measured':>10s}"]
-    for bar in result["bars"]:
-        shown = "-" if bar["measured"] is None else f"{bar['measured']:.2f}{bar['unit']}"
-        word = {True: "ok", False: "MISSED", None: ""}[bar["ok"]]
-        if bar["measured"] is None:
-            word = "not measured"
-        lines.append(f"{bar['name']:52s} {bar['target']:>9s} {shown:>10s}  {word:7s} {bar['note']}".rstrip())
+    lines += ["", f"{'':54s} {'target':>9s} {'measured':>10s}"]
+    lines += shown_bars(result["bars"], without="not measured")
     lines += [f"not measured: {key}: {reason}" for key, reason in result["missing"].items()]
     return "\n".join(lines)
 

@@ -121,3 +121,12 @@ def llama(program: Program, gguf_file: Path, tmp_path_factory: pytest.TempPathFa
     """A llama-server with the demo model, for all tests that leave it alive."""
     with llama_server(program, gguf_file, tmp_path_factory.mktemp("llama") / "server.log") as running:
         yield running
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Running]:
+    """Atropos' trajectory server."""
+    from integrations.atropos_runs import run_api
+
+    with run_api(tmp_path / "api.log") as running:
+        yield running

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,10 @@ from foretrace.core.store import TraceStore
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
 from foretrace.envs._tokenizer import demo_folder
-from integrations.atropos_runs import BIN, Env, Trainer, check_group, environment, rows, run_api, serving, toy
+from integrations.atropos_runs import BIN, Env, Trainer, check_group, environment, rows, serving, toy
 from integrations.llama_server import Running
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[Running]:
-    running = run_api(tmp_path / "api.log").start()
-    try:
-        yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from copy import deepcopy
 from importlib import resources
 from pathlib import Path
@@ -26,15 +25,6 @@ from integrations.atropos_runs import END, Env, Trainer, check_group, rows, run_
 from integrations.llama_server import Running
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[Running]:
-    running = run_api(tmp_path / "api.log").start()
-    try:
-        yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="module")
