@@ -138,7 +138,8 @@ class Http:
                     size, total = size + len(chunk), total + len(chunk)
                     if total > most_bytes or size > _LINE_BYTES:
                         raise self.too_long(f"the reply is longer than {most_bytes:,} bytes")
-                    if size >= _BATCH_BYTES or _FAILURE in chunk:
+                    # Within a long line there is nothing to read yet: it is not put together again and again.
+                    if (size >= _BATCH_BYTES and b"\n" in chunk) or _FAILURE in chunk:
                         *whole, rest = b"".join(gathered).split(b"\n")
                         gathered, size = [rest], len(rest)
                         yield self._decode_all(whole, kind, data_of)
