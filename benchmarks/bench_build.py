@@ -26,7 +26,7 @@ SHARED = ROOT.parent / "shared" / "bench"
 FLOOR = """
 import sys, msgspec, pyarrow as pa, pyarrow.parquet as pq
 from foretrace.core.trace import encode_trace
-from foretrace.sources.base import RowRef
+from foretrace.rows.base import RowRef
 from foretrace.sources.swe_smith import SweSmith
 source, records = SweSmith(), []
 for number, line in enumerate(open(sys.argv[1], "rb")):

@@ -21,10 +21,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from foretrace.envs._tokenizer import demo_folder
-from foretrace.models._demo_network import read_weights
-from foretrace.models._demo_text import END, SPECIAL, START
-from foretrace.models.demo import FOLDER, NAME
+from foretrace.envs.tokenizer import demo_folder
+from foretrace.models.demo_network.network import read_weights
+from foretrace.models.demo_network.text import END, SPECIAL, START
+from foretrace.models.servers.demo import FOLDER, NAME
 
 TEMPLATE = (
     "{% for message in messages %}"

@@ -20,9 +20,9 @@ import torch
 from demo_model import corpus, tokens, training
 from demo_model.network import Network
 
-from foretrace.models import _demo_network as plain
-from foretrace.models._demo_sampling import log_softmax
-from foretrace.models._demo_text import Text
+from foretrace.models.demo_network import network as plain
+from foretrace.models.demo_network.sampling import log_softmax
+from foretrace.models.demo_network.text import Text
 
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "src" / "foretrace" / "models" / "demo_model"

@@ -1,4 +1,7 @@
-"""The house: floors, wings, no cycles, a light import, small files and functions. Read with `ast`, nothing is run."""
+"""The house: floors, wings, no circles, private means private, a light import. Read with `ast`, nothing is run.
+
+Every import counts: those inside functions, and those that only the type checker sees.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,14 @@ import pytest
 SRC = Path(__file__).resolve().parents[1] / "src"
 FLOORS = [
     {"core", "samples"},  # the samples are rows, without code
-    {"encodings"},
+    {"encodings", "rows", "engines"},
     {"models", "sandbox", "protocols", "problems", "sources", "actions"},
-    {"episodes", "dataset", "evaluation"},
-    {"envs", "report"},
+    {"episodes", "dataset", "exports"},
+    {"envs"},
+    {"api"},
     {"cli"},
 ]
 FLOOR_OF = {name: number for number, floor in enumerate(FLOORS, 1) for name in floor}
-TOP = len(FLOORS) + 1
-"""Modules at the top (`foretrace/__init__.py`, `foretrace/importing.py`) may import all floors."""
 CORE_MAY_IMPORT = {"msgspec", "pyarrow", "zstandard", "numpy", "foretrace", *sys.stdlib_module_names}
 HEAVY = {
     "pyarrow",
@@ -36,58 +38,72 @@ HEAVY = {
     "huggingface_hub",
     "json_repair",
 }
-LONG_FILES: dict[str, str] = {}
-"""Files above 400 lines, and why."""
-LONG_FUNCTIONS = dict.fromkeys(
-    ("foretrace.cli.build:build", "foretrace.cli.generate:generate"),
-    "a command: its signature lists and explains its options",
-)
+LONG_FUNCTIONS = {
+    "foretrace.cli.verbs.build:build": "a command: its signature lists and explains its options",
+    "foretrace.cli.verbs.generate:generate": "a command: its signature lists and explains its options",
+}
 """Functions above 60 lines (`foretrace.module:function`), and why."""
 MODULES = {".".join(p.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): p for p in SRC.rglob("*.py")}
+TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
 
 
-def tree_of(module: str) -> ast.Module:
-    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
-
-
-def imports(module: str, within: ast.AST | None = None) -> Iterator[str]:
-    """Full names of what a module imports; of our own, the modules."""
-    for node in ast.walk(within or tree_of(module)):
+def imports(module: str) -> Iterator[tuple[str, str]]:
+    """What a module imports, wherever in it: the module, and the name taken from it (empty for the module itself)."""
+    for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: relative import"
+            assert node.module is not None
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield full if full in MODULES else node.module or ""
+                yield (full, "") if full in MODULES else (node.module, alias.name)
 
 
 def wing(module: str) -> str:
-    return module.split(".")[1] if module.count(".") else ""
+    return module.split(".")[1] if module.startswith("foretrace.") else ""
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
+def package(module: str) -> str:
+    return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def test_the_floors_are_those_that_exist() -> None:
+    """A wing that is renamed must be renamed here, and a new one finds its floor."""
+    assert {wing(module) for module in MODULES} - {"", "__main__"} == set(FLOOR_OF)
+    for name in LONG_FUNCTIONS:
+        module, _, function = name.partition(":")
+        assert any(getattr(node, "name", "") == function for node in TREES[module].body), name
+
+
+@pytest.mark.parametrize("module", sorted(m for m in MODULES if wing(m) in FLOOR_OF))
 def test_imports_go_down_only_and_wings_do_not_know_one_another(module: str) -> None:
-    own = FLOOR_OF.get(wing(module), TOP)
-    for target in imports(module):
-        if not target.startswith("foretrace") or wing(target) == wing(module):
+    own = FLOOR_OF[wing(module)]
+    for target, _ in imports(module):
+        if target.partition(".")[0] != "foretrace" or wing(target) == wing(module):
             continue
-        floor = FLOOR_OF.get(wing(target), TOP)
-        if own == floor == TOP or (target == "foretrace" and own >= FLOOR_OF["cli"]):
-            continue  # the version, and the top-level modules among themselves
+        floor = FLOOR_OF.get(wing(target), len(FLOORS) + 1)
         assert floor < own, f"{module} (floor {own}) imports {target} (floor {floor})"
 
 
-def test_no_import_cycles() -> None:
-    """Among imports at the top of modules: one inside a function is made when all modules are there."""
-    top = {m: [n for n in tree_of(m).body if isinstance(n, (ast.Import, ast.ImportFrom))] for m in MODULES}
-    graph = {m: {t for node in nodes for t in imports(m, node) if t in MODULES and t != m} for m, nodes in top.items()}
+def test_no_import_circles() -> None:
+    graph = {m: {t for t, _ in imports(m) if t in MODULES and t != m} for m in MODULES}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
+def test_an_underscore_means_that_no_other_package_imports_this() -> None:
+    for module in MODULES:
+        for target, name in imports(module):
+            if target not in MODULES or package(module).startswith(package(target)):
+                continue
+            parts = [*target.split("."), name]
+            private = [p for p in parts if p.startswith("_") and not p.endswith("__")]
+            assert not private, f"{module} imports {target} {name}"
+
+
 def test_core_stands_on_four_libraries() -> None:
-    for module in (m for m in MODULES if m.startswith("foretrace.core")):
-        strangers = {name.split(".")[0] for name in imports(module)} - CORE_MAY_IMPORT
+    for module in (m for m in MODULES if wing(m) == "core"):
+        strangers = {name.split(".")[0] for name, _ in imports(module)} - CORE_MAY_IMPORT
         assert not strangers, f"{module} imports {strangers}"
 
 
@@ -98,10 +114,10 @@ def test_import_is_light() -> None:
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
-def test_files_and_functions_are_small(module: str) -> None:
+def test_files_and_functions_can_be_read_at_once(module: str) -> None:
     lines = MODULES[module].read_text(encoding="utf-8").count("\n")
-    assert lines <= 400 or module in LONG_FILES, f"{module} has {lines} lines"
-    for node in ast.walk(tree_of(module)):
+    assert lines <= 600, f"{module} has {lines} lines: is it one idea?"
+    for node in ast.walk(TREES[module]):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or 0) - node.lineno + 1
             name = f"{module}:{node.name}"

@@ -12,7 +12,7 @@ import pytest
 from foretrace.actions import label_trace
 from foretrace.actions.match import Action, same
 from foretrace.core.trace import Trace
-from foretrace.sources.base import RowRef
+from foretrace.rows.base import RowRef
 from foretrace.sources.swe_smith import SweSmith
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "traces"

@@ -16,7 +16,7 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.problem import RunResult, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.models.base import Server
-from foretrace.models.demo import Demo
+from foretrace.models.servers.demo import Demo
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
 

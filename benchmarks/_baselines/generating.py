@@ -23,11 +23,11 @@ from _baselines.orders import serve
 from foretrace.core.completion import Sampling
 from foretrace.core.problem import Problem, RunResult, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.episodes._plan import GenerateSettings
-from foretrace.episodes.generate import GenerateReport, generate
+from foretrace.episodes.generate.engine import GenerateReport, generate
+from foretrace.episodes.generate.resume import GenerateSettings
 from foretrace.models.base import ChatModel, Server
-from foretrace.models.demo import Demo
-from foretrace.models.openai import OpenAI
+from foretrace.models.servers.demo import Demo
+from foretrace.models.servers.openai import OpenAI
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foretrace.models._demo_network import Shape
+from foretrace.models.demo_network.network import Shape
 
 Past = list[tuple[Tensor, Tensor]]
 """Keys and values of what was read before, by layer: (batch, heads, tokens, size)."""

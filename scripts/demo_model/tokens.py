@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from demo_model.corpus import Example
-from foretrace.models._demo_text import SPECIAL, Text
+from foretrace.models.demo_network.text import SPECIAL, Text
 
 _TAGS = ("think", "code", "verify", "result", "error", "plan", "reflect", "wait", "tool_call", "tool_response")
 TAGS = tuple(f"<{slash}{tag}>" for tag in _TAGS for slash in ("", "/"))

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from demo_model.network import Network
 from demo_model.tokens import Row
-from foretrace.models._demo_network import Shape
+from foretrace.models.demo_network.network import Shape
 
 BATCH_TOKENS = 3000
 """Tokens of a batch, its shared head counted once."""

@@ -5,8 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from foretrace.core.version import __version__
+
 if TYPE_CHECKING:
     from foretrace.actions import ActionType as ActionType
+    from foretrace.api import build as build
+    from foretrace.api import generate as generate
+    from foretrace.api import import_source as import_source
+    from foretrace.api import label as label
     from foretrace.core.problem import Problem as Problem
     from foretrace.core.store import read_traces as read_traces
     from foretrace.core.store import write_traces as write_traces
@@ -16,12 +22,6 @@ if TYPE_CHECKING:
     from foretrace.core.trace import ToolCall as ToolCall
     from foretrace.core.trace import Trace as Trace
     from foretrace.dataset.tokenize import tokenize as tokenize
-    from foretrace.notebook import build as build
-    from foretrace.notebook import generate as generate
-    from foretrace.notebook import import_source as import_source
-    from foretrace.notebook import label as label
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "ActionType": "foretrace.actions",
@@ -31,10 +31,10 @@ _HOMES = {
     "Task": "foretrace.core.trace",
     "ToolCall": "foretrace.core.trace",
     "Trace": "foretrace.core.trace",
-    "build": "foretrace.notebook",
-    "generate": "foretrace.notebook",
-    "import_source": "foretrace.notebook",
-    "label": "foretrace.notebook",
+    "build": "foretrace.api",
+    "generate": "foretrace.api",
+    "import_source": "foretrace.api",
+    "label": "foretrace.api",
     "read_traces": "foretrace.core.store",
     "tokenize": "foretrace.dataset.tokenize",
     "write_traces": "foretrace.core.store",
@@ -49,6 +49,7 @@ __all__ = [
     "Task",
     "ToolCall",
     "Trace",
+    "__version__",
     "build",
     "generate",
     "import_source",
@@ -68,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__]

@@ -1,5 +1,5 @@
 """What `vf-eval foretrace-env` looks for: the library imports this module by that name (see docs/verifiers.md)."""
 
-from foretrace.envs.verifiers import ForetraceEnv, ForetraceHarness, ForetraceTaskset
+from foretrace.envs.verifiers.environment import ForetraceEnv, ForetraceHarness, ForetraceTaskset
 
 __all__ = ["ForetraceEnv", "ForetraceHarness", "ForetraceTaskset"]

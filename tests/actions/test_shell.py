@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.actions.meaning import Kind
-from foretrace.actions.shell import commands, read_shell, tokens
+from foretrace.actions.shell.commands import read_shell
+from foretrace.actions.shell.parse import commands, tokens
 from foretrace.actions.taxonomy import Effect
 
 KINDS = [

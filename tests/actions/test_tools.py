@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foretrace.actions.meaning import OPEN_FILE, Kind
 from foretrace.actions.taxonomy import Effect
-from foretrace.actions.tools import read_call
+from foretrace.actions.tool_calls import read_call
 
 CALLS = [
     ("str_replace_editor", {"command": "view", "path": "/a"}, Kind.READ),

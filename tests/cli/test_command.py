@@ -25,7 +25,7 @@ from foretrace.core.trace import Message, Provenance, Task, Trace
 
 
 class Slow:
-    name, licence, hub = "slow", None, None
+    name, license, hub = "slow", None, None
 
     def to_trace(self, row, at):
         time.sleep(row["seconds"])

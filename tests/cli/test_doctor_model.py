@@ -12,7 +12,7 @@ from cli.conftest import Result, Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Capabilities
 from foretrace.core.plugins import names, resolve
-from foretrace.episodes._needs import unmet
+from foretrace.episodes.requirements import unmet
 
 CODE = """
 def two_sum(numbers, target):

@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from cli.conftest import Run
 from episodes.test_labels import STORIES, VERIFY, call, code
 from foretrace.actions import label_trace
-from foretrace.cli._chat_rows import chat_row
-from foretrace.cli._inline_rows import inline_row
+from foretrace.api import generate
 from foretrace.core.completion import Completion, Request
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Outcome, Part, Provenance, Sampled, Task, ToolCall, Trace, with_id
+from foretrace.exports.chat import chat_row
+from foretrace.exports.inline import inline_row
 from foretrace.models.base import Server
-from foretrace.models.scripted import Scripted
-from foretrace.notebook import generate
+from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
+from foretrace.rows.base import Drop, RowRef
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
-from foretrace.sources.base import Drop, RowRef
 from foretrace.sources.chat import Chat
 from protocols.play import RIGHT, WRONG, Stage
 

@@ -15,12 +15,12 @@ import pytest
 
 from cli.conftest import Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
+from foretrace.api import generate
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceWriter, read_traces
-from foretrace.models.scripted import Scripted
-from foretrace.notebook import generate
+from foretrace.models.servers.scripted import Scripted
 
 RIGHT = "<think>I add one.</think><code>\ndef inc(x):\n    return x + 1\n</code>"
 WRONG = "<think>I take one.</think><code>\ndef inc(x):\n    return x - 1\n</code>"

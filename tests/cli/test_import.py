@@ -55,10 +55,10 @@ def test_unknown_outcomes_come_with_a_hint(run: Run, tmp_path: Path) -> None:
 def test_columns_are_mapped(run: Run, tmp_path: Path) -> None:
     row = {"turns": chat_row(1)["messages"], "case": "one", "ok": True}
     file = write_rows(tmp_path / "rows.jsonl", [row])
-    mapping = ["--map", "messages=turns", "--map", "instance=case", "--map", "success=ok", "--licence", "MIT"]
+    mapping = ["--map", "messages=turns", "--map", "instance=case", "--map", "success=ok", "--license", "MIT"]
     assert run("import", "chat", file, "--out", tmp_path / "t", *mapping).code == 0
     (trace,) = read_traces(tmp_path / "t")
-    assert (trace.task.id, trace.outcome.success, trace.provenance.licence) == ("one", True, "MIT")
+    assert (trace.task.id, trace.outcome.success, trace.provenance.license) == ("one", True, "MIT")
 
 
 def test_settings_from_a_file_and_the_command_line_wins(run: Run, swe_file: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_what_is_no_traces_folder(run: Run, tmp_path: Path, verb: str) -> None:
 
 
 def test_two_writers_of_one_file(run: Run, traces: Path, tmp_path: Path) -> None:
-    from foretrace.cli._files import atomic_file
+    from foretrace.core.files import atomic_file
 
     with atomic_file(tmp_path / "l.csv"):
         result = run("label", traces, "--out", tmp_path / "l.csv")
@@ -130,7 +130,7 @@ def test_one_trace(run: Run, traces: Path) -> None:
     for part in (
         "task     owner__one.0123abcd.func__aaa (group owner/one)",
         "outcome  failed, done, submitted",
-        "swe.jsonl row 1, licence MIT",
+        "swe.jsonl row 1, license MIT",
         "[2] file_read  shell.read",
         "      command: cat a.py",
         "  < x = 1",

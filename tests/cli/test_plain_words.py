@@ -11,13 +11,13 @@ import pytest
 
 from cli.conftest import Run, chat_row, write_rows
 from core.test_store import make
-from foretrace.cli._dataset import show_dataset
-from foretrace.cli._generated import note_demo
-from foretrace.cli._generating import problems_of
-from foretrace.cli._output import Output
+from foretrace.cli.display.dataset import show_dataset
+from foretrace.cli.display.generate import note_demo
+from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Provenance, Task, Trace
-from foretrace.models.demo import Demo
+from foretrace.models.servers.demo import Demo
+from foretrace.problems.registry import problems_of
 
 replace = msgspec.structs.replace
 
@@ -135,7 +135,7 @@ def test_the_header_says_how_it_was_made_and_leaves_out_what_is_not_known(run: R
     write_traces([generated(2)], tmp_path / "t")
     head = run("show", tmp_path / "t", "generated").out.splitlines()[3:6]
     assert head == [
-        "source   p, licence not known",
+        "source   p, license not known",
         "agent    model openai:m, protocol tools",
         "sampling hints false, temperature 0.5, seed 3, sample 2",
     ]

@@ -19,7 +19,7 @@ ASKS_NOTHING = {**GOOD, "id": "asks_nothing", "tests": ["assert not f(1) or f(1)
 def test_the_list(run: Run) -> None:
     result = run("problems", "list")
     assert (result.code, result.err) == (0, "")
-    for said in ("builtin", "humaneval", "164 problems; openai/openai_humaneval (test); licence MIT", "mbpp", "jsonl"):
+    for said in ("builtin", "humaneval", "164 problems; openai/openai_humaneval (test); license MIT", "mbpp", "jsonl"):
         assert said in result.out
     sets = {row["name"]: row for row in run("problems", "list", "--json").json["sets"]}
     assert sets["builtin"]["problems"] == 18 and sets["builtin"]["from"] == "comes with foretrace"
@@ -28,7 +28,7 @@ def test_the_list(run: Run) -> None:
         "about": "Problems of your own: any .jsonl, .json or .parquet file, one problem a row.",
         "problems": None,
         "from": None,
-        "licence": None,
+        "license": None,
     }
 
 
@@ -151,7 +151,7 @@ def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypa
 def test_a_class_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_set.py").write_text(
         "from foretrace.core.problem import Problem, Test\n\n\n"
-        "class Mine:\n    name, licence, hub = 'mine', None, None\n\n"
+        "class Mine:\n    name, license, hub = 'mine', None, None\n\n"
         "    def load(self, path=None):\n"
         f"        row = {json.dumps(GOOD)}\n"
         "        yield Problem(id='a', statement=row['statement'], entry_point='f', reference=row['reference'],\n"

@@ -20,14 +20,14 @@ _SCRIPT = textwrap.dedent("""
     import numpy, pyarrow.dataset, pyarrow.parquet  # once, before the forks
     from foretrace.core.errors import StoreError
     from foretrace.core.store import TraceStore
-    from foretrace.sources import _importing
-    from foretrace.sources._files import FileRows
+    from foretrace.sources import importing
+    from foretrace.rows.files import FileRows
     from foretrace.sources.swe_smith import SweSmith
-    _importing.CHECKPOINT_ROWS = 9
+    importing.CHECKPOINT_ROWS = 9
     old, new, work, mode = map(pathlib.Path, sys.argv[1:5])
 
     def run(out, path, replace=False):
-        return _importing.import_source(SweSmith(), [FileRows(path)], out, shards=3, replace=replace)
+        return importing.import_source(SweSmith(), [FileRows(path)], out, shards=3, replace=replace)
 
     def child(job):
         pid = os.fork()

@@ -1,18 +1,46 @@
-"""The folder is the registry."""
+"""Names and plugins: the table of our own, other packages' entry points, and `module:Class`."""
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+import foretrace
 from foretrace.core import plugins
 from foretrace.core.errors import UsageError
 from foretrace.sources.chat import Chat
 
+SRC = Path(foretrace.__file__).parents[1]
 
-def test_names_are_the_files_of_the_folder() -> None:
-    assert {"chat", "jsonl", "swe_smith", "toolbench"} <= set(plugins.names("source"))
-    assert {"fence", "function_xml", "react", "tool_call_json"} <= set(plugins.names("encoding"))
-    assert not any(name.startswith("_") or name == "base" for name in plugins.names("source"))
+
+def modules_with_plugins() -> set[str]:
+    """Modules that bind `PLUGIN` at their top."""
+    found: set[str] = set()
+    for file in SRC.rglob("*.py"):
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+        bound = {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+        if "PLUGIN" in bound:
+            found.add(".".join(file.relative_to(SRC).with_suffix("").parts))
+    return found
+
+
+def test_the_table_names_every_plugin_and_nothing_else() -> None:
+    listed = {module for kind in plugins.BUILT_IN.values() for module in kind.values()}
+    missing = modules_with_plugins() - listed
+    assert not missing, f"name {sorted(missing)} in BUILT_IN of foretrace/core/plugins.py"
+    assert listed == modules_with_plugins()
+
+
+@pytest.mark.parametrize("kind", plugins.BUILT_IN)
+def test_a_plugin_is_called_like_its_file(kind: str) -> None:
+    for name, module in plugins.BUILT_IN[kind].items():
+        assert module.rpartition(".")[2] == name
+        assert plugins.resolve(kind, name) is not None
+        assert name in plugins.names(kind)
 
 
 def test_resolve_by_name_or_module_and_class() -> None:
@@ -21,8 +49,50 @@ def test_resolve_by_name_or_module_and_class() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing", "_files", "base", "foretrace.nothing:X", "foretrace.sources.chat:No", "../x", ""]
+    "name", ["nothing", "files", "base", "foretrace.nothing:X", "foretrace.sources.chat:No", "../x", ""]
 )
 def test_unknown_plugins_are_named_with_a_remedy(name: str) -> None:
     with pytest.raises(UsageError, match=r"unknown source|cannot load source"):
         plugins.resolve("source", name)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that brings a source of its own, one that has our name, and one that cannot be loaded."""
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[foretrace.source]\nstrange = stranger:Strange\nchat = stranger:Strange\nbroken = stranger_broken:Nothing\n"
+    )
+    (tmp_path / "stranger.py").write_text("class Strange:\n    name = 'strange'\n")
+    (tmp_path / "stranger_broken.py").write_text("raise RuntimeError('no license file')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("stranger")
+@pytest.mark.filterwarnings("ignore:stranger brings a source")
+def test_entry_points_add_names() -> None:
+    assert plugins.names("source")[-2:] == ["broken", "strange"]
+    assert plugins.resolve("source", "strange").name == "strange"
+    with pytest.raises(UsageError, match=r"cannot load source 'broken' .*: no license file"):
+        plugins.resolve("source", "broken")
+
+
+@pytest.mark.usefixtures("stranger")
+def test_an_entry_point_never_shadows_our_own_in_silence() -> None:
+    with pytest.warns(
+        UserWarning, match=r"stranger brings a source 'chat'.*ours is used; name theirs stranger:Strange"
+    ):
+        assert "chat" in plugins.names("source")
+    with pytest.warns(UserWarning, match="ours is used"):
+        assert plugins.resolve("source", "chat") is Chat
+    assert plugins.resolve("source", "stranger:Strange").name == "strange"
+
+
+def test_names_import_no_plugin() -> None:
+    script = (
+        "import sys; from foretrace.core.plugins import names; names('source'); "
+        "print([m for m in sys.modules if m.startswith('foretrace.sources')])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -28,7 +28,7 @@ def make(number: int, **changes: object) -> Trace:
         task=Task(id=f"task-{number % 5}", group="g"),
         messages=(Message(role="user", author="user", content="q"), said),
         outcome=Outcome(success=number % 2 == 0),
-        provenance=Provenance(origin="imported", source="test", model="m", licence="MIT"),
+        provenance=Provenance(origin="imported", source="test", model="m", license="MIT"),
     )
     return replace(trace, **changes)
 

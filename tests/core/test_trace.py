@@ -145,3 +145,21 @@ def test_steps_of_many_unanswered_calls_take_no_quadratic_time() -> None:
 def test_unknown_fields_are_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         decode_trace(encode_trace(a_trace())[:-1] + b',"labels":[]}')
+
+
+OLD = (
+    b'{"key":"k","id":"79e0d04a2dc7696024147f52a652ee5e","task":{"id":"t","group":"g"},"messages":[{"role":"user",'
+    b'"author":"user","content":"a \\"licence\\": b"},{"role":"assistant","author":"model","content":"hi","turn":1}],'
+    b'"provenance":{"origin":"imported","source":"s","raw_id":"has \\"license\\": in it","licence":"MIT","agent":"a",'
+    b'"sampling":{"license":1}},"extra":{"licence":2,"license":3}}'
+)
+"""What foretrace wrote when the field was called `licence`."""
+
+
+def test_traces_with_the_old_name_of_the_license_are_read_and_keep_their_id() -> None:
+    trace = decode_trace(OLD)
+    assert trace.provenance.license == "MIT" and trace.extra == {"licence": 2, "license": 3}
+    assert trace_id(trace) == trace.id
+    assert b'"license":"MIT"' in encode_trace(trace) and decode_trace(encode_trace(trace)) == trace
+    with pytest.raises(msgspec.ValidationError):
+        decode_trace(OLD.replace(b'"agent":', b'"agents":'))

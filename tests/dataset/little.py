@@ -59,7 +59,7 @@ def trace(
         messages=messages,
         tools=tools,
         outcome=Outcome(success=success),
-        provenance=Provenance(origin="imported", source="little", licence="MIT", split="train"),
+        provenance=Provenance(origin="imported", source="little", license="MIT", split="train"),
     )
 
 

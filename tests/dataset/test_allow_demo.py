@@ -19,7 +19,7 @@ from foretrace.dataset.build import build
 from foretrace.dataset.demonstration import is_demo
 from foretrace.dataset.push import push
 from foretrace.dataset.settings import BuildSettings
-from foretrace.models.demo import Demo
+from foretrace.models.servers.demo import Demo
 
 TOLD = "6 of 36 traces come from the demo model: this dataset is a demonstration, never training data"
 ALLOWED = BuildSettings(allow_demo=True, statistical_gates=False)

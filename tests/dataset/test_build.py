@@ -15,12 +15,12 @@ import pytest
 
 from dataset.little import CONFIGS, attempt, corpus, files, rows
 from foretrace.actions import ActionType
+from foretrace.api import build
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.splits import assign
-from foretrace.notebook import build
 
-IDENTITY = {"key", "step", "task", "group", "source", "licence"}
+IDENTITY = {"key", "step", "task", "group", "source", "license"}
 MIRRORED = ("argument", "type_swap", "redundancy")
 MARKERS = [f'{{"action":"{action}"' for action in ActionType]
 Prompt = tuple[tuple[str, str], ...]

@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 from dataset.little import RUN_BUILD, calls, corpus, rows, runs, says, seen, trace, tree, user
+from foretrace.api import build
 from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, StoreError, UsageError
 from foretrace.core.store import TraceWriter, write_traces
 from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
-from foretrace.notebook import build
 
 
 @pytest.fixture(scope="module")

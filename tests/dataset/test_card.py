@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from dataset.little import CONFIGS, corpus, files
+from foretrace.api import build
 from foretrace.core.files import sha256
 from foretrace.core.store import write_traces
 from foretrace.dataset.card import card
 from foretrace.dataset.recipes import load
-from foretrace.notebook import build
 
 ALL_CONFIGS = [c for recipe in load() for c in recipe.configs]
 
@@ -38,9 +38,9 @@ def front(text: str) -> dict[str, Any]:
     return yaml.safe_load(matter)
 
 
-def named(licence: str | list[str]) -> list[str]:
-    """The Hub takes one licence or a list."""
-    return [licence] if isinstance(licence, str) else licence
+def named(license: str | list[str]) -> list[str]:
+    """The Hub takes one license or a list."""
+    return [license] if isinstance(license, str) else license
 
 
 def test_front_matter_lists_the_configs_and_their_files(front: dict[str, Any], sample_dataset: Path) -> None:
@@ -62,13 +62,13 @@ def test_hub_metadata_is_valid(front: dict[str, Any], text: str) -> None:
     assert "foretrace" in front["tags"]
 
 
-def test_one_known_licence_is_named_and_others_are_told(tmp_path: Path, text: str, manifest: dict[str, Any]) -> None:
+def test_one_known_license_is_named_and_others_are_told(tmp_path: Path, text: str, manifest: dict[str, Any]) -> None:
     write_traces(corpus(2), tmp_path / "t")
     build(tmp_path / "t", out=tmp_path / "d")
     own = (tmp_path / "d" / "README.md").read_text().split("---\n")[1]
     assert named(yaml.safe_load(own)["license"]) == ["mit"]
-    for licence, count in manifest["licences"].items():
-        assert f"- licence {licence}: {count} traces" in text
+    for license, count in manifest["licenses"].items():
+        assert f"- license {license}: {count} traces" in text
 
 
 def test_every_gate_stands_in_the_card_with_its_figures(text: str, manifest: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def test_manifest_holds_no_path_time_or_worker_count(sample_dataset: Path, manif
 
 
 def test_card_of_no_rows_and_of_strange_names_is_still_yaml(manifest: dict[str, Any]) -> None:
-    """A licence with a colon, or none at all, breaks no YAML."""
-    for licences in ({"Weird: Licence #1": 3}, {}, {"unknown": 1, "MIT": 2}):
-        text = card(manifest | {"licences": licences, "configs": {}}, ALL_CONFIGS)
+    """A license with a colon, or none at all, breaks no YAML."""
+    for licenses in ({"Weird: License #1": 3}, {}, {"unknown": 1, "MIT": 2}):
+        text = card(manifest | {"licenses": licenses, "configs": {}}, ALL_CONFIGS)
         assert named(yaml.safe_load(text.split("---\n")[1])["license"]) == ["other"]

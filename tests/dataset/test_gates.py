@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from dataset.little import corpus, edit, files, runs, says, seen, system, trace, tree, user
+from foretrace.api import build
 from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, GateError
 from foretrace.core.store import write_traces
@@ -19,9 +20,8 @@ from foretrace.dataset import build as module
 from foretrace.dataset import prompts as prompts_module
 from foretrace.dataset.gates import check_part, tampered
 from foretrace.dataset.prompts import ChatText, Prompts
-from foretrace.dataset.recipes import _judge as judge
 from foretrace.dataset.recipes import verifier
-from foretrace.notebook import build
+from foretrace.dataset.recipes import wrong_answers as judge
 
 Rows = list[dict[str, Any]]
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from dataset.little import corpus
 from foretrace.actions import ActionType
 from foretrace.core.store import TraceStore, write_traces
-from foretrace.dataset.part import EvalSlices, PartJob, PartResult, read_merged
 from foretrace.dataset.prompts import ChatText, prompt_digest
 from foretrace.dataset.recipes.base import Row
 from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.shard_job import EvalSlices, PartJob, PartResult, read_merged
 
 ACTIONS = [str(a) for a in ActionType]
 

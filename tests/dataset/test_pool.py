@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import BuildError
-from foretrace.dataset.pool import worker_pool
+from foretrace.engines.processes import worker_pool
 
 
 def run(function: Callable[..., Any], *arguments: Any) -> None:

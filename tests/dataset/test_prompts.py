@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset.little import calls, runs, says, seen, system, trace, user
+from foretrace.api import build
 from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace
@@ -26,7 +27,6 @@ from foretrace.dataset.prompts import (
     instruction,
 )
 from foretrace.dataset.target import has_target, message_text, target_text
-from foretrace.notebook import build
 
 MOST = 1024
 """The smallest limit that a build takes."""

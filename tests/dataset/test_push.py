@@ -55,7 +55,7 @@ def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, ex
     manifest = {
         "schema_version": 1,
         "counts": {"traces": 7, "steps": 40},
-        "licences": {"CC-BY-4.0": 5, "MIT": 2},
+        "licenses": {"CC-BY-4.0": 5, "MIT": 2},
         "sources": {"own:train": 7},
         "settings": {"max_context_tokens": 8192},
         "token_counter": "utf-8 bytes / 3.5",

@@ -13,10 +13,10 @@ import pytest
 
 from dataset.little import corpus, rows, runs, says, seen, trace, user
 from foretrace.actions import ActionType
+from foretrace.api import build
 from foretrace.core.errors import BuildError
 from foretrace.core.store import write_traces
 from foretrace.dataset.score import ScoreReport, _guess, score
-from foretrace.notebook import build
 
 ACTIONS = [str(a) for a in ActionType]
 Row = dict[str, Any]

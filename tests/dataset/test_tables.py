@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.core.errors import BuildError
-from foretrace.dataset import tables
+from foretrace.dataset import parquet
+from foretrace.dataset.parquet import ACTIONS, TableWriter, rank, read_groups
 from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config, Kind, Row
-from foretrace.dataset.tables import ACTIONS, TableWriter, rank, read_groups
 
 COLUMNS: dict[str, Kind] = {
     "prompt": "messages",
@@ -93,7 +93,7 @@ def test_rows_read_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, v
     """Any text, empty lists, nulls, several row groups: by pyarrow as it is, and by our own reader."""
     given = as_rows(values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "WINDOW_ROWS", window)
+        patch.setattr(parquet, "WINDOW_ROWS", window)
         path = write(tmp_path_factory.mktemp("t") / "a.parquet", given)
     assert pq.ParquetFile(path).num_row_groups == -(-len(given) // window)
     found = {row["key"]: row for row in pq.read_table(path).to_pylist()}
@@ -172,7 +172,7 @@ def test_a_text_of_many_rows_is_stored_once(tmp_path: Path) -> None:
 
 
 def test_a_window_ends_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "WINDOW_BYTES", 1000)
+    monkeypatch.setattr(parquet, "WINDOW_BYTES", 1000)
     given = sample(30)
     for row in given:
         row.values["prompt"] = [ChatText("user", f"{row.key} {'x' * 300}")]
@@ -199,7 +199,7 @@ def test_every_config_of_the_recipes_has_features(config: Config) -> None:
     """The features that `datasets` reads name exactly the columns."""
     import datasets
 
-    made = datasets.Features.from_dict(json.loads(tables.features(config))["info"]["features"])
+    made = datasets.Features.from_dict(json.loads(parquet.features(config))["info"]["features"])
     assert list(made) == list(config.columns)
-    empty = tables.to_table(config, [])
+    empty = parquet.to_table(config, [])
     assert datasets.Features.from_arrow_schema(empty.schema).keys() == made.keys()

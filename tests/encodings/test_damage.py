@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings._code_calls import ReadCall, read_calls
+from foretrace.encodings.code_calls.reader import ReadCall, read_calls
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 SNIPPETS = [

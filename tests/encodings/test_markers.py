@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings._markers import Block, blocks, invented, pieces, render
+from foretrace.encodings.reply_blocks import Block, blocks, invented, pieces, render
 
 PROSE = ["think", "verify", "wait", "plan", "action", "reflection", "result", "error", "hint", "answer"]
 

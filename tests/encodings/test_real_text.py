@@ -12,7 +12,7 @@ from foretrace.core.trace import Trace
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as XML
 from foretrace.encodings.react import PLUGIN as REACT
-from foretrace.sources._files import FileRows
+from foretrace.rows.files import FileRows
 
 ENCODINGS = {"swe_smith_xml": XML, "swe_smith_ticks": FENCE, "swe_smith_tool": None, "toolbench_v1": REACT}
 

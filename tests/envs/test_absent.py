@@ -12,9 +12,9 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "library", "extra"),
     [
-        ("foretrace.envs.atropos", "atroposlib", "atropos"),
-        ("foretrace.envs.atropos_server", "atroposlib", "atropos"),
-        ("foretrace.envs.verifiers", "verifiers", "verifiers"),
+        ("foretrace.envs.atropos.environment", "atroposlib", "atropos"),
+        ("foretrace.envs.atropos.model_server", "atroposlib", "atropos"),
+        ("foretrace.envs.verifiers.environment", "verifiers", "verifiers"),
     ],
 )
 def test_importing_says_what_to_install(module: str, library: str, extra: str) -> None:

@@ -12,9 +12,9 @@ from envs.tokenizer import demo_tokens
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
-from foretrace.envs._aligned import Aligned
+from foretrace.envs.aligned_model import Aligned
 from foretrace.episodes.episode import view_of
-from foretrace.models.demo import Demo
+from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 
@@ -120,7 +120,7 @@ def test_characters_of_several_tokens_are_whole_in_their_last() -> None:
 
 
 def test_the_check_of_the_tokenizer_works_without_ids() -> None:
-    from foretrace.envs._tokenizer import check_same
+    from foretrace.envs.tokenizer import check_same
 
     async def run(change: Callable[[Completion], Completion]) -> None:
         async with WithoutIds(change) as model:

@@ -11,14 +11,14 @@ import pytest
 from envs.tokenizer import demo_tokens
 from foretrace.core.errors import ForetraceError
 from foretrace.core.trace import Outcome, Provenance, Task, Trace
-from foretrace.envs._atropos_eval import table
-from foretrace.envs._atropos_groups import ONE_SCORE, TOO_LONG, Sent, group_of, why_left_out
-from foretrace.envs._atropos_lanes import Lanes
-from foretrace.envs._metrics import was_cut
-from foretrace.envs._rollouts import Lane, Rolled
-from foretrace.envs._sequence import MASKED, UNKNOWN, TrainSequence
+from foretrace.envs.atropos.evaluation import table
+from foretrace.envs.atropos.groups import ONE_SCORE, TOO_LONG, Sent, group_of, why_left_out
+from foretrace.envs.atropos.load_balancer import Lanes
+from foretrace.envs.metrics import was_cut
+from foretrace.envs.rollouts import Lane, Rolled
+from foretrace.envs.train_sequence import MASKED, UNKNOWN, TrainSequence
 from foretrace.episodes.rollout import CONTEXT
-from foretrace.models.demo import Demo
+from foretrace.models.servers.demo import Demo
 
 
 def lanes(*slots: int) -> tuple[Lanes, list[Lane]]:

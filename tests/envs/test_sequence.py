@@ -16,12 +16,12 @@ from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.plugins import resolve
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Message, Provenance, Sampled, Task, Trace
-from foretrace.envs._kept import Kept
-from foretrace.envs._rollouts import Lane, Rolled, Rollouts, lane_of
-from foretrace.envs._sequence import MASKED, UNKNOWN, TrainSequence, chat_of, sequence_of
-from foretrace.episodes._identity import Identity
-from foretrace.episodes.episode import EpisodeSettings
-from foretrace.models.demo import Demo
+from foretrace.envs.rollouts import Lane, Rolled, Rollouts, lane_of
+from foretrace.envs.trace_sink import Kept
+from foretrace.envs.train_sequence import MASKED, UNKNOWN, TrainSequence, chat_of, sequence_of
+from foretrace.episodes.identity import Identity
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox

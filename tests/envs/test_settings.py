@@ -10,8 +10,8 @@ import pytest
 
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.trace import Outcome, Provenance, Task, TestCounts, Trace
-from foretrace.envs._metrics import Measured
-from foretrace.envs._problems import endless, load, split
+from foretrace.envs.metrics import Measured
+from foretrace.envs.problems import endless, load, split
 from foretrace.problems.builtin import Builtin
 
 PROBLEMS = list(Builtin().load())

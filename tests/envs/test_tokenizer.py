@@ -14,9 +14,9 @@ from envs.tokenizer import DESCRIPTION, Shaped, demo_tokens
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
-from foretrace.envs._tokenizer import LocalTokens, check_same, demo_folder
-from foretrace.models._demo_text import Text
-from foretrace.models.demo import Demo
+from foretrace.envs.tokenizer import LocalTokens, check_same, demo_folder
+from foretrace.models.demo_network.text import Text
+from foretrace.models.servers.demo import Demo
 
 CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok <|im_end|>"))
 

@@ -26,17 +26,11 @@ from foretrace.core.errors import ModelError, ProblemError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Message
-from foretrace.envs._tokenizer import LocalTokens
-from foretrace.envs._trl_rounds import Generated, completion_of
-from foretrace.envs.trl import (
-    RolloutFunc,
-    prompt_dataset,
-    reward_from_rollout,
-    rollout_func,
-    server_generate,
-)
-from foretrace.models._demo_text import Text
-from foretrace.models.demo import Demo
+from foretrace.envs.tokenizer import LocalTokens
+from foretrace.envs.trl import RolloutFunc, prompt_dataset, reward_from_rollout, rollout_func, server_generate
+from foretrace.envs.trl.rounds import Generated, completion_of
+from foretrace.models.demo_network.text import Text
+from foretrace.models.servers.demo import Demo
 from foretrace.sandbox.base import Settings
 
 FILE = resources.files("foretrace.models") / "demo_model" / "tokenizer.json"
@@ -314,7 +308,7 @@ def test_a_dead_or_foreign_server_is_the_last_that_is_said(tmp_path: Path, answe
         "from foretrace.core.errors import ModelError\n"
         "from foretrace.envs.trl import server_generate\n"
         "from foretrace.models.base import Server\n"
-        "from foretrace.models.openai import OpenAI\n"
+        "from foretrace.models.servers.openai import OpenAI\n"
         "generate = server_generate(OpenAI('toy', Server(base_url=sys.argv[1], retries=0)))\n"
         "try:\n"
         "    generate([[5]], [Sampling(temperature=1.0)], ())\n"

@@ -17,10 +17,11 @@ from episodes.generating import plus
 from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem, Verdict
 from foretrace.envs.trl import prompt_dataset, reward_fn
-from foretrace.episodes.episode import EpisodeSettings
+from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.interleaved import Interleaved
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
+from sandbox.boxes import skip_if_refused
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trl.md").read_text(encoding="utf-8")
 BOX = Settings(workers=1, allow_weak_isolation=True)
@@ -179,8 +180,9 @@ def test_a_reward_by_hand(capsys: pytest.CaptureFixture[str]):
 
     try:
         asyncio.run(default())
-    except (SandboxError, UsageError) as error:
-        pytest.skip(f"the default sandbox is not to be had here: {error}")
+    except SandboxError as error:
+        skip_if_refused(error)
+        raise
     code, output = shown("asyncio.run")
     exec(code, {})
     assert capsys.readouterr().out == output == "[-0.6]\n"

@@ -21,9 +21,8 @@ from fakes.model_server import ModelServer
 from foretrace.cli.main import app
 from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ModelError, SandboxError, UsageError
-from foretrace.envs._setup import protocol_of, sandbox_of
-from foretrace.envs._verifiers_names import NAMES, rename, renamed
-from foretrace.envs._verifiers_run import (
+from foretrace.envs.verifiers.endpoint import Wire, glued
+from foretrace.envs.verifiers.run import (
     attempt,
     close_sandboxes,
     metrics_in,
@@ -32,12 +31,14 @@ from foretrace.envs._verifiers_run import (
     sampling_of,
     shared_sandbox,
 )
-from foretrace.envs._verifiers_wire import Wire, glued
+from foretrace.envs.verifiers.setting_names import NAMES, rename, renamed
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
-from foretrace.models.scripted import Scripted
+from foretrace.models.servers.scripted import Scripted
+from foretrace.protocols.registry import make_protocol
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
+from foretrace.sandbox.registry import make_sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = "<think>A first try of mine.</think><code>\ndef plus(x):\n    return x - 1\n</code>"
@@ -53,7 +54,7 @@ class Box:
         self.run, self.sandbox = runner.run, LocalSandbox(Settings(workers=1, allow_weak_isolation=True))
 
     def episode(self, protocol: str = "tools") -> Episode:
-        return Episode(plus(3), protocol_of(protocol), self.sandbox)
+        return Episode(plus(3), make_protocol(protocol), self.sandbox)
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +135,14 @@ def test_what_a_run_leaves_open_is_our_default() -> None:
 
 def test_names_that_are_unknown() -> None:
     for look_up in (
-        lambda: protocol_of("tols"),
-        lambda: protocol_of("tools", forced=True),
-        lambda: sandbox_of(" , ", Settings()),
-        lambda: sandbox_of("nope", Settings()),
+        lambda: make_protocol("tols"),
+        lambda: make_protocol("tools", forced=True),
+        lambda: make_sandbox(" , ", Settings()),
+        lambda: make_sandbox("nope", Settings()),
     ):
         with pytest.raises(UsageError):
             look_up()
-    assert protocol_of("interleaved", forced=True).max_turns > protocol_of("interleaved").max_turns
+    assert make_protocol("interleaved", forced=True).max_turns > make_protocol("interleaved").max_turns
 
 
 def test_one_sandbox_for_all_rollouts_of_a_loop() -> None:
@@ -193,7 +194,7 @@ def proxied(said: str, status: int = 503) -> ModelError:
             server.fault("/v1/chat/completions", status=status, body=json.dumps(body), times=-1)
             behind = "http://me:secret@10.0.0.1:8000/v1"
             async with Wire("toy", server.url + "/v1", "key", split=False, behind=behind, retries=0) as wire:
-                await attempt(Episode(plus(3), protocol_of("tools"), LocalSandbox(Settings())), wire, Sampling())
+                await attempt(Episode(plus(3), make_protocol("tools"), LocalSandbox(Settings())), wire, Sampling())
 
     with pytest.raises(ModelError) as caught:
         asyncio.run(work())
@@ -232,7 +233,9 @@ def test_every_option_that_a_message_names_has_a_name_here() -> None:
     command: Any = typer.main.get_command(app)
     verbs = [command.commands["generate"], *command.commands["problems"].commands.values()]
     options = {option for verb in verbs for one in verb.params for option in one.opts if option.startswith("--")}
-    files = [file for floor in FLOORS for file in (ROOT / "src" / "foretrace" / floor).rglob("*.py")]
+    folders = [ROOT / "src" / "foretrace" / floor for floor in FLOORS]
+    assert all(folder.is_dir() for folder in folders)
+    files = [file for folder in folders for file in folder.rglob("*.py")]
     texts = [
         node.value
         for file in files

@@ -8,8 +8,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from foretrace.core.completion import ChatMessage
-from foretrace.envs._tokenizer import LocalTokens
-from foretrace.models._demo_text import Text
+from foretrace.envs.tokenizer import LocalTokens
+from foretrace.models.demo_network.text import Text
 
 DESCRIPTION = (resources.files("foretrace.models") / "demo_model" / "tokenizer.json").read_text(encoding="utf-8")
 

@@ -13,10 +13,10 @@ from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
-from foretrace.episodes._plan import GenerateSettings
-from foretrace.episodes.generate import GenerateReport, generate
+from foretrace.episodes.generate.engine import GenerateReport, generate
+from foretrace.episodes.generate.resume import GenerateSettings
 from foretrace.models.base import ChatModel
-from foretrace.models.scripted import Scripted
+from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.local import LocalSandbox
 

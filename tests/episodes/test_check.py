@@ -15,7 +15,7 @@ from foretrace.core.errors import ProblemError, SandboxError
 from foretrace.core.plugins import resolve
 from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.episodes.check import Checked, check, empty_answer
+from foretrace.episodes.validate import Checked, check, empty_answer
 from foretrace.sandbox.base import Limits, Settings
 
 LEVEL = Isolation(level=0)

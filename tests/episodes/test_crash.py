@@ -61,8 +61,8 @@ def in_a_process(command: list[str]) -> list[str]:
 _FORKS = """
 import json, os, sys
 import pandas  # pyarrow asks for it
-import foretrace.cli._generating, foretrace.core.store, foretrace.episodes.generate, foretrace.sandbox.local
-import foretrace.models.scripted, foretrace.problems.jsonl, foretrace.protocols.tools
+import foretrace.api, foretrace.core.store, foretrace.episodes.generate.engine, foretrace.sandbox.local
+import foretrace.models.servers.scripted, foretrace.problems.jsonl, foretrace.protocols.tools
 from foretrace.cli.main import main
 for line in sys.stdin:
     if (pid := os.fork()) == 0:

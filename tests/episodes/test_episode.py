@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from foretrace.api import build, label
 from foretrace.core.completion import Completion
 from foretrace.core.errors import ProblemError
 from foretrace.core.plugins import resolve
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import Trace, Usage, decode_trace, encode_trace, with_id
-from foretrace.episodes._identity import Identity
-from foretrace.episodes._reward import RewardRule
-from foretrace.episodes.episode import Episode, EpisodeSettings
-from foretrace.notebook import build, label
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.identity import Identity
+from foretrace.episodes.scoring import RewardRule
+from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.tools import Tools
 from protocols.play import ADD, RIGHT, TWICE, WRONG, Played, Stage
 
@@ -354,7 +355,7 @@ def test_two_runs_of_one_attempt_have_one_id(stage: Stage, protocol: str) -> Non
 def test_the_trace_says_how_it_was_made(stage: Stage) -> None:
     trace = stage.play("tools", GOOD, DONE, identity=MODEL, hints=True).trace
     about = trace.provenance
-    assert (about.origin, about.source, about.raw_id, about.licence) == ("generated", "little", "add", "MIT")
+    assert (about.origin, about.source, about.raw_id, about.license) == ("generated", "little", "add", "MIT")
     assert (about.model, about.protocol, about.seed, about.sample) == ("scripted:x", "tools", 3, 1)
     assert about.sampling == {"temperature": 0.5, "seed": 3, "feedback": "public", "hints": True, "max_turns": 10}
     assert (trace.task.id, trace.task.group, trace.task.statement) == ("little/add", "little/add", ADD.statement)

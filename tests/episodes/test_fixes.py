@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
 
-from foretrace.episodes._blocks import Blocks
-from foretrace.episodes._fixes import kept_in_place, plans
+from foretrace.episodes.code_blocks import Blocks, kept_in_place, plans
 from protocols.play import Stage
 
 F_OLD, F_NEW = "def f():\n    return 1", "def f():\n    return 2"

@@ -23,15 +23,15 @@ from foretrace.core.journal import Index, Journal
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Usage
-from foretrace.episodes import _steady
-from foretrace.episodes import generate as engine
-from foretrace.episodes._plan import seed_of
-from foretrace.episodes._slots import Slots
-from foretrace.episodes._status import Status
-from foretrace.episodes._steady import Budget
-from foretrace.episodes.episode import EpisodeSettings
-from foretrace.episodes.generate import GenerateReport
-from foretrace.models.scripted import Scripted
+from foretrace.episodes.generate import engine as engine
+from foretrace.episodes.generate import throttle
+from foretrace.episodes.generate.engine import GenerateReport
+from foretrace.episodes.generate.limiter import Slots
+from foretrace.episodes.generate.progress import Status
+from foretrace.episodes.generate.resume import seed_of
+from foretrace.episodes.generate.throttle import Budget
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
@@ -486,7 +486,7 @@ def test_a_server_that_refuses_for_good_stops_the_run(
 
 
 def test_a_server_that_is_gone_stops_the_run(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_steady.Steady.__init__, "__kwdefaults__", {"give_up": 4, "pause_s": 0.02})
+    monkeypatch.setattr(throttle.Steady.__init__, "__kwdefaults__", {"give_up": 4, "pause_s": 0.02})
     asked = 0
 
     def dies(request: Request) -> str:
@@ -531,7 +531,7 @@ def test_too_many_requests_halve_them() -> None:
             return Completion(text="x", extra={"retried": retried} if retried else {})
 
     async def live() -> None:
-        steady = _steady.Steady(Strict("test", scripts=right), slots, _steady.Meter())
+        steady = throttle.Steady(Strict("test", scripts=right), slots, throttle.Meter())
         await asyncio.gather(*(steady.complete(Request()) for _ in range(300)))
 
     asyncio.run(live())
@@ -567,7 +567,7 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
 
 
 def test_errors_and_what_is_left_stand_within_79_columns() -> None:
-    status = Status(_steady.Meter())
+    status = Status(throttle.Meter())
     status.doing, status.asked, status.done, status.successes, status.ideal = "running", 123_456, 12_345, 6_789, 4_567
     status.begun = time.monotonic() - 600.0
     status._recent[0] = (status.begun, 0, 0)

@@ -12,8 +12,9 @@ from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ModelError, ProtocolError, SandboxError, UsageError
 from foretrace.core.problem import Verdict
 from foretrace.core.trace import Trace
-from foretrace.episodes.episode import Episode, EpisodeSettings
+from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
+from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox

@@ -12,7 +12,7 @@ import pytest
 
 from episodes.generating import Ground, ids, stored
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.episodes.generate import GenerateReport
+from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox

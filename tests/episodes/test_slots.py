@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.episodes._slots import Slots
+from foretrace.episodes.generate.limiter import Slots
 
 
 class _Selector(selectors.DefaultSelector):

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from fakes.model_server import ModelServer
 from foretrace.core.errors import ModelError
-from foretrace.episodes._slots import Slots
-from foretrace.episodes._steady import Meter, Steady
+from foretrace.episodes.generate.limiter import Slots
+from foretrace.episodes.generate.throttle import Meter, Steady
 from models.served import PATHS, asking, at, model_at
 
 _PAUSE_S = 0.5

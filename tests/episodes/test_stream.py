@@ -15,13 +15,13 @@ from fakes.model_server import ModelServer
 from foretrace.core.completion import ChatMessage, Completion, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Message, Trace
-from foretrace.episodes._needs import tokens_of
-from foretrace.episodes._stream import Stream
 from foretrace.episodes.episode import Episode
+from foretrace.episodes.requirements import tokens_of
 from foretrace.episodes.rollout import rollout
-from foretrace.models._demo_network import Cache
-from foretrace.models._demo_sampling import log_softmax
-from foretrace.models.demo import Demo
+from foretrace.episodes.token_context import Stream
+from foretrace.models.demo_network.network import Cache
+from foretrace.models.demo_network.sampling import log_softmax
+from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.base import Protocol
 from foretrace.protocols.inline import Inline

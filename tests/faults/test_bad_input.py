@@ -19,8 +19,8 @@ import zstandard
 
 from foretrace.core.errors import SourceError
 from foretrace.core.store import TraceStore, read_traces
-from foretrace.sources._files import FileRows
-from foretrace.sources._importing import ImportReport, import_source
+from foretrace.rows.files import FileRows
+from foretrace.sources.importing import ImportReport, import_source
 from foretrace.sources.swe_smith import SweSmith
 from sources.raw_rows import swe_row, swe_rows, xml_messages
 
@@ -280,10 +280,10 @@ def test_a_file_that_is_not_there_or_of_no_known_kind(tmp_path: Path) -> None:
 
 
 def test_a_line_longer_than_any_row(run: Import, monkeypatch: pytest.MonkeyPatch) -> None:
-    from foretrace.sources import _files
+    from foretrace.rows import files
 
-    monkeypatch.setattr(_files, "MAX_LINE", 100_000)
-    monkeypatch.setattr(_files, "_CHUNK", 4096)
+    monkeypatch.setattr(files, "MAX_LINE", 100_000)
+    monkeypatch.setattr(files, "_CHUNK", 4096)
     one_drop(run(spoil(3, change(messages="x" * 300_000))), "line_too_long")
 
 
@@ -296,8 +296,8 @@ def test_fifty_megabyte_line(tmp_path: Path) -> None:
     assert path.stat().st_size > 50 * 1024 * 1024
     script = textwrap.dedent("""
         import resource, sys
-        from foretrace.sources._files import FileRows
-        from foretrace.sources._importing import import_source
+        from foretrace.rows.files import FileRows
+        from foretrace.sources.importing import import_source
         from foretrace.sources.swe_smith import SweSmith
         from pathlib import Path
         report = import_source(SweSmith(), [FileRows(Path(sys.argv[1]))], sys.argv[2])

@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from foretrace.models._demo_network import Cache
-from foretrace.models._demo_sampling import log_softmax
-from foretrace.models.demo import Demo
+from foretrace.models.demo_network.network import Cache
+from foretrace.models.demo_network.sampling import log_softmax
+from foretrace.models.servers.demo import Demo
 
 CLOSE = 1e-3
 """Largest difference of a logprob, natural logarithm."""

@@ -15,7 +15,7 @@ from foretrace.core.store import TraceStore
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
-from foretrace.envs._tokenizer import demo_folder
+from foretrace.envs.tokenizer import demo_folder
 from integrations.atropos_runs import BIN, Env, Trainer, check_group, environment, rows, serving, toy
 from integrations.llama_server import Running
 

@@ -19,8 +19,8 @@ from foretrace.core.trace import Trace
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
-from foretrace.envs._sequence import sequence_of
-from foretrace.envs._tokenizer import demo_folder
+from foretrace.envs.tokenizer import demo_folder
+from foretrace.envs.train_sequence import sequence_of
 from integrations.atropos_runs import END, Env, Trainer, check_group, rows, run_api, serving, toy
 from integrations.llama_server import Running
 

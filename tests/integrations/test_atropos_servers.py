@@ -24,8 +24,8 @@ from fakes.model_server import ModelServer
 from fakes.model_server import serving as model_serving
 from fakes.ollama_facade import OllamaFacade
 from foretrace.core.store import TraceStore
-from foretrace.envs._tokenizer import demo_folder
-from foretrace.envs.atropos_server import server_for
+from foretrace.envs.atropos.model_server import server_for
+from foretrace.envs.tokenizer import demo_folder
 from integrations.atropos_runs import Env, Trainer, check_group, environment, rows, run_api, serving
 from integrations.llama_server import NAME, Running
 from integrations.scoring import CLOSE, rescored

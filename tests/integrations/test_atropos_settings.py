@@ -12,8 +12,8 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 from atroposlib.envs.server_handling.server_manager import APIServerConfig
 
 from foretrace.core.errors import StoreError, UsageError
-from foretrace.envs._atropos_config import CodeTraceEnvConfig, check_servers
-from foretrace.envs.atropos import CodeTraceEnv
+from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_servers
+from foretrace.envs.atropos.environment import CodeTraceEnv
 
 pytestmark = pytest.mark.integration
 

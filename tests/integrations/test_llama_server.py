@@ -13,8 +13,8 @@ from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.episodes.episode import view_of
 from foretrace.models.base import Server
-from foretrace.models.llamacpp import LlamaCpp
-from foretrace.models.openai import OpenAI
+from foretrace.models.servers.llamacpp import LlamaCpp
+from foretrace.models.servers.openai import OpenAI
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 from integrations.llama_server import NAME, Running

@@ -21,7 +21,7 @@ from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.store import read_traces
 from foretrace.episodes.episode import view_of
 from foretrace.models.base import Server
-from foretrace.models.ollama import Ollama
+from foretrace.models.servers.ollama import Ollama
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 from integrations.llama_build import Built

@@ -15,7 +15,7 @@ from cli.conftest import Run, run
 from foretrace.core.completion import ChatMessage, Request
 from foretrace.core.errors import UsageError
 from foretrace.models.base import Server
-from foretrace.models.openai import OpenAI
+from foretrace.models.servers.openai import OpenAI
 from integrations.llama_build import Built, Say, python_server
 from integrations.llama_server import NAME, Running
 from integrations.llama_server import python_server as running_server

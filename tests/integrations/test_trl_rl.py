@@ -19,12 +19,20 @@ import pytest
 
 from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem
-from foretrace.envs.trl import demo_model, prompt_dataset, reward_fn, reward_from_rollout, rollout_func, server_generate
+from foretrace.envs.trl import (
+    demo_model,
+    prompt_dataset,
+    reward_fn,
+    reward_from_rollout,
+    rollout_func,
+    server_generate,
+)
 from foretrace.models.base import Server
-from foretrace.models.llamacpp import LlamaCpp
+from foretrace.models.servers.llamacpp import LlamaCpp
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import Running
+from sandbox.boxes import skip_if_refused
 
 pytestmark = pytest.mark.integration
 GROUP, STEPS, MOST, KNOWN = 4, 2, 400, 10
@@ -297,8 +305,9 @@ def test_the_first_try_of_the_docs_runs(
     """As it stands; what the page shows of its output is printed, in that order."""
     try:
         asyncio.run(_started())
-    except (SandboxError, UsageError) as error:
-        pytest.skip(f"the default sandbox is not to be had here: {error}")
+    except SandboxError as error:
+        skip_if_refused(error)
+        raise
     page = (Path(__file__).resolve().parents[2] / "docs" / "trl.md").read_text(encoding="utf-8")
     (code, _, said), *_ = re.findall(r"```python\n(from trl.*?)```(.*?)```text\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)

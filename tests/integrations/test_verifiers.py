@@ -20,11 +20,11 @@ from foretrace.core.completion import Sampling
 from foretrace.core.plugins import resolve
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Trace
-from foretrace.envs._setup import protocol_of
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.models.base import Server
-from foretrace.models.openai import OpenAI
+from foretrace.models.servers.openai import OpenAI
+from foretrace.protocols.registry import make_protocol
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import NAME, Running
@@ -124,7 +124,7 @@ def own_rollouts(url: str, protocol: str, limit: int) -> dict[str, Trace]:
     async def work() -> dict[str, Trace]:
         settings = Settings(workers=1, allow_weak_isolation=True)
         async with LocalSandbox(settings) as box, OpenAI("toy", Server(base_url=url)) as model:
-            episodes = [Episode(problem, protocol_of(protocol), box) for problem in problems(limit)]
+            episodes = [Episode(problem, make_protocol(protocol), box) for problem in problems(limit)]
             traces = [await rollout(episode, model, Sampling()) for episode in episodes]
             return {trace.task.id: trace for trace in traces}
 
@@ -161,20 +161,20 @@ def test_sampling_and_stop_sequences_reach_the_server(vf_eval: Eval) -> None:
         vf_eval(server.url, "-n", 1, "--sampling.max-tokens", 200, "--sampling.temperature", 0.1)
         body = server.sent(CHAT)[0]
     assert (body["max_tokens"], body["temperature"], body["top_p"], body["model"]) == (200, 0.1, 1.0, "toy")
-    assert body["stop"] == list(protocol_of("interleaved_tools").stop)
+    assert body["stop"] == list(make_protocol("interleaved_tools").stop)
 
 
 def test_own_stop_sequences_are_added_to_the_protocols() -> None:
-    from foretrace.envs.verifiers import ForetraceEnvConfig
+    from foretrace.envs.verifiers.environment import ForetraceEnvConfig
 
     agent = {"harness": {"protocol": "structured"}, "sampling": {"stop": ["END"], "top_p": 0.5}}
     made = ForetraceEnvConfig.model_validate({"agent": agent})
     assert made.agent.sampling.model_dump(exclude_unset=True) == {
-        "stop": [*protocol_of("structured").stop, "END"],
+        "stop": [*make_protocol("structured").stop, "END"],
         "top_p": 0.5,
     }
     assert ForetraceEnvConfig.model_validate_json(made.model_dump_json()) == made  # as a resumed run reads it
-    assert ForetraceEnvConfig().agent.sampling.stop == list(protocol_of("interleaved_tools").stop)
+    assert ForetraceEnvConfig().agent.sampling.stop == list(make_protocol("interleaved_tools").stop)
 
 
 def test_a_server_that_dies_and_a_run_that_is_resumed(vf_eval: Eval) -> None:
@@ -296,7 +296,7 @@ def test_what_no_episode_could_do_without_ends_the_run(vf_eval: Eval, given: lis
     ],
 )
 def test_a_bad_setting_is_refused(part: str, name: str, value: object, told: str) -> None:
-    from foretrace.envs.verifiers import ForetraceEnvConfig
+    from foretrace.envs.verifiers.environment import ForetraceEnvConfig
 
     given: dict[str, Any] = {"taskset": {"id": "foretrace-env"}, "agent": {"harness": {}}}
     (given["taskset"] if part == "taskset" else given["agent"]["harness"])[name] = value
@@ -306,7 +306,7 @@ def test_a_bad_setting_is_refused(part: str, name: str, value: object, told: str
 
 def test_a_runtime_elsewhere_is_refused() -> None:
     from foretrace.core.errors import UsageError
-    from foretrace.envs.verifiers import ForetraceHarness, ForetraceHarnessConfig
+    from foretrace.envs.verifiers.environment import ForetraceHarness, ForetraceHarnessConfig
 
     harness = ForetraceHarness(ForetraceHarnessConfig(id="foretrace-env"))
     with pytest.raises(UsageError, match=r"--env\.agent\.runtime\.type subprocess"):
@@ -315,7 +315,7 @@ def test_a_runtime_elsewhere_is_refused() -> None:
 
 def test_a_row_that_came_over_a_wire_finds_its_problem() -> None:
     """An environment server gets rows as data, and the data hold no test."""
-    from foretrace.envs.verifiers import ForetraceTaskset, ProblemData, ProblemsConfig, ProblemTask
+    from foretrace.envs.verifiers.environment import ForetraceTaskset, ProblemData, ProblemsConfig, ProblemTask
 
     config = ProblemsConfig(id="foretrace-env")
     tasks = list(ForetraceTaskset(config))
@@ -327,7 +327,7 @@ def test_a_row_that_came_over_a_wire_finds_its_problem() -> None:
 
 
 def test_a_file_of_problems_is_named_behind_its_form(tmp_path: Path) -> None:
-    from foretrace.envs.verifiers import ForetraceTaskset, ProblemData, ProblemsConfig
+    from foretrace.envs.verifiers.environment import ForetraceTaskset, ProblemData, ProblemsConfig
 
     file = tmp_path / "mine.jsonl"
     told = [
@@ -349,8 +349,8 @@ def test_the_names_of_settings_are_those_that_vf_eval_takes() -> None:
     import verifiers.v1 as vf
     from verifiers.v1.configs.cli.eval import EvalConfig
 
-    from foretrace.envs._verifiers_names import NAMES
-    from foretrace.envs.verifiers import ForetraceEnvConfig, ForetraceHarnessConfig, ProblemsConfig
+    from foretrace.envs.verifiers.environment import ForetraceEnvConfig, ForetraceHarnessConfig, ProblemsConfig
+    from foretrace.envs.verifiers.setting_names import NAMES
 
     parts = {
         "env.taskset": ProblemsConfig,

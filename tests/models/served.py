@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from fakes.model_server import ModelServer
 from foretrace.core.completion import ChatMessage, Request, Sampling
-from foretrace.models._adapter import Adapter
+from foretrace.models.adapter import Adapter
 from foretrace.models.base import Server
-from foretrace.models.llamacpp import LlamaCpp
-from foretrace.models.ollama import Ollama
-from foretrace.models.openai import OpenAI
+from foretrace.models.servers.llamacpp import LlamaCpp
+from foretrace.models.servers.ollama import Ollama
+from foretrace.models.servers.openai import OpenAI
 
 T = TypeVar("T")
 ADAPTERS: dict[str, type[Adapter]] = {"ollama": Ollama, "openai": OpenAI, "llamacpp": LlamaCpp}

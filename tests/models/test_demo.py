@@ -16,11 +16,11 @@ from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.episodes.episode import Episode, view_of
 from foretrace.episodes.rollout import rollout
-from foretrace.models._demo_network import CHUNK, Cache
-from foretrace.models._demo_sampling import Reply, choose, log_softmax, lots
-from foretrace.models._spec import resolve_model
 from foretrace.models.base import ChatModel, Server, TokenModel
-from foretrace.models.demo import Demo
+from foretrace.models.demo_network.network import CHUNK, Cache
+from foretrace.models.demo_network.sampling import Reply, choose, log_softmax, lots
+from foretrace.models.registry import resolve_model
+from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.base import Settings

@@ -19,8 +19,8 @@ import foretrace
 from fakes.model_server import KEY, ModelServer
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.models.base import Server
-from foretrace.models.ollama import Ollama
-from foretrace.models.openai import OpenAI
+from foretrace.models.servers.ollama import Ollama
+from foretrace.models.servers.openai import OpenAI
 from models.served import ADAPTERS, PATHS, asking, at, model_at
 
 SOURCE = str(Path(foretrace.__file__).parent)

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foretrace.core.errors import ModelError
-from foretrace.models._http import Http, address_of
-from foretrace.models._place import Key, Place, placeless, reason_of
+from foretrace.models.http import Http, address_of
+from foretrace.models.server_errors import Key, Place, placeless, reason_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_+/=.~"
 KEYS = st.text(LETTERS, min_size=20, max_size=60)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fakes.model_server import ModelServer
-from foretrace.models._limits import wait_in
-from foretrace.models._place import Place
+from foretrace.models.rate_limits import wait_in
+from foretrace.models.server_errors import Place
 from models.served import asking, at, model_at
 
 PLACE = Place("https://host.example", "m", "openai", None, "")

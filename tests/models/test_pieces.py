@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.core.errors import ModelError
-from foretrace.models._lines import sse_data
-from foretrace.models._place import Place
-from foretrace.models._reply import spelling
-from foretrace.models._retry import Patience
-from foretrace.models._think import without_doubled_think
+from foretrace.models.completion_builder import spelling
+from foretrace.models.retry import Patience
+from foretrace.models.server_errors import Place
+from foretrace.models.sse import sse_data
+from foretrace.models.think_prefill import without_doubled_think
 
 PLACE = Place("http://h", "m", "ollama", None, "")
 

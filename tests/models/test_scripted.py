@@ -10,9 +10,9 @@ import pytest
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.models._spec import resolve_model, split_spec
 from foretrace.models.base import ChatModel, Server, TokenModel
-from foretrace.models.scripted import Script, Scripted
+from foretrace.models.registry import resolve_model, split_spec
+from foretrace.models.servers.scripted import Script, Scripted
 
 
 def said(model: ChatModel, request: Request) -> str:

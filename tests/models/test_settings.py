@@ -8,10 +8,10 @@ import pytest
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import UsageError
-from foretrace.episodes._plan import told
+from foretrace.episodes.generate.resume import told
 from foretrace.models.base import Server
-from foretrace.models.demo import Demo
-from foretrace.models.scripted import Script, Scripted
+from foretrace.models.servers.demo import Demo
+from foretrace.models.servers.scripted import Script, Scripted
 from models.served import ADAPTERS
 
 

@@ -10,7 +10,7 @@ import pytest
 from foretrace.core.errors import UsageError
 from foretrace.core.plugins import resolve
 from foretrace.core.problem import Verdict
-from foretrace.episodes.check import Checked, check
+from foretrace.episodes.validate import Checked, check
 from foretrace.problems.builtin import Builtin
 from foretrace.sandbox.base import Limits, Settings
 from problems.wrong_solutions import WRONG
@@ -44,7 +44,7 @@ def verdicts() -> Verdicts:
 def test_what_is_in_the_set() -> None:
     assert len(PROBLEMS) == Builtin.count == 18 and set(PROBLEMS) >= NAMED
     assert sum(problem.entry_point is None for problem in PROBLEMS.values()) == 2
-    assert all(p.reference and p.licence and p.source == "builtin" for p in PROBLEMS.values())
+    assert all(p.reference and p.license and p.source == "builtin" for p in PROBLEMS.values())
 
 
 @pytest.mark.parametrize("own", PROBLEMS)

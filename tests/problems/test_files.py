@@ -17,9 +17,9 @@ import zstandard
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import ProblemError, UsageError
-from foretrace.problems import _files
-from foretrace.problems._files import rows
+from foretrace.problems import files
 from foretrace.problems.base import Drop, Hub, Row
+from foretrace.problems.files import rows
 
 ROWS = [{"n": number, "text": f"row {number} é"} for number in range(30)]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
@@ -119,7 +119,7 @@ def test_what_is_wrong_is_one_line(name: str, data: bytes, said: str, tmp_path: 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json"])
 def test_what_is_too_long_to_hold_is_refused(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_files, "MAX_LINE", 20_000)
+    monkeypatch.setattr(files, "MAX_LINE", 20_000)
     path = written(tmp_path / f"set{ending}.gz", gzip.compress(b'{"n": "' + b"x" * 30_000 + b'"}'))
     with pytest.raises(ProblemError, match=r"row 0: a (line|document) of more than 20,000 bytes"):
         values(path)
@@ -165,7 +165,7 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Monkey
 
 STREAM = """
 import sys
-from foretrace.problems._files import rows
+from foretrace.problems.files import rows
 from foretrace.problems.base import Hub
 for row in rows(None, Hub("owner/name", "test")):
     print(row.at, row.value["n"])

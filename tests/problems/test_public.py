@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.problems._public import public_tests
 from foretrace.problems.humaneval import WRONG_EXAMPLES
+from foretrace.problems.public_tests.extract import public_tests
 
 DEF = 'def f(n):\n    """Do it.\n\n'
 READ = {

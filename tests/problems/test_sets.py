@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
-from foretrace.problems._sets import apart
 from foretrace.problems.base import Drop, checked, problems_of, split, strict
+from foretrace.problems.registry import apart
 
 SETS = plugins.names("problems")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "problems.md"
@@ -61,7 +61,7 @@ def load(name: str, tmp_path: Path, *rows: dict[str, Any]) -> list[Problem]:
 @pytest.mark.parametrize("name", SETS)
 def test_the_contract_is_kept(name: str) -> None:
     plugin = plugins.resolve("problems", name)()
-    assert plugin.name == name and (plugin.licence is None or isinstance(plugin.licence, str))
+    assert plugin.name == name and (plugin.license is None or isinstance(plugin.license, str))
     assert plugin.hub is None or (plugin.hub.repo.count("/") == 1 and plugin.hub.split)
     if plugin.hub is None and name != "builtin":
         with pytest.raises(UsageError, match="--path FILE"):
@@ -122,7 +122,7 @@ def test_own_asserts(tmp_path: Path) -> None:
     (problem,) = load("jsonl", tmp_path, {**OWN, "level": 3, "group": "g", "license": "MIT"})
     assert [t.code for t in problem.public_tests] == ["assert f(1) == 2"]
     assert [t.code for t in problem.hidden_tests] == ["assert f(2) == 3"], "the public one is not hidden too"
-    assert (problem.id, problem.group, problem.licence, problem.extra) == ("set/0", "g", "MIT", {"level": 3})
+    assert (problem.id, problem.group, problem.license, problem.extra) == ("set/0", "g", "MIT", {"level": 3})
 
 
 def test_own_asserts_in_one_text(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ KEYS += [
     "id",
     "task_id",
     "group",
-    "licence",
+    "license",
     "tolerance",
     "code",
     "test_list",

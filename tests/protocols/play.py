@@ -11,8 +11,9 @@ from foretrace.core.completion import Completion
 from foretrace.core.plugins import resolve
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import Message, Trace, with_id
-from foretrace.episodes._identity import Identity
-from foretrace.episodes.episode import Episode, EpisodeSettings
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.identity import Identity
+from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import Protocol, Result
 from foretrace.sandbox.local import LocalSandbox
 
@@ -31,7 +32,7 @@ ADD = Problem(
         Test(code="assert add(5, 5) == 10"),
     ),
     reference="def add(a, b):\n    return a + b\n",
-    licence="MIT",
+    license="MIT",
 )
 TWICE = Problem(
     id="twice",
@@ -39,7 +40,7 @@ TWICE = Problem(
     statement="Read a number and print twice of it.",
     public_tests=(Test(stdin="2\n", stdout="4\n"),),
     hidden_tests=(Test(stdin="3675457\n", stdout=f"{SECRET}\n"), Test(stdin="0\n", stdout="0\n")),
-    licence="MIT",
+    license="MIT",
 )
 WRONG = "def add(a, b):\n    return a - b\n"
 RIGHT = "def add(a, b):\n    return a + b\n"

@@ -19,7 +19,7 @@ MEAN = Problem(
     entry_point="mean",
     public_tests=(Test(code="assert mean([1, 3]) == 2"), Test(code="assert mean([]) == 0")),
     hidden_tests=(Test(code="assert mean([5]) == 5"),),
-    licence="MIT",
+    license="MIT",
 )
 TOTAL = "import math\n\ndef total(numbers):\n    return math.fsum(numbers)\n\nprint(total([1, 2]))"
 MEAN_BAD = "def mean(numbers):\n    return total(numbers) / len(numbers)"

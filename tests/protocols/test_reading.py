@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from foretrace.core.completion import Completion
 from foretrace.core.plugins import names, resolve
-from foretrace.encodings._markers import invented
-from foretrace.episodes._record import Record
+from foretrace.encodings.reply_blocks import invented
+from foretrace.episodes.transcript import Record
 from foretrace.protocols.base import Act, Protocol
 from foretrace.protocols.interleaved import Interleaved
 

@@ -15,12 +15,12 @@ import pytest
 import foretrace
 from foretrace.core.problem import Integrity, Test, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.sandbox import _worker
-from foretrace.sandbox._forms import plan
-from foretrace.sandbox._judging import judge
-from foretrace.sandbox._pool import Pool
-from foretrace.sandbox._worker import Launch
 from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver import client
+from foretrace.sandbox.forkserver.client import Launch
+from foretrace.sandbox.forkserver.pool import Pool
+from foretrace.sandbox.judging.judge import judge
+from foretrace.sandbox.judging.plan import make_plan
 from sandbox.boxes import QUICK, Blocks, Box, box_at, mark_fork_servers, marked, until
 from sandbox.judging import Judge
 
@@ -62,7 +62,7 @@ def judged(runner: asyncio.Runner) -> Iterator[Judge]:
 
     def judged(code: str, *tests: str | Test, entry_point: str = "f", setup: str = "", **more: object) -> Verdict:
         form: Integrity | None = more.pop("form", None)  # type: ignore[assignment]
-        made = plan(
+        made = make_plan(
             [Test(code=test) if isinstance(test, str) else test for test in tests],
             entry_point=entry_point,
             setup=setup,
@@ -101,12 +101,12 @@ def spoiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     shutil.copy(source / "__init__.py", copy / "foretrace")
 
     def spoil(file: str, line: str, other: str) -> None:
-        path = copy / "foretrace/sandbox/_inside" / file
+        path = copy / "foretrace/sandbox/inside" / file
         text = path.read_text("utf-8")
         assert text.count(line) >= 1, f"{file} has no {line!r} any more"
         path.write_text(text.replace(line, other), "utf-8")
 
-    monkeypatch.setattr(_worker, "_ROOT", copy)
+    monkeypatch.setattr(client, "_ROOT", copy)
     return spoil
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 
-from foretrace.sandbox._inside import seccomp, syscalls
+from foretrace.sandbox.inside.confine import seccomp, syscalls
 
 NAMESPACES = ("unshare", "mount", "umount2", "pivot_root", "setns", "clone", "clone3")
 LANDLOCK = ("landlock_create_ruleset",)

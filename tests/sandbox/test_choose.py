@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from foretrace.core.errors import SandboxError, UsageError
-from foretrace.sandbox._choose import FirstThatStarts
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.docker import DockerSandbox
+from foretrace.sandbox.fallback import FirstThatStarts
 from foretrace.sandbox.local import LocalSandbox
 
 ONE = Settings(workers=1, min_level=0, allow_weak_isolation=True)

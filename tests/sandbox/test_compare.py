@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 from hypothesis import given
 
-from foretrace.sandbox._compare import Approx, Tolerance, equal, same_output
-from foretrace.sandbox._inside.values import Opaque, Stream, decode, encode
+from foretrace.sandbox.inside.wire.values import Opaque, Stream, decode, encode
+from foretrace.sandbox.judging.compare import Approx, Tolerance, equal, same_output
 from sandbox.test_values import VALUES
 
 

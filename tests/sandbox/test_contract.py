@@ -13,7 +13,7 @@ from foretrace.core import plugins
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
 from foretrace.sandbox.base import Guard, Limits, Settings
-from sandbox.boxes import Box
+from sandbox.boxes import Box, skip_if_refused
 
 
 @pytest.fixture(scope="module", params=plugins.names("sandbox"))
@@ -24,6 +24,9 @@ def any_box(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[
     except SandboxError as error:
         if len(str(error).splitlines()) != 1:
             pytest.fail(f"no clear line: {error}")
+        if request.param == "local":
+            skip_if_refused(error)
+            raise
         pytest.skip(f"{request.param} cannot start here: {error}")
     yield Box(runner, sandbox, isolation.level)
     runner.run(sandbox.close())

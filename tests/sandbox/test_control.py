@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foretrace.sandbox._inside.control import MESSAGE, STAMP, Control, read_input, vault
+from foretrace.sandbox.inside.control import MESSAGE, STAMP, Control, read_input, vault
 
 LONG = bytes(range(256)) * 12_000
 """More than a connection keeps at one time."""
@@ -190,7 +190,7 @@ def _pipe(data: bytes) -> int:
 
 LEAVES = """
 import os, signal, sys
-from foretrace.sandbox._inside.control import Control
+from foretrace.sandbox.inside.control import Control
 import socket
 parent, theirs = socket.socketpair()
 control = Control(theirs.detach())
@@ -225,8 +225,8 @@ def test_without_a_parent_it_leaves_nothing(tmp_path: object, how: str) -> None:
 
 FORKS = """
 import json, os, signal, socket, sys
-from foretrace.sandbox._inside import syscalls
-from foretrace.sandbox._inside.seccomp import Filter, Forks, program
+from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside.confine.seccomp import Filter, Forks, program
 ours, theirs = socket.socketpair()
 child = os.fork()
 if child == 0:

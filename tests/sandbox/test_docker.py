@@ -22,9 +22,9 @@ import pytest
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Test
 from foretrace.sandbox import docker
-from foretrace.sandbox._worker import ENVIRONMENT
 from foretrace.sandbox.base import Limits, Settings
 from foretrace.sandbox.docker import DockerSandbox
+from foretrace.sandbox.forkserver.client import ENVIRONMENT
 
 # The stand-in's containers have a /tmp of their own, in which a virtual environment may lie: the Python behind it.
 PYTHON = os.path.realpath(sys.executable)
@@ -154,8 +154,8 @@ def test_only_the_fork_servers_own_modules_go_along() -> None:
     with zipfile.ZipFile(io.BytesIO(docker.own_modules())) as archive:
         names = archive.namelist()
     others = {"foretrace/__init__.py", "foretrace/sandbox/__init__.py"}
-    assert "foretrace/sandbox/_inside/relay.py" in names
-    assert all(name.startswith("foretrace/sandbox/_inside/") for name in set(names) - others)
+    assert "foretrace/sandbox/inside/container_relay.py" in names
+    assert all(name.startswith("foretrace/sandbox/inside/") for name in set(names) - others)
 
 
 def test_without_an_engine(engine: Engine) -> None:

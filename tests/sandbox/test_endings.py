@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from foretrace.core.problem import Test, Verdict
-from foretrace.sandbox._inside.control import MESSAGE
-from foretrace.sandbox._worker import Launch, Worker
 from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver.client import Launch, Worker
+from foretrace.sandbox.inside.control import MESSAGE
 from sandbox.boxes import Box, box_at
 
 PATIENT = Limits(wall_s=6.0, cpu_s=5.0)

@@ -67,8 +67,7 @@ FORGED = {
     "huge int": "def f(x): return 1 << 10**7",
     "cyclic result": "def f(x):\n  r = [x]\n  r.append(r)\n  return r",
     "recursion": "def f(x): return f(x)",
-    "sys.modules": "import sys\nfor n in list(sys.modules):\n"
-    "  if 'judge' in n or 'values' in n: sys.modules[n] = None\ndef f(x): return 0",
+    "sys.modules": "import sys\nfor n in list(sys.modules): sys.modules[n] = None\ndef f(x): return 0",
 }
 
 

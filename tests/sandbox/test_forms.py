@@ -11,12 +11,12 @@ import pytest
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Test
-from foretrace.sandbox._forms import Plan, plan
-from foretrace.sandbox._inside.values import decode
+from foretrace.sandbox.inside.wire.values import decode
+from foretrace.sandbox.judging.plan import Plan, make_plan
 
 
 def of(*codes: str, entry_point: str | None = "f", setup: str = "", form: Integrity | None = None) -> Plan:
-    return plan([Test(code=code) for code in codes], entry_point=entry_point, setup=setup, form=form)
+    return make_plan([Test(code=code) for code in codes], entry_point=entry_point, setup=setup, form=form)
 
 
 SPLIT = [
@@ -120,7 +120,7 @@ def test_names_say_number_and_line() -> None:
 
 def test_programs() -> None:
     cases = [Test(stdin="1", stdout="2"), Test(stdin="", stdout="", tolerance=0.1)]
-    made = plan(cases)
+    made = make_plan(cases)
     assert (made.form, made.names) == ("stdin", ("0", "1"))
 
 
@@ -144,7 +144,7 @@ def test_programs() -> None:
 )
 def test_unusable_tests_are_one_clear_error(tests: list[Test], message: str) -> None:
     with pytest.raises(ProblemError, match=message) as caught:
-        plan(tests, entry_point="f")
+        make_plan(tests, entry_point="f")
     assert "\n" not in str(caught.value)
 
 
@@ -172,4 +172,4 @@ def test_checks_by_methods_are_told_what_to_write() -> None:
 
 def test_an_input_that_is_too_long_is_the_problems_fault() -> None:
     with pytest.raises(ProblemError, match="test 1 has an input of more than 16,000,000 characters"):
-        plan([Test(stdin="1", stdout="1"), Test(stdin="x" * 16_000_001, stdout="1")])
+        make_plan([Test(stdin="1", stdout="1"), Test(stdin="x" * 16_000_001, stdout="1")])

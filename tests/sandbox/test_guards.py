@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import SandboxError
-from foretrace.sandbox import _guards
 from foretrace.sandbox.base import Guard
+from foretrace.sandbox.forkserver import selftest
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import Box, box_at, settings
 
@@ -43,22 +43,23 @@ def test_the_self_test_leaves_no_files(runner: asyncio.Runner, monkeypatch: pyte
         assert list(tmp_path.iterdir()) == []
 
 
+SECCOMP = "confine/seccomp.py"
 SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
     # What is broken: file, line, what it becomes, the level asked for, the guards that must be found off.
-    "nothing": ("jail.py", "NOBODY = 65534", "NOBODY = 65534", 3, set()),
+    "nothing": ("confine/jail.py", "NOBODY = 65534", "NOBODY = 65534", 3, set()),
     "no landlock": ("child.py", 'self.calls.append(syscalls.prepared("landlock_restrict_self", rules, 0))', "pass", 2, {
         "filesystem_read", "filesystem_write"}),
-    "landlock lets read": ("zygote.py", "readable, listed = jail.carved(roots, holes)",
+    "landlock lets read": ("server.py", "readable, listed = jail.carved(roots, holes)",
         'readable, listed = ["/"], []', 2, {
         "filesystem_read"}),
-    "no filter": ("seccomp.py", "0x00050000", "0x7FFF0000", 2, {
+    "no filter": ("confine/seccomp.py", "0x00050000", "0x7FFF0000", 2, {
         "fork", "socket", "unshare", "trace"}),
-    "filter lets forks": ("seccomp.py", "Code = list", "_ALLOWED += ['fork', 'clone']\nCode = list", 2, {"fork"}),
-    "filter lets sockets": ("seccomp.py", "Code = list", "_ALLOWED.append('socket')\nCode = list", 2, {"socket"}),
-    "filter lets chmod": ("seccomp.py", "Code = list", "_ALLOWED.append('chmod')\nCode = list", 2, {"metadata"}),
+    "filter lets forks": (SECCOMP, "Code = list", "_ALLOWED += ['fork', 'clone']\nCode = list", 2, {"fork"}),
+    "filter lets sockets": (SECCOMP, "Code = list", "_ALLOWED.append('socket')\nCode = list", 2, {"socket"}),
+    "filter lets chmod": (SECCOMP, "Code = list", "_ALLOWED.append('chmod')\nCode = list", 2, {"metadata"}),
     "no limits": ("child.py", "resource.setrlimit(kind, (soft, hard))", "pass", 3, {"limits"}),
-    "no new namespaces": ("jail.py", "| syscalls.CLONE_NEWNET", "", 3, {"namespaces"}),
-    "no scratch": ("jail.py", "mode=0700,uid=", "mode=0500,uid=", 3, {"scratch"}),
+    "no new namespaces": ("confine/jail.py", "| syscalls.CLONE_NEWNET", "", 3, {"namespaces"}),
+    "no scratch": ("confine/jail.py", "mode=0700,uid=", "mode=0500,uid=", 3, {"scratch"}),
 }  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def test_a_guard_that_does_not_work_is_found_out(runner: asyncio.Runner, spoiled
 def test_a_broken_level_falls_to_the_next(
     runner: asyncio.Runner, spoiled: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoiled("jail.py", "mode=0700,uid=", "mode=0500,uid=")
+    spoiled("confine/jail.py", "mode=0700,uid=", "mode=0500,uid=")
     sandbox = LocalSandbox(settings())
     isolation = runner.run(sandbox.start())
     runner.run(sandbox.close())
@@ -103,7 +104,7 @@ def test_a_broken_level_falls_to_the_next(
 )
 def test_judging(inside: dict[str, str], control: dict[str, str], on: bool) -> None:
     name = next(iter(inside or control), "network")
-    guard = next(g for g in _guards._judge(inside, control) if g.name == name)
+    guard = next(g for g in selftest._judge(inside, control) if g.name == name)
     assert guard.on == on and guard.reason
     if inside == control == {"socket": "EPERM"}:
         assert "not proved" in guard.reason
@@ -113,14 +114,14 @@ def test_level_of() -> None:
     def guards(*off: str) -> list[Guard]:
         return [Guard(name=f"{n}", on=str(n) not in off, level=n) for n in range(4)]
 
-    assert [_guards.level_of(guards(*off)) for off in ((), ("3",), ("2",), ("1",), ("0",), ("1", "3"))] == [
+    assert [selftest.level_of(guards(*off)) for off in ((), ("3",), ("2",), ("1",), ("0",), ("1", "3"))] == [
         3, 2, 1, 0, -1, 0
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("printed", ["", "x", "[]", "5", '{"a": ', "null", '"x"'])
 def test_an_answer_that_cannot_be_read_proves_nothing(printed: str) -> None:
-    assert _guards._read(printed) == {}
+    assert selftest._read(printed) == {}
 
 
 def test_a_datagram_to_a_host_socket_does_not_leave(box: Box) -> None:

@@ -12,8 +12,6 @@ from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
 from sandbox.boxes import Box
 
-pytest.importorskip("foretrace.sandbox._judging")
-
 QUICK = Limits(wall_s=0.2, cpu_s=1.0)
 ADD = "def add(a, b):\n    return a + b\n"
 ASSERTS = (Test(code="assert add(1, 2) == 3"), Test(code="assert add(0, 0) == 0"))

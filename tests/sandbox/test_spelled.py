@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.core.problem import Test
-from foretrace.sandbox._compare import equal
-from foretrace.sandbox._inside.values import decode, encode
+from foretrace.sandbox.inside.wire.values import decode, encode
+from foretrace.sandbox.judging.compare import equal
 from sandbox.boxes import Box
 
 LIMIT = 1 << 16

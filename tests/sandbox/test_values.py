@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.sandbox._compare import equal
-from foretrace.sandbox._inside import wire
-from foretrace.sandbox._inside.values import MAX_DEPTH, Opaque, Stream, decode, encode, show
+from foretrace.sandbox.inside.wire.frames import Frames, pack
+from foretrace.sandbox.inside.wire.values import MAX_DEPTH, Opaque, Stream, decode, encode, show
+from foretrace.sandbox.judging.compare import equal
 
 LIMIT = 512 * 1024
 TEXTS = st.text(st.characters(), max_size=8)  # lone surrogates too
@@ -60,8 +60,8 @@ JSON = st.recursive(
 
 
 def over_the_wire(value: object, limit: int = LIMIT) -> object:
-    frames = wire.Frames()
-    frames.feed(wire.pack([encode(value, limit)]))
+    frames = Frames()
+    frames.feed(pack([encode(value, limit)]))
     return decode(frames.take()[0])
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.sandbox._inside import wire
+from foretrace.sandbox.inside.wire.frames import BrokenFrame, Frames, pack
 
 scalars = st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters())
 messages = st.recursive(
@@ -17,7 +17,7 @@ messages = st.recursive(
 )
 
 
-def everything(frames: wire.Frames) -> list[Any]:
+def everything(frames: Frames) -> list[Any]:
     found: list[Any] = []
     while (message := frames.take()) is not None:
         found.append(message)
@@ -26,8 +26,8 @@ def everything(frames: wire.Frames) -> list[Any]:
 
 @given(st.lists(messages, max_size=6), st.lists(st.integers(0, 40), max_size=30))
 def test_any_messages_cut_anywhere(given_: list[Any], cuts: list[int]) -> None:
-    data = b"".join(wire.pack(m) for m in given_)
-    frames, found = wire.Frames(), []
+    data = b"".join(pack(m) for m in given_)
+    frames, found = Frames(), []
     for cut in [*cuts, len(data)]:
         frames.feed(data[:cut])
         data = data[cut:]
@@ -37,41 +37,41 @@ def test_any_messages_cut_anywhere(given_: list[Any], cuts: list[int]) -> None:
 
 @given(st.text(st.characters(categories=["Cs", "Lu", "Cc"])))
 def test_lone_surrogates_pass(text: str) -> None:
-    frames = wire.Frames()
-    frames.feed(wire.pack([text]))
+    frames = Frames()
+    frames.feed(pack([text]))
     packed = json.loads(json.dumps([text]))  # JSON joins halves of a pair, as every reader does
     assert frames.take() == packed
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_give_messages_or_one_kind_of_error(data: bytes) -> None:
-    frames = wire.Frames(1000)
+    frames = Frames(1000)
     frames.feed(data)
     try:
         assert all(m is not None for m in everything(frames))
-    except wire.BrokenFrame:
-        frames = wire.Frames(1000)
+    except BrokenFrame:
+        frames = Frames(1000)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"x", b"[", b"\xff\xff", b'"\x00"', b"[1] 2", b"[" * 5000, b"1" * 5000])
 def test_what_is_no_message(body: bytes) -> None:
-    frames = wire.Frames()
+    frames = Frames()
     frames.feed(len(body).to_bytes(4, "big") + body)
-    with pytest.raises(wire.BrokenFrame):
+    with pytest.raises(BrokenFrame):
         frames.take()
 
 
 def test_the_limit_is_kept_before_the_bytes_are() -> None:
-    frames = wire.Frames(100)
+    frames = Frames(100)
     frames.feed((101).to_bytes(4, "big"))
-    with pytest.raises(wire.BrokenFrame, match="101"):
+    with pytest.raises(BrokenFrame, match="101"):
         frames.take()
-    exact = wire.Frames(100)
-    exact.feed(wire.pack("x" * 98))
+    exact = Frames(100)
+    exact.feed(pack("x" * 98))
     assert exact.take() == "x" * 98
 
 
 def test_half_a_frame_is_left_over() -> None:
-    frames = wire.Frames()
-    frames.feed(wire.pack([1]) + wire.pack([2])[:-1])
+    frames = Frames()
+    frames.feed(pack([1]) + pack([2])[:-1])
     assert frames.take() == [1] and frames.take() is None and frames.rest == 6

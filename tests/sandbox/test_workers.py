@@ -188,10 +188,10 @@ def test_opening_and_closing_leaks_nothing(runner: asyncio.Runner) -> None:
 
 SCRIPT = """
 import asyncio, sys
-from foretrace.sandbox import _worker
+from foretrace.sandbox.forkserver import client
 from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
-_worker.FLAGS = (*_worker.FLAGS, "-X", sys.argv[1])
+client.FLAGS = (*client.FLAGS, "-X", sys.argv[1])
 async def main():
     async with LocalSandbox(Settings(workers=2)) as sandbox:
         session = await sandbox.session()

@@ -11,10 +11,11 @@ import pytest
 from foretrace.core.errors import UsageError
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
-from foretrace.sources._files import FileRows
-from foretrace.sources._importing import import_source
-from foretrace.sources.base import Drop, RowError, RowRef
+from foretrace.rows.base import Drop, RowRef
+from foretrace.rows.files import FileRows
+from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
+from foretrace.sources.importing import import_source
 from sources.raw_rows import native_call, write_jsonl
 
 AT = RowRef(0, "rows.jsonl")
@@ -52,7 +53,7 @@ def test_openai_messages() -> None:
         "reward": 0.5,
         "note": "mine",
     }
-    trace = read(row, licence="MIT")
+    trace = read(row, license="MIT")
     system, _, said, one, two, last = trace.messages
     assert (system.role, system.raw_role) == ("system", "developer")
     assert said.content == "" and said.reasoning == "hm" and said.extra == {"mood": 3}
@@ -64,7 +65,7 @@ def test_openai_messages() -> None:
     assert two.is_error is True and last.train is False
     assert [t.name for t in trace.tools] == ["a"]
     assert (trace.outcome.success, trace.outcome.reward) == (True, 0.5)
-    assert trace.provenance.raw_id == "7" and trace.provenance.licence == "MIT"
+    assert trace.provenance.raw_id == "7" and trace.provenance.license == "MIT"
     assert trace.extra == {"note": "mine"}
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.core.trace import Trace
-from foretrace.sources._importing import import_source
-from foretrace.sources.base import Drop, RawRow, RowRef
+from foretrace.rows.base import Drop, RawRow, RowRef
+from foretrace.sources.importing import import_source
 from sources.raw_rows import FINISH, bench_row, swe_row, xml_messages
 
 SOURCES = plugins.names("source")
@@ -98,7 +98,7 @@ def test_any_garbage(name: str, tmp_path_factory: pytest.TempPathFactory, rows: 
 def test_the_contract_is_kept(name: str) -> None:
     source = plugins.resolve("source", name)()
     assert source.name == name
-    assert source.licence is None or isinstance(source.licence, str)
+    assert source.license is None or isinstance(source.license, str)
     assert source.hub is None or (source.hub.repo.count("/") == 1 and source.hub.split)
 
 
@@ -106,7 +106,7 @@ class Wild:
     """A plugin of somebody else, which returns and raises anything."""
 
     name = "wild"
-    licence = None
+    license = None
     hub = None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Any:

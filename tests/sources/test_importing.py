@@ -9,10 +9,10 @@ import pytest
 
 from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
-from foretrace.sources import _importing
-from foretrace.sources._files import FileRows
-from foretrace.sources._importing import ImportReport, import_source
+from foretrace.rows.files import FileRows
+from foretrace.sources import importing
 from foretrace.sources.chat import Chat
+from foretrace.sources.importing import ImportReport, import_source
 from foretrace.sources.swe_smith import SweSmith
 from sources.raw_rows import swe_row, swe_rows, write_jsonl, xml_messages
 
@@ -34,7 +34,7 @@ def test_counts_add_up_and_are_kept(tmp_path: Path) -> None:
     assert report.examples["null_messages"][1].startswith("r.jsonl row 5:")
     manifest = TraceStore(tmp_path / "out").manifest
     assert manifest.counts == {"rows": 23, "traces": 18} and manifest.drops == {"null_messages": 5}
-    assert manifest.sources == {"swe_smith@local/xml": {"revision": None, "split": "xml", "licence": "MIT"}}
+    assert manifest.sources == {"swe_smith@local/xml": {"revision": None, "split": "xml", "license": "MIT"}}
     before = listing(tmp_path / "out")
     again = import_source(SweSmith(), [rows], tmp_path / "out")
     assert (again.rows, again.already, again.traces) == (23, 23, 0)
@@ -79,7 +79,7 @@ class Breaking:
 
 
 def test_an_import_that_fails_in_the_middle_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_importing, "CHECKPOINT_ROWS", 10)
+    monkeypatch.setattr(importing, "CHECKPOINT_ROWS", 10)
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(57)))
     for at in (5, 34, 50):
         with pytest.raises(SourceError):
@@ -97,7 +97,7 @@ def test_an_import_that_fails_in_the_middle_goes_on(tmp_path: Path, monkeypatch:
 
 
 def test_checkpoints_by_bytes_are_the_same_after_a_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_importing, "CHECKPOINT_BYTES", 20_000)
+    monkeypatch.setattr(importing, "CHECKPOINT_BYTES", 20_000)
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(90)))
     with pytest.raises(SourceError):
         import_source(SweSmith(), [Breaking(rows, 77)], tmp_path / "out")

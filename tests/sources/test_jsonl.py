@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from core.any_traces import traces
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace, encode_trace, with_id
-from foretrace.sources._files import FileRows
-from foretrace.sources._importing import import_source
+from foretrace.rows.files import FileRows
+from foretrace.sources.importing import import_source
 from foretrace.sources.jsonl import Jsonl
 from foretrace.sources.swe_smith import SweSmith
 from sources.raw_rows import swe_rows, write_jsonl

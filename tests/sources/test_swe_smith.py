@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from foretrace.core.trace import Trace
-from foretrace.sources._files import FileRows
-from foretrace.sources.base import Drop, RowError, RowRef
+from foretrace.rows.base import Drop, RowRef
+from foretrace.rows.files import FileRows
+from foretrace.sources.base import RowError
 from foretrace.sources.swe_smith import SweSmith, repository
 from sources.raw_rows import (
     INSTANCE,

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from foretrace.core.errors import UsageError
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
-from foretrace.sources._files import FileRows
-from foretrace.sources._importing import import_source
-from foretrace.sources.base import Drop, RawRow, RowError, RowRef
+from foretrace.rows.base import Drop, RawRow, RowRef
+from foretrace.rows.files import FileRows
+from foretrace.sources.base import RowError
+from foretrace.sources.importing import import_source
 from foretrace.sources.toolbench import ToolBench
 from sources.raw_rows import FINISH, GIVE_UP, act, answer, bench_prefixes, bench_row, write_jsonl
 

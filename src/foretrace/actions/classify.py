@@ -8,11 +8,11 @@ import re
 import msgspec
 
 from foretrace.actions.meaning import EFFECTS, Kind, Meaning, merge
-from foretrace.actions.outcome import Outcome, failed_execution, outcome
+from foretrace.actions.observation import Outcome, failed_execution, outcome
 from foretrace.actions.repair import History
 from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.actions.text import own_words, read_text
-from foretrace.actions.tools import read_call, read_description
+from foretrace.actions.tool_calls import read_call, read_description
 from foretrace.core.trace import Message, ToolCall, Trace
 
 ACTIONS = {

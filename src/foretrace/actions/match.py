@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.actions.meaning import words
 from foretrace.actions.taxonomy import ActionType
-from foretrace.actions.toolnames import PATH_KEYS, SPECIAL, words_of
+from foretrace.actions.tool_names import PATH_KEYS, SPECIAL, words_of
 
 Level = Literal["exact", "normalised", "type"]
 LEVELS: tuple[Level, ...] = ("exact", "normalised", "type")
@@ -141,7 +141,7 @@ def normal_command(command: str, root: str = "") -> str:
     when all of them are plainly paths; otherwise the directory stays part of the command, because `cd a && make`
     and `cd b && make` are not the same. Reads by different tools (`cat f`, a viewer) stay different actions.
     """
-    from foretrace.actions.shell import tokens
+    from foretrace.actions.shell.parse import tokens
 
     found = tokens(command)
     if found is None:

@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from foretrace.actions.meaning import OPEN_FILE, TESTED, Kind, Meaning
-from foretrace.actions.outcome import Outcome
+from foretrace.actions.observation import Outcome
 
 _OPEN_FILE = re.compile(r"\(Open file: ([^)\n]+)\)")
 _WORD = re.compile(r"\w+")

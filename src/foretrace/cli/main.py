@@ -11,7 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from foretrace.cli import (
+from foretrace.cli.output import ReaderGoneError, one_line
+from foretrace.cli.verb import Session, verb
+from foretrace.cli.verbs import (
     build,
     demo,
     doctor,
@@ -26,8 +28,6 @@ from foretrace.cli import (
     show,
     sources,
 )
-from foretrace.cli._output import ReaderGoneError, one_line
-from foretrace.cli._verb import Session, verb
 from foretrace.core.errors import ForetraceError
 
 INTERRUPTED = 130
@@ -73,7 +73,7 @@ app.add_typer(_problems, name="problems")
 
 def _version(value: bool) -> None:
     if value:
-        from foretrace import __version__
+        from foretrace.core.version import __version__
 
         typer.echo(f"foretrace {__version__}")
         raise typer.Exit

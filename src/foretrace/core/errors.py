@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """A setting that an error speaks of, named as in Python; each front end writes it in its own style."""
+
+    name: str
+    """Name of the argument or field, e.g. `allow_weak_isolation`."""
+    value: str | int | float | bool | None = None
+    """The value to give, where the error suggests one."""
+
+    def __str__(self) -> str:
+        return self.name if self.value is None else f"{self.name}={self.value!r}"
+
 
 class ForetraceError(Exception):
-    """Base of all errors that foretrace raises on purpose; `str(error)` says what to do."""
+    """Base of all errors that foretrace raises on purpose; `str(error)` says what to do.
+
+    Args:
+        parts: The message. Settings stand in it as `Setting`, so that the command says `--sandbox docker` where Python
+            says `sandbox='docker'`: `UsageError("no container engine: give ", Setting("sandbox", "local"))`.
+    """
 
     exit_code = 1
+
+    def __init__(self, *parts: str | Setting) -> None:
+        super().__init__("".join(map(str, parts)))
+        self.parts = parts
+
+    def render(self, style: Callable[[Setting], str]) -> str:
+        """The message with its settings written by `style`."""
+        return "".join(part if isinstance(part, str) else style(part) for part in self.parts)
 
 
 class UsageError(ForetraceError):
@@ -40,14 +68,13 @@ class ModelError(ForetraceError):
 
     def __init__(
         self,
-        message: str,
-        *,
+        *parts: str | Setting,
         kind: str = "server",
         retryable: bool = False,
         retry_after_s: float | None = None,
         final: bool | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(*parts)
         self.final = kind in _FINAL if final is None else final
         self.kind = kind
         self.retryable = retryable

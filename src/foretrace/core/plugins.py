@@ -1,58 +1,108 @@
-"""The folder is the registry: a name on the command line is the name of a file in a plugin folder.
+"""Which plugins there are: the table of our own, `module:Class`, and the entry points of other packages.
 
-To add a source, protocol, model server, sandbox, problem set or recipe: drop one file in its folder, with a
-`PLUGIN` in it. A plugin outside of foretrace is named `module:Class`, or found by the entry point group
-`foretrace.<kind>`.
+To add a source, protocol, model server, sandbox, problem set, recipe or encoding: write one file with a `PLUGIN` in it,
+and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was forgotten). A plugin outside
+of foretrace needs neither: it is named `module:Class`, or found by the entry point group `foretrace.<kind>`.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import pkgutil
 import sys
-from importlib.metadata import entry_points
+import warnings
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from foretrace.core.errors import UsageError
 
-FOLDERS = {
-    "source": "foretrace.sources",
-    "recipe": "foretrace.dataset.recipes",
-    "encoding": "foretrace.encodings",
-    "sandbox": "foretrace.sandbox",
-    "problems": "foretrace.problems",
-    "model": "foretrace.models",
-    "protocol": "foretrace.protocols",
+BUILT_IN: dict[str, dict[str, str]] = {
+    "source": {
+        "chat": "foretrace.sources.chat",
+        "jsonl": "foretrace.sources.jsonl",
+        "swe_smith": "foretrace.sources.swe_smith",
+        "toolbench": "foretrace.sources.toolbench",
+    },
+    "encoding": {
+        "fence": "foretrace.encodings.fence",
+        "function_xml": "foretrace.encodings.function_xml",
+        "react": "foretrace.encodings.react",
+        "tool_call_json": "foretrace.encodings.tool_call_json",
+    },
+    "model": {
+        "demo": "foretrace.models.servers.demo",
+        "llamacpp": "foretrace.models.servers.llamacpp",
+        "ollama": "foretrace.models.servers.ollama",
+        "openai": "foretrace.models.servers.openai",
+        "scripted": "foretrace.models.servers.scripted",
+    },
+    "sandbox": {
+        "docker": "foretrace.sandbox.docker",
+        "local": "foretrace.sandbox.local",
+    },
+    "protocol": {
+        "inline": "foretrace.protocols.inline",
+        "interleaved": "foretrace.protocols.interleaved",
+        "interleaved_tools": "foretrace.protocols.interleaved_tools",
+        "structured": "foretrace.protocols.structured",
+        "tools": "foretrace.protocols.tools",
+    },
+    "problems": {
+        "builtin": "foretrace.problems.builtin",
+        "humaneval": "foretrace.problems.humaneval",
+        "jsonl": "foretrace.problems.jsonl",
+        "mbpp": "foretrace.problems.mbpp",
+    },
+    "recipe": {
+        "proposer": "foretrace.dataset.recipes.proposer",
+        "verifier": "foretrace.dataset.recipes.verifier",
+        "eval": "foretrace.dataset.recipes.eval",
+        "trajectories": "foretrace.dataset.recipes.trajectories",
+    },
 }
-_NOT_PLUGINS = {"base", "text"}
+"""By kind: the name a user gives, and the module whose `PLUGIN` it is. Lists of names keep this order."""
 
 
 def names(kind: str) -> list[str]:
-    """Names of the plugins of one kind: files of the folder that hold a `PLUGIN`, then entry points."""
-    package = importlib.import_module(FOLDERS[kind])
-    found = [m.name for m in pkgutil.iter_modules(package.__path__) if _is_plugin(m.name)]
-    return sorted(found) + sorted(point.name for point in entry_points(group=f"foretrace.{kind}"))
+    """Names of the plugins of one kind: our own in the order of the table, then those of entry points by name."""
+    return [*BUILT_IN[kind], *sorted(_entry_points(kind))]
 
 
 def resolve(kind: str, name: str) -> Any:
-    """The plugin of that name: `PLUGIN` of its file, the object at `module:Class`, or an entry point.
+    """The plugin of that name: `PLUGIN` of its module, the object at `module:Class`, or an entry point's.
 
     Raises:
         UsageError: no such plugin; the message lists those there are.
     """
     if ":" in name:
         return _external(kind, name)
-    if _is_plugin(name) and name in names(kind):
-        for point in entry_points(group=f"foretrace.{kind}"):
-            if point.name == name:
-                return point.load()
-        return importlib.import_module(f"{FOLDERS[kind]}.{name}").PLUGIN
-    raise UsageError(f"unknown {kind} {name!r}: choose one of {', '.join(names(kind))}, or module:Class")
+    others = _entry_points(kind)
+    if name in BUILT_IN[kind]:
+        return importlib.import_module(BUILT_IN[kind][name]).PLUGIN
+    point = others.get(name)
+    if point is None:
+        raise UsageError(f"unknown {kind} {name!r}: choose one of {', '.join(names(kind))}, or module:Class")
+    try:
+        return point.load()
+    except Exception as error:  # another package's module may fail in any way while it is imported
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {line}") from None
 
 
-def _is_plugin(name: str) -> bool:
-    return name.isidentifier() and not name.startswith("_") and name not in _NOT_PLUGINS
+def _entry_points(kind: str) -> dict[str, EntryPoint]:
+    """Plugins of other packages. One that has the name of ours is left out, and never in silence."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=f"foretrace.{kind}"):
+        if point.name in BUILT_IN[kind]:
+            owner = point.dist.name if point.dist is not None else "another package"
+            warnings.warn(
+                f"{owner} brings a {kind} {point.name!r}, which is the name of foretrace's own: ours is used; "
+                f"name theirs {point.value}",
+                stacklevel=3,
+            )
+        else:
+            found[point.name] = point
+    return found
 
 
 def _external(kind: str, name: str) -> Any:

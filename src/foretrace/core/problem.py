@@ -73,7 +73,7 @@ class Problem(_Record, frozen=True, kw_only=True):
     """Name of the problem set."""
     group: str | None = None
     """What no split may straddle; null is the id."""
-    licence: str | None = None
+    license: str | None = None
     extra: dict[str, Any] = {}
 
 

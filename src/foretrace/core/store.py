@@ -19,11 +19,14 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.core import tokens
-from foretrace.core._manifest import SHARDS as SHARDS
-from foretrace.core._manifest import Cursor as Cursor
-from foretrace.core._manifest import Manifest as Manifest
-from foretrace.core._manifest import read_manifest
-from foretrace.core._segments import (
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
+from foretrace.core.journal import Index, folded, journals, unfolded
+from foretrace.core.manifest import SHARDS as SHARDS
+from foretrace.core.manifest import Cursor as Cursor
+from foretrace.core.manifest import Manifest as Manifest
+from foretrace.core.manifest import read_manifest
+from foretrace.core.segments import (
     Segment,
     number_of,
     read_table,
@@ -34,9 +37,6 @@ from foretrace.core._segments import (
     shard_of,
     write_table,
 )
-from foretrace.core.errors import StoreError, UsageError
-from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
-from foretrace.core.journal import Index, folded, journals, unfolded
 from foretrace.core.trace import Trace, decode_trace, encode_trace, with_id
 
 _MOST_SHARDS = 4096

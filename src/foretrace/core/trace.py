@@ -206,7 +206,7 @@ class Provenance(_Record, frozen=True, kw_only=True):
     """0-based row of the input; bad lines count."""
     raw_id: str | None = None
     """The row's own id, when it has one."""
-    licence: str | None = None
+    license: str | None = None
     agent: str | None = None
     model: str | None = None
     protocol: str | None = None
@@ -330,7 +330,23 @@ def decode_trace(data: bytes | str) -> Trace:
         msgspec.ValidationError: the JSON is not a Trace.
         msgspec.DecodeError: the bytes are not JSON.
     """
-    return _decoder.decode(data)
+    try:
+        return _decoder.decode(data)
+    except msgspec.ValidationError:
+        record: Any = msgspec.json.decode(data)
+        upgraded = upgrade_record(record) if isinstance(record, dict) else record
+        if upgraded is record:
+            raise
+        return msgspec.convert(upgraded, Trace)
+
+
+def upgrade_record(record: dict[str, Any]) -> dict[str, Any]:
+    """A trace as decoded JSON, with the fields of today: foretrace 0.1 wrote `provenance.licence`."""
+    provenance = record.get("provenance")
+    if not isinstance(provenance, dict) or "licence" not in provenance or "license" in provenance:
+        return record
+    fields = {("license" if name == "licence" else name): value for name, value in provenance.items()}
+    return {**record, "provenance": fields}
 
 
 def trace_id(trace: Trace) -> str:
@@ -347,7 +363,11 @@ def trace_id(trace: Trace) -> str:
     if timed:
         metrics = {k: v for k, v in outcome.metrics.items() if k not in timed}
         outcome = msgspec.structs.replace(outcome, metrics=metrics)
-    bare = msgspec.structs.replace(trace, id="", provenance=provenance, messages=messages, outcome=outcome)
+    origin = _encoder.encode(provenance)
+    if provenance.license is not None:  # hashed under the name that it had at first: an id outlives a field's name
+        origin = origin.replace(b'"license":', b'"licence":', 1)
+    raw: Any = msgspec.Raw(origin)
+    bare = msgspec.structs.replace(trace, id="", provenance=raw, messages=messages, outcome=outcome)
     return hashlib.blake2b(_encoder.encode(bare), digest_size=16).hexdigest()
 
 

@@ -20,15 +20,15 @@ from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration, splits
 from foretrace.dataset.card import card
 from foretrace.dataset.gates import Gate, PartCheck, check_part, exact_gates
-from foretrace.dataset.part import EvalSlices, PartJob, PartResult, SampledPair, build_part
-from foretrace.dataset.pool import worker_pool
+from foretrace.dataset.parquet import TableWriter, read_groups
 from foretrace.dataset.prompts import counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config, Row, wants
 from foretrace.dataset.report import BuildReport, make_manifest
 from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.shard_job import EvalSlices, PartJob, PartResult, SampledPair, build_part
 from foretrace.dataset.statistics import rewrite_without, statistical_gates
-from foretrace.dataset.tables import TableWriter, read_groups
+from foretrace.engines.processes import worker_pool
 
 MESSAGES_PER_PART = 24_000
 """Messages of one part, about: it decides the number of parts, and so the files, from the traces alone."""

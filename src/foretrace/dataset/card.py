@@ -10,7 +10,7 @@ from foretrace.dataset.demonstration import told
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config
 
-_HUB_LICENCES = frozenset(
+_HUB_LICENSES = frozenset(
     [
         "apache-2.0",
         "mit",
@@ -52,12 +52,17 @@ def hub_card(manifest: Mapping[str, Any], names: Sequence[str], _files: object =
     return card(manifest, [known[name] for name in names], "{repo_id}")
 
 
+def _licenses(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """Traces by license; datasets of foretrace 0.1 call them `licences`."""
+    return manifest.get("licenses") or manifest.get("licences") or {}
+
+
 def _front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
-    licences = sorted({name.lower() for name in manifest.get("licences", {})})
-    known = bool(licences) and _HUB_LICENCES.issuperset(licences)
+    licenses = sorted({name.lower() for name in _licenses(manifest)})
+    known = bool(licenses) and _HUB_LICENSES.issuperset(licenses)
     rows = sum(s.get("rows", 0) for c in configs for s in manifest["configs"][c.name].values())
     size = _SIZES[min(max(len(str(rows)) - 3, 0), len(_SIZES) - 1)]
-    named = licences if known else ["other"]
+    named = licenses if known else ["other"]
     lines = ["---", f"license: {named[0]}" if len(named) == 1 else f"license: [{', '.join(named)}]"]
     lines += ["language: [en]", "task_categories: [text-generation]"]
     tags = ["agents", "tool-use", "speculative-actions", "foretrace", *(["demonstration"] if told(manifest) else [])]
@@ -142,7 +147,7 @@ def _origin(manifest: Mapping[str, Any]) -> str:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
     lines += [f"- {name}: {n} traces" for name, n in manifest["sources"].items()]
-    lines += [f"- licence {name}: {n} traces" for name, n in manifest["licences"].items()]
+    lines += [f"- license {name}: {n} traces" for name, n in _licenses(manifest).items()]
     lines += [
         "",
         f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:",

@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.process import give_back_memory
 from foretrace.core.trace import Message, Outcome, ToolCall, Trace
-from foretrace.dataset.part import PartJob, PartResult, read_merged
+from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction, prompt_digest
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Config, Deed, deed_of
 from foretrace.dataset.recipes.verifier import MIRRORED, UNTOLD
 from foretrace.dataset.settings import SPLITS
-from foretrace.dataset.tables import read_groups
+from foretrace.dataset.shard_job import PartJob, PartResult, read_merged
 from foretrace.dataset.target import has_target, message_text
+from foretrace.engines.processes import give_back_memory
 
 Verdict = Literal["pass", "fail", "undecided", "removed"]
 """`removed`: the rows that failed are not in the dataset."""

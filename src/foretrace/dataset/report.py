@@ -12,10 +12,10 @@ import msgspec
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import sha256
 from foretrace.dataset.gates import Gate
-from foretrace.dataset.part import PartResult
 from foretrace.dataset.prompts import RENDERER_VERSION, counter_for, instruction
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.shard_job import PartResult
 
 
 class BuildReport(msgspec.Struct, frozen=True):
@@ -39,12 +39,12 @@ def make_manifest(
     folder: Path,
 ) -> BuildReport:
     """The manifest: nothing in it depends on time, place or number of workers."""
-    outcomes, licences, sources = Counter[str](), Counter[str](), Counter[str]()
+    outcomes, licenses, sources = Counter[str](), Counter[str](), Counter[str]()
     drops: dict[str, Counter[str]] = {}
     actions = {split: Counter[str]() for split in SPLITS}
     for part in built:
         outcomes.update(part.traces)
-        licences.update(part.licences)
+        licenses.update(part.licenses)
         sources.update(part.sources)
         for config, reasons in part.drops.items():
             drops.setdefault(config, Counter()).update(reasons)
@@ -63,7 +63,7 @@ def make_manifest(
         "instruction": instruction(settings.target),
         "inputs": inputs,
         "sources": dict(sorted(sources.items())),
-        "licences": dict(sorted(licences.items())),
+        "licenses": dict(sorted(licenses.items())),
         "counts": {
             "traces": outcomes.total(),
             **{f"traces_{name}": outcomes[name] for name in ("success", "failed", "unknown")},

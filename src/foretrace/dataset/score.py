@@ -14,8 +14,8 @@ import numpy as np
 from foretrace.actions.match import Action, Level, same
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
+from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.recipes.eval import PLUGIN as EVAL
-from foretrace.dataset.tables import read_groups
 
 RESAMPLES = 1000
 """Bootstrap resamples of tasks."""

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from foretrace.dataset.gates import Gate
-from foretrace.dataset.part import SAMPLE, PartResult, SampledPair
+from foretrace.dataset.parquet import TableWriter, read_groups
 from foretrace.dataset.recipes.base import Config, Row
+from foretrace.dataset.shard_job import SAMPLE, PartResult, SampledPair
 from foretrace.dataset.shortcuts import Pair, describe, find_shortcuts
-from foretrace.dataset.tables import TableWriter, read_groups
 
 
 def statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tuple[list[Gate], list[str]]:

@@ -6,7 +6,7 @@ An episode never calls a model: `rollout` feeds it from one, an RL trainer from 
 from __future__ import annotations
 
 import time
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -14,28 +14,15 @@ from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError, ProblemError
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import Outcome, Status, Trace
-from foretrace.episodes._identity import Identity, key_of, provenance_of, task_of
-from foretrace.episodes._metrics import Tally, metrics_of
-from foretrace.episodes._record import Answer, Record
-from foretrace.episodes._reward import RewardRule, reward_of
-from foretrace.episodes._stream import Stream
-from foretrace.episodes._working import Working
+from foretrace.episodes.identity import Identity, key_of, provenance_of, task_of
+from foretrace.episodes.scoring import RewardRule, Tally, metrics_of, reward_of
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.episodes.token_context import Stream
+from foretrace.episodes.transcript import Answer, Record
+from foretrace.episodes.workspace import Working
 from foretrace.models.base import TokenModel
 from foretrace.protocols.base import Act, Protocol, Reply, Result, View
 from foretrace.sandbox.base import Sandbox
-
-
-class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an episode is run."""
-
-    max_turns: int | None = None
-    """Completions after which it ends; null takes the protocol's own."""
-    feedback: Literal["public", "counts"] = "public"
-    """`public`: a model sees the public tests. `counts`: also how many of the hidden ones pass, never their values."""
-    hints: bool = False
-    """Add a hint after an error or a partial pass."""
-    bonuses: bool = False
-    """Add the structure bonuses to the reward."""
 
 
 class _Deed(NamedTuple):

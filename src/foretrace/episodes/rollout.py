@@ -8,8 +8,8 @@ from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, ProblemError, SandboxError, UsageError
 from foretrace.core.trace import Failure, Outcome, Trace, with_id
 from foretrace.episodes.episode import Episode
-from foretrace.models._place import placeless
 from foretrace.models.base import ChatModel
+from foretrace.models.server_errors import placeless
 
 CONTEXT = "context"
 """Exit reason of an episode whose messages outgrew the model's context."""

@@ -1,1 +1,1 @@
-"""Model servers behind one small contract, each file in this folder one kind of server."""
+"""Model servers behind one small contract (`base.py`): `servers/` holds them, the files here what they share."""

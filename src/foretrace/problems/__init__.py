@@ -1,1 +1,1 @@
-"""Problem sets: tasks with tests, each file in this folder one set or one format."""
+"""Problem sets: tasks with tests. The sets are `builtin`, `humaneval`, `mbpp` and `jsonl` (see `core/plugins.py`)."""

@@ -1,6 +1,6 @@
 """The contract of a problem set: where it lives, and how its rows become Problems.
 
-To add a problem set, drop a file in this folder with a `PLUGIN` class that has `name`, `licence`, `hub` and `load`.
+To add a problem set, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and `load`.
 `problems_of(rows(path, self.hub), make)` does the reading; what is left to write is `make`, from one row to one
 Problem. See docs/problems.md.
 """
@@ -49,7 +49,7 @@ class ProblemSet(Protocol):
     """A set of problems, or a format that sets come in. One may have `count`, the number of problems it is known by."""
 
     name: str
-    licence: str | None
+    license: str | None
     hub: Hub | None
     """Where it is read from when no path is given; null when there must be one (or when it needs none)."""
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from foretrace.core.errors import UsageError
 from foretrace.core.problem import Problem, Test
-from foretrace.problems._builtin_more import NUMBERS_AND_RANGES, PROGRAMS
-from foretrace.problems._builtin_set import LISTS_AND_TEXTS, Item
-from foretrace.problems._public import public_tests
 from foretrace.problems.base import checked, defined
+from foretrace.problems.builtin_tasks.lists_and_texts import LISTS_AND_TEXTS, Item
+from foretrace.problems.builtin_tasks.numbers_and_programs import NUMBERS_AND_RANGES, PROGRAMS
+from foretrace.problems.public_tests.extract import public_tests
 
 _FUNCTIONS = (*LISTS_AND_TEXTS, *NUMBERS_AND_RANGES)
 
@@ -19,7 +19,7 @@ class Builtin:
     """The built-in set."""
 
     name = "builtin"
-    licence = "Apache-2.0"
+    license = "Apache-2.0"
     hub = None
     count = len(_FUNCTIONS) + len(PROGRAMS)
 
@@ -41,7 +41,7 @@ def _function(item: Item) -> Problem:
         hidden_tests=tuple(Test(code=code) for code in item.hidden),
         reference=item.prompt + item.solution,
         source=Builtin.name,
-        licence=Builtin.licence,
+        license=Builtin.license,
     )
 
 
@@ -53,7 +53,7 @@ def _program(item: Item) -> Problem:
         hidden_tests=_cases(item.hidden),
         reference=item.solution,
         source=Builtin.name,
-        licence=Builtin.licence,
+        license=Builtin.license,
     )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from foretrace.core.problem import Problem, Test
-from foretrace.problems._files import rows
-from foretrace.problems._public import public_tests
 from foretrace.problems.base import Drop, Hub, Row, UnusableError, problems_of, text_of
+from foretrace.problems.files import rows
+from foretrace.problems.public_tests.extract import public_tests
 
 WRONG_EXAMPLES: dict[str, frozenset[str]] = {
     "HumanEval/47": frozenset({"assert median([-10, 4, 6, 1000, 10, 20]) == 15.0"}),
@@ -30,7 +30,7 @@ class HumanEval:
     """The set `openai/openai_humaneval`, from a file or the Hub."""
 
     name = "humaneval"
-    licence = "MIT"
+    license = "MIT"
     hub = Hub("openai/openai_humaneval", "test", "openai_humaneval")
     count = 164
 
@@ -57,7 +57,7 @@ class HumanEval:
             hidden_tests=(Test(code=test),),
             reference=prompt + solution if solution else None,
             source=self.name,
-            licence=self.licence,
+            license=self.license,
         )
 
 

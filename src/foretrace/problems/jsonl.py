@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.problem import Problem, Test
-from foretrace.problems._files import rows
-from foretrace.problems._public import public_tests
 from foretrace.problems.base import Drop, Row, UnusableError, defined, parse, problems_of, split_asserts
+from foretrace.problems.files import rows
+from foretrace.problems.public_tests.extract import public_tests
 
 _STATEMENT = ("statement", "question", "text", "prompt")
 _REFERENCE = ("reference", "solution", "canonical_solution")
@@ -27,7 +27,7 @@ class Jsonl:
     """One problem a row of a local file."""
 
     name = "jsonl"
-    licence = None
+    license = None
     hub = None
 
     def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
@@ -72,7 +72,7 @@ class Jsonl:
             form=form,
             source=self.name,
             group=_text(left, ("group",)),
-            licence=_text(left, ("licence", "license")),
+            license=_text(left, ("license", "licence")),
             extra=left,
         )
 

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from foretrace.core.problem import Problem, Test
-from foretrace.problems._files import rows
 from foretrace.problems.base import Drop, Hub, Row, UnusableError, defined, parse, problems_of, text_of, texts_of
+from foretrace.problems.files import rows
 
 
 class Mbpp:
     """The set `google-research-datasets/mbpp`, from a file (full or sanitized) or the Hub (full, split test)."""
 
     name = "mbpp"
-    licence = "CC-BY-4.0"
+    license = "CC-BY-4.0"
     hub = Hub("google-research-datasets/mbpp", "test", "full")
     count = 500
 
@@ -50,7 +50,7 @@ class Mbpp:
             reference=code,
             form="shared" if beside else None,
             source=self.name,
-            licence=self.licence,
+            license=self.license,
         )
 
 

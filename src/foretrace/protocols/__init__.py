@@ -1,1 +1,1 @@
-"""How a model and an executor talk: pure text, each file in this folder one protocol."""
+"""How a model and an executor talk: pure text. `core/plugins.py` lists the protocols."""

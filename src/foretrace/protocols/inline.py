@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from foretrace.core.completion import ChatMessage
 from foretrace.core.trace import ToolSpec
-from foretrace.encodings._code_calls import ReadCall, read_calls
-from foretrace.encodings._code_text import tree
-from foretrace.encodings._markers import Block, pieces
-from foretrace.protocols import _words
-from foretrace.protocols._reading import CUT, EMPTY, MOST_ACTS, TOO_MANY, is_code, is_thought, without_invented
-from foretrace.protocols._turns import CODE, SUBMIT, handed_in
+from foretrace.encodings.code_calls.code_text import tree
+from foretrace.encodings.code_calls.reader import ReadCall, read_calls
+from foretrace.encodings.reply_blocks import Block, pieces
+from foretrace.protocols import feedback
 from foretrace.protocols.base import Act, Reply, Result, View
+from foretrace.protocols.reply_reader import CUT, EMPTY, MOST_ACTS, TOO_MANY, is_code, is_thought, without_invented
+from foretrace.protocols.turns import CODE, SUBMIT, handed_in
 
 _SYSTEM = """
 You solve a programming task in Python. While you think, you can run code: write
@@ -70,7 +70,7 @@ class Inline:
 
     def opening(self, view: View) -> tuple[ChatMessage, ...]:
         """The rules, then the task."""
-        return (ChatMessage("system", _SYSTEM.strip()), ChatMessage("user", _words.task(view)))
+        return (ChatMessage("system", _SYSTEM.strip()), ChatMessage("user", feedback.task(view)))
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
         """The calls of a completion and the final code behind its thinking (see `base.Protocol`)."""
@@ -98,7 +98,7 @@ class Inline:
 
     def answer(self, result: Result, *, hints: bool, last: bool) -> str:
         """`<tool_response>`, on lines of its own."""
-        told = _words.response(result, hints=hints, good="tool_response", bad="tool_response")
+        told = feedback.response(result, hints=hints, good="tool_response", bad="tool_response")
         return f"\n{told}\n"
 
     def remind(self, reply: Reply) -> str:

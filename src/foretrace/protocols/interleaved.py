@@ -8,8 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols._turns import SUBMIT, Turns, handed_in
 from foretrace.protocols.base import Act, ActKind, Reply, Result, Way
+from foretrace.protocols.turns import SUBMIT, Turns, handed_in
 
 _RULES = """
 - <think>...</think>: what the next step must do.

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols._turns import CODE, SUBMIT, Turns, handed_in
 from foretrace.protocols.base import ActKind, Reply, Result, Way
+from foretrace.protocols.turns import CODE, SUBMIT, Turns, handed_in
 
 _SYSTEM = """
 You solve a programming task in Python in small steps, in a session that keeps what you have run, like a notebook.

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols._turns import CODE, SUBMIT, Turns, handed_in
 from foretrace.protocols.base import ActKind, Reply, Result, Way
+from foretrace.protocols.turns import CODE, SUBMIT, Turns, handed_in
 
 _SYSTEM = """
 You solve a programming task in Python in rounds. A round has three parts, and you are asked for one after the other:

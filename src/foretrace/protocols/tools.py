@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols._turns import CODE, SUBMIT, Turns
 from foretrace.protocols.base import ActKind, Way
+from foretrace.protocols.turns import CODE, SUBMIT, Turns
 
 _SYSTEM = """
 You solve a programming task in Python. Your code is really run.

@@ -15,11 +15,11 @@ from typing import Any
 
 from foretrace.core.errors import SandboxError
 from foretrace.core.trace import Isolation
-from foretrace.sandbox._interpreter import packages_by
-from foretrace.sandbox._pool import Pool
-from foretrace.sandbox._serving import ServedSandbox, Serving
-from foretrace.sandbox._worker import ENVIRONMENT, FLAGS, NAME, Launch, StartError
 from foretrace.sandbox.base import Guard, Limits, Settings
+from foretrace.sandbox.forkserver.client import ENVIRONMENT, FLAGS, NAME, Launch, StartError
+from foretrace.sandbox.forkserver.interpreter import packages_by
+from foretrace.sandbox.forkserver.pool import Pool
+from foretrace.sandbox.forkserver.sandbox import ServedSandbox, Serving
 
 LEVEL = 4
 IMAGE_VARIABLE = "FORETRACE_DOCKER_IMAGE"
@@ -42,7 +42,7 @@ _BOOT = (
     "import os,sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
     "while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit('no input')\n"
     "open(f,'wb').write(b);sys.path.insert(0,f)\n"
-    "from foretrace.sandbox._inside.relay import main;main(f)"
+    "from foretrace.sandbox.inside.container_relay import main;main(f)"
 )
 """Reads the fork server's own modules from stdin: nothing of the host is mounted, and a remote engine works too."""
 
@@ -130,13 +130,13 @@ class DockerSandbox(ServedSandbox):
 
 def own_modules() -> bytes:
     """The modules that a fork server consists of, as an archive that Python can import from."""
-    folder = Path(__file__).with_name("_inside")
+    folder = Path(__file__).with_name("inside")
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("foretrace/__init__.py", "foretrace/sandbox/__init__.py"):
             archive.writestr(package, "")
-        for file in sorted(folder.glob("*.py")):
-            archive.writestr(f"foretrace/sandbox/_inside/{file.name}", file.read_bytes())
+        for file in sorted(folder.rglob("*.py")):
+            archive.writestr(f"foretrace/sandbox/inside/{file.relative_to(folder).as_posix()}", file.read_bytes())
     return found.getvalue()
 
 

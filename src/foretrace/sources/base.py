@@ -1,6 +1,6 @@
 """The contract of a source: one raw row in, one Trace or one counted Drop out.
 
-To add a source, drop a file in this folder with a `PLUGIN` class that has `name`, `licence`, `hub` and
+To add a source, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and
 `to_trace` (and `look`, if it must see all rows once before it can decide; and `settings`, a text, if it can be
 set so that the same rows give other traces: a cursor is only believed under the same settings).
 See docs/add-a-source.md.
@@ -8,56 +8,21 @@ See docs/add-a-source.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.trace import Trace
-
-
-class Hub(NamedTuple):
-    """Where a source lives on the Hugging Face Hub."""
-
-    repo: str
-    split: str
-    """The split that is read when none is named."""
-    config: str | None = None
-
-
-class Drop(msgspec.Struct, frozen=True):
-    """The refusal of one row."""
-
-    reason: str
-    """A slug that is counted, e.g. `bad_json`."""
-    detail: str = ""
-
-
-class RowRef(NamedTuple):
-    """Where a raw row was read."""
-
-    row: int
-    """0-based row; bad lines count."""
-    file: str | None = None
-    """Base name of the file; null for the Hub."""
-    revision: str | None = None
-    """Commit of the Hub repository; null for local files."""
-    split: str | None = None
-
-
-class RawRow(NamedTuple):
-    """One raw row, or why it could not be read."""
-
-    at: RowRef
-    value: dict[str, Any] | Drop
+from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
 
 class Source(Protocol):
     """An importer of one raw format."""
 
     name: str
-    licence: str | None
+    license: str | None
     hub: Hub | None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
@@ -71,19 +36,6 @@ class LooksFirst(Protocol):
 
     def look(self, rows: Iterable[RawRow]) -> None:
         """Remember what the decision takes, and no more."""
-        ...
-
-
-class Rows(Protocol):
-    """Raw rows of one input, from any row on, as often as asked."""
-
-    label: str
-    """The input's name in messages."""
-    fingerprint: str
-    """Changes when the input changes: a cursor is only believed for the same fingerprint."""
-
-    def read(self, start: int = 0) -> Iterator[RawRow]:
-        """Rows from number `start` on."""
         ...
 
 

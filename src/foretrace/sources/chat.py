@@ -12,7 +12,9 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Message, Outcome, Provenance, Role, Task, Trace
 from foretrace.encodings.text import find_calls
-from foretrace.sources._openai import (
+from foretrace.rows.base import Drop, Hub, RowRef
+from foretrace.sources.base import RowError, content_name
+from foretrace.sources.openai_messages import (
     answered_ids,
     content_of,
     decode_list,
@@ -21,8 +23,7 @@ from foretrace.sources._openai import (
     rest_of,
     tool_specs,
 )
-from foretrace.sources._repositories import repository
-from foretrace.sources.base import Drop, Hub, RowError, RowRef, content_name
+from foretrace.sources.repositories import repository
 
 FIELDS = {
     "messages": ("messages", "conversations", "conversation"),
@@ -87,15 +88,15 @@ class Chat:
     """Calls are read from `tool_calls`, else from `<tool_call>` and `<function=` blocks in the text."""
 
     name = "chat"
-    licence: str | None = None
+    license: str | None = None
     hub: Hub | None = None
 
-    def __init__(self, columns: dict[str, str] | None = None, licence: str | None = None) -> None:
+    def __init__(self, columns: dict[str, str] | None = None, license: str | None = None) -> None:
         unknown = set(columns or {}) - set(FIELDS)
         if unknown:
             raise UsageError(f"--map: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(FIELDS)}")
         self._columns = columns or {}
-        self.licence = licence
+        self.license = license
         self.settings = " ".join(f"{field}={column}" for field, column in sorted(self._columns.items()))
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
@@ -127,7 +128,7 @@ class Chat:
                 raw_file=at.file,
                 raw_row=at.row,
                 raw_id=raw_id,
-                licence=self.licence,
+                license=self.license,
                 model=self._text("model", row),
             ),
             extra=rest_of(row, self._used(row, column, bool(tools))),

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import SCHEMA_VERSION, Trace, trace_id
-from foretrace.sources.base import Drop, Hub, RowRef
+from foretrace.core.trace import SCHEMA_VERSION, Trace, trace_id, upgrade_record
+from foretrace.rows.base import Drop, Hub, RowRef
 
 
 class Jsonl:
     """Key, provenance and content come back as they were; the id is made anew and must agree."""
 
     name = "jsonl"
-    licence: str | None = None
+    license: str | None = None
     hub: Hub | None = None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
@@ -24,7 +24,7 @@ class Jsonl:
         if version != SCHEMA_VERSION:
             return Drop("schema_version", f"schema version {version!r}, this foretrace reads {SCHEMA_VERSION}")
         try:
-            trace = msgspec.convert(_with_infinities(row), Trace)
+            trace = msgspec.convert(upgrade_record(_with_infinities(row)), Trace)
         except msgspec.ValidationError as error:
             return Drop("not_a_trace", str(error))
         if trace.id and trace.id != (made := trace_id(trace)):

@@ -11,9 +11,10 @@ from foretrace.core.trace import Message, Outcome, Part, Provenance, Task, ToolS
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
 from foretrace.encodings.text import without_calls
-from foretrace.sources._openai import answered_ids, content_of, decode_list, native_calls, rest_of
-from foretrace.sources._repositories import repository
-from foretrace.sources.base import Drop, Hub, RowError, RowRef, content_name
+from foretrace.rows.base import Drop, Hub, RowRef
+from foretrace.sources.base import RowError, content_name
+from foretrace.sources.openai_messages import answered_ids, content_of, decode_list, native_calls, rest_of
+from foretrace.sources.repositories import repository
 
 Split = Literal["tool", "xml", "ticks"]
 
@@ -33,7 +34,7 @@ class SweSmith:
     """`patch` is kept aside and never used: in published rows it belongs to another instance."""
 
     name = "swe_smith"
-    licence = "MIT"
+    license = "MIT"
     hub = Hub("SWE-bench/SWE-smith-trajectories", "tool")
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
@@ -65,7 +66,7 @@ class SweSmith:
                 raw_file=at.file,
                 raw_row=at.row,
                 raw_id=raw_id,
-                licence=self.licence,
+                license=self.license,
                 agent="SWE-agent",
                 model=typed.get("model"),
                 protocol=split,

@@ -12,8 +12,9 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
 from foretrace.encodings.react import PLUGIN as REACT
-from foretrace.sources._openai import tool_specs
-from foretrace.sources.base import Drop, Hub, RawRow, RowError, RowRef
+from foretrace.rows.base import Drop, Hub, RawRow, RowRef
+from foretrace.sources.base import RowError
+from foretrace.sources.openai_messages import tool_specs
 
 RETRY = "This is not the first time you try this task"
 """Begins the turn that the search injects before a retried step; later rows of a branch do not keep it."""
@@ -28,7 +29,7 @@ class ToolBench:
     """Branches of one query are siblings; what a later branch shares with an earlier one is not trained twice."""
 
     name = "toolbench"
-    licence = "Apache-2.0"
+    license = "Apache-2.0"
     hub = Hub("tuandunghcmut/toolbench-v1", "train", "default")
 
     def __init__(self, keep_prefix_rows: bool = False) -> None:
@@ -96,7 +97,7 @@ class ToolBench:
                 raw_file=at.file,
                 raw_row=at.row,
                 raw_id=row["id"],
-                licence=self.licence,
+                license=self.license,
                 agent="ToolBench DFSDT",
                 protocol="react",
             ),

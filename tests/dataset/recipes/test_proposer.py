@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from dataset.little import corpus, rows, runs, says, seen, trace, user
+from foretrace.api import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolCall
-from foretrace.notebook import build
 
 
 def built(folder: Path, *traces: Any, **settings: Any) -> dict[str, Any]:
@@ -85,9 +85,9 @@ def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
     assert [t["function"]["name"] for t in json.loads(next(rows(tmp_path / "d", "trajectories"))["tools"])] == ["bash"]
 
 
-def test_licence_source_and_success_go_with_the_row(tmp_path: Path) -> None:
+def test_license_source_and_success_go_with_the_row(tmp_path: Path) -> None:
     one = corpus(1)[0]
-    bare = msgspec.structs.replace(one, key="bare", provenance=msgspec.structs.replace(one.provenance, licence=None))
+    bare = msgspec.structs.replace(one, key="bare", provenance=msgspec.structs.replace(one.provenance, license=None))
     built(tmp_path, bare)
     row = next(rows(tmp_path / "d", "trajectories"))
-    assert (row["licence"], row["source"], row["success"], row["key"]) == ("unknown", "little", True, "bare")
+    assert (row["license"], row["source"], row["success"], row["key"]) == ("unknown", "little", True, "bare")

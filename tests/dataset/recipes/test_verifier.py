@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 
 from dataset.little import calls, corpus, rows, runs, says, seen, trace, user
+from foretrace.api import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Task, Trace
-from foretrace.notebook import build
 
 Row = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Recipes: one file each, picked up by folder."""
+"""Recipes: one file each, in the order in which `core/plugins.py` lists them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from foretrace.core.plugins import names, resolve
 from foretrace.dataset.recipes.base import Recipe
 
-_ORDER = ("proposer", "verifier", "eval", "trajectories")
-
 
 def load(wanted: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of these names (all when empty), in their usual order."""
-    chosen = list(wanted) or names("recipe")
-    chosen.sort(key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    """The recipes of these names (all when empty), in their usual order; those of others stand last, by name."""
+    usual = {name: place for place, name in enumerate(names("recipe"))}
+    chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))
     found = [resolve("recipe", name) for name in chosen]
     return [recipe() if isinstance(recipe, type) else recipe for recipe in found]

@@ -30,7 +30,7 @@ IDENTITY: dict[str, Kind] = {
     "task": "string",
     "group": "string",
     "source": "string",
-    "licence": "string",
+    "license": "string",
 }
 """Columns that every row carries: where it comes from. `step` is the index of the assistant message."""
 
@@ -185,7 +185,7 @@ class Attempt:
             "task": trace.task.id,
             "group": trace.task.group,
             "source": trace.provenance.source,
-            "licence": trace.provenance.licence or "unknown",
+            "license": trace.provenance.license or "unknown",
         }
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.digest import digest, unit
-from foretrace.dataset.recipes import _judge as judge
+from foretrace.dataset.recipes import wrong_answers as judge
 from foretrace.dataset.recipes.base import IDENTITY, Act, Attempt, Config, Row, Siblings
 
 MIRRORED = ("argument", "type_swap", "redundancy")

@@ -1,0 +1,1 @@
+"""What a shell command means: parsed, taken apart, and looked up program by program."""

@@ -1,0 +1,282 @@
+"""Parses a shell command with tree-sitter-bash, and takes it apart into simple commands.
+
+Bodies of heredocs and quoted script text are data, never commands. Input is untrusted: only the first
+`LIMIT` characters are read, nothing recurses over the syntax tree, and broken syntax is read as far as it goes.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from foretrace.actions.meaning import words
+from foretrace.actions.shell.elide import restore, squeeze
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Tree
+
+LIMIT = 200_000
+"""Characters of a command that are read."""
+STRUCTURE_LIMIT = 4_000
+"""Characters that are parsed once long quoted texts and heredoc bodies are taken out."""
+MAX_COMMANDS = 400
+"""Commands of one compound that are read."""
+MAX_DEPTH = 4
+"""How deep `bash -c "bash -c ..."` is followed."""
+
+_parser: Any = None
+_SIMPLE = re.compile(r"[A-Za-z0-9_./:,@%+=-]+(?: +[A-Za-z0-9_./:,@%+=-]+)*\Z")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_ESCAPE = re.compile(r"\\(.)", re.S)
+_SINKS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
+_WORDS = words(
+    "word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion "
+    "command_substitution process_substitution brace_expression arithmetic_expansion"
+)
+_QUOTED = frozenset(("string", "raw_string", "ansi_c_string", "translated_string"))
+
+
+class Command(msgspec.Struct):
+    """One simple command of a compound, unquoted."""
+
+    argv: list[str]
+    writes: list[str]
+    """Files that its output is redirected to."""
+    stdin: str | None = None
+    """Body of its heredoc or here-string."""
+    reads: str | None = None
+    """File that its input is redirected from."""
+    piped: bool = False
+    """Whether its input comes from the command before it in a pipeline."""
+    background: bool = False
+    cwd: str = ""
+    """Directory that an earlier `cd` of the compound went to, or empty."""
+
+    def path(self, name: str) -> str:
+        """A path as seen from where the compound started."""
+        if self.cwd and not name.startswith(("/", "~", "$")):
+            name = posixpath.join(self.cwd, name)
+        return posixpath.normpath(name) if name else name
+
+
+def commands(command: str) -> list[Command]:
+    """The simple commands of a compound in order, with relative paths resolved against its own `cd`s."""
+    text = command[:LIMIT].replace("\0", " ").strip()
+    if not text:
+        return []
+    if _SIMPLE.match(text) and not _ASSIGNMENT.match(text):
+        return [Command(argv=text.split(), writes=[])]
+    data: list[str] = []
+    if len(text) > STRUCTURE_LIMIT:
+        text, data = squeeze(text)
+    text = text[:STRUCTURE_LIMIT]
+    found = _walk(parse(text).root_node, text)
+    if not found:
+        words = text.split(None, 40)[:40]
+        found = [] if text.startswith("#") else [Command(argv=words, writes=[])]
+    cwd = ""
+    for each in found:
+        if data:
+            each.argv = [restore(word, data) for word in each.argv]
+            each.stdin = each.stdin and restore(each.stdin, data)
+        each.cwd = cwd
+        if each.argv[:1] == ["cd"] and len(each.argv) > 1:
+            cwd = posixpath.normpath(posixpath.join(cwd, each.argv[1]))
+    return found
+
+
+def parse(text: str) -> Tree:
+    """The syntax tree of a shell text; byte offsets of its nodes are character offsets into the text.
+
+    What is not ASCII is parsed as a letter: the grammar's scanner looks characters up in tables of the C
+    library, which end at 255, so that `{` before an emoji can crash the process.
+    """
+    global _parser
+    if _parser is None:
+        import tree_sitter_bash
+        from tree_sitter import Language, Parser
+
+        _parser = Parser(Language(tree_sitter_bash.language()))
+    plain = text if text.isascii() else _NOT_ASCII.sub("x", text)
+    return _parser.parse(plain.encode("ascii"))
+
+
+def _walk(root: Node, source: str) -> list[Command]:
+    """Collect commands in document order with an explicit stack: depth of nesting must not matter."""
+    found: list[Command] = []
+    later: list[Node] = []
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while (stack or later) and len(found) < MAX_COMMANDS:
+        # Substitutions wait until the end: a redirection belongs to the command around them.
+        node, piped = stack.pop() if stack else (later.pop(), False)
+        kind = node.type
+        if kind == "command":
+            now = _command(node, source, piped, found, later)
+            stack.extend((child, False) for child in reversed(now))
+        elif kind == "file_redirect":
+            _redirect(node, source, found)
+        elif kind == "heredoc_body":
+            if found:
+                found[-1].stdin = _text(node, source)
+        elif kind == "herestring_redirect":
+            if found:
+                found[-1].stdin = unquote(node.children[-1], source) if node.children else ""
+        elif kind == "test_command":
+            found.append(Command(argv=["test"], writes=[]))
+        elif kind in ("comment", "heredoc_start", "heredoc_end"):
+            continue
+        else:
+            stack.extend(_children(node, piped))
+        if kind == "&" and found:
+            found[-1].background = True
+    return found
+
+
+def _children(node: Node, piped: bool) -> Iterator[tuple[Node, bool]]:
+    """Children in reverse (for the stack), each with whether its input is piped."""
+    children = node.children
+    if node.type == "heredoc_redirect":
+        # What stands behind the marker (`<<EOF > f`, `<<EOF | cmd`) comes before the body in the text, but
+        # the body belongs to the command in front of it.
+        body = [c for c in children if c.type == "heredoc_body"]
+        rest = [c for c in children if c.type != "heredoc_body"]
+        children = body + rest
+    in_pipe = piped
+    marked: list[tuple[Node, bool]] = []
+    for child in children:
+        if child.type in ("|", "|&"):
+            in_pipe = True
+        elif child.type in ("&&", "||", ";", "\n"):
+            in_pipe = False
+        marked.append((child, in_pipe))
+    return reversed(marked)
+
+
+def _command(node: Node, source: str, piped: bool, found: list[Command], later: list[Node]) -> list[Node]:
+    """Append one command; return its redirections, and put off the substitutions in its words."""
+    argv: list[str] = []
+    now: list[Node] = []
+    for child in node.children:
+        kind = child.type
+        if kind == "command_name":
+            argv.append(unquote(child.children[0] if child.children else child, source))
+        elif kind in _WORDS:
+            argv.append(unquote(child, source))
+        elif kind in ("herestring_redirect", "file_redirect"):
+            now.append(child)
+            continue
+        if kind not in ("word", "raw_string", "number") and child.named_child_count:
+            later.extend(_substitutions(child))
+    if argv:
+        found.append(Command(argv=argv, writes=[], piped=piped))
+    return now
+
+
+def _substitutions(node: Node) -> list[Node]:
+    """Command and process substitutions inside a word, outermost only."""
+    found: list[Node] = []
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        if each.type in ("command_substitution", "process_substitution"):
+            found.append(each)
+        elif each.type != "raw_string":
+            stack.extend(each.children)
+    return found
+
+
+def _redirect(node: Node, source: str, found: list[Command]) -> None:
+    """Note where a redirection goes, on the latest command."""
+    operator = next((c.type for c in node.children if not c.is_named), "")
+    target = next((c for c in reversed(node.children) if c.type in _WORDS), None)
+    if target is None:
+        return
+    name = unquote(target, source)
+    if not found:
+        found.append(Command(argv=[":"], writes=[]))
+    if operator in (">", ">>", ">|", "&>", "&>>"):
+        if name not in _SINKS:
+            found[-1].writes.append(name)
+    elif operator == "<":
+        found[-1].reads = name
+
+
+def unquote(node: Node, source: str) -> str:
+    """The value of a word: quotes and escapes removed, expansions left as written."""
+    kind, text = node.type, _text(node, source)
+    if kind == "raw_string":
+        return text[1:-1]
+    if kind == "string":
+        return _ESCAPE.sub(lambda m: m[1] if m[1] in '"\\$`' else "" if m[1] == "\n" else m[0], text[1:-1])
+    if kind == "ansi_c_string":
+        return text[2:-1]
+    if kind == "concatenation":
+        return "".join(unquote(child, source) for child in node.children)
+    if kind == "word" and "\\" in text:
+        return _ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text)
+    return text
+
+
+def _text(node: Node, source: str) -> str:
+    return source[node.start_byte : node.end_byte]
+
+
+_STRUCTURE = words(
+    "program list pipeline command command_name redirected_statement subshell compound_statement do_group "
+    "for_statement while_statement if_statement elif_clause else_clause case_statement case_item "
+    "negated_command "
+    "variable_assignments declaration_command heredoc_redirect file_redirect herestring_redirect unset_command "
+    "function_definition c_style_for_statement test_command"
+)
+
+
+def tokens(command: str) -> list[tuple[str, str]] | None:
+    """The tokens of a command as (kind, text), without the whitespace between them; null for broken syntax.
+
+    Kinds: `word` (a literal, unquoted and then quoted in one way), `raw` (a word with expansions or patterns, as
+    written), `body` (of a heredoc, verbatim), `mark` (operators and keywords; a newline counts as `;`).
+    """
+    if len(command) > LIMIT or "\0" in command:
+        return None
+    data: list[str] = []
+    if len(command) > STRUCTURE_LIMIT:
+        command, data = squeeze(command)
+    if len(command) > STRUCTURE_LIMIT:
+        return None
+    root = parse(command).root_node
+    if root.has_error:
+        return None
+    found: list[tuple[str, str]] = []
+    stack: list[Node] = [root]
+    while stack:
+        node = stack.pop()
+        if node.type in _STRUCTURE and node.child_count:
+            stack.extend(reversed(node.children))
+            continue
+        token = _token(node, command) if node.type != "comment" else None
+        # An empty statement (a blank line, `;` before a newline) says nothing.
+        empty = token == ("mark", ";") and (not found or found[-1] == token)
+        if token is not None and not empty:
+            found.append(token)
+    while found and found[-1] == ("mark", ";"):
+        found.pop()
+    return [(kind, restore(text, data)) for kind, text in found] if data else found
+
+
+def _token(node: Node, source: str) -> tuple[str, str] | None:
+    text = _text(node, source)
+    if node.type == "heredoc_body":
+        return "body", text
+    if not node.is_named:
+        return "mark", ";" if text.strip() in ("", ";") else text
+    if node.type == "raw_string" or (node.type in ("word", "string", "number") and not re.search(r"[$`]", text)):
+        if node.type in ("word", "number") and re.search(r"[*?\[\]{}~!]", text):
+            return "raw", text
+        return "word", shlex.quote(unquote(node, source))
+    return "raw", text

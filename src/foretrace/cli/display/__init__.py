@@ -1,0 +1,1 @@
+"""What the command prints: traces, datasets, reports."""

@@ -1,0 +1,146 @@
+"""What `foretrace demo` shows: one report of all that it did, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretrace.cli.output import Output
+
+if TYPE_CHECKING:
+    from foretrace.episodes.generate.engine import GenerateReport
+
+
+def show_demo(
+    say: Output,
+    generated: GenerateReport | str,
+    imported: Mapping[str, Counter[str]],
+    labelled: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+) -> None:
+    """The report; `generated` may be the reason why nothing was generated."""
+    from foretrace.cli.verbs.label import show_actions
+
+    if isinstance(generated, str):
+        say.line(("1. generate", "bold"), f"  skipped: {generated}")
+    else:
+        _show_generated(say, generated)
+    total = sum(imported.values(), Counter[str]())
+    say.line()
+    say.line(
+        ("2. import", "bold"),
+        f"  {total['rows']} raw rows in {len(imported)} formats -> {total['traces']} traces, {total['drops']} drops",
+    )
+    say.table(
+        ("input", "rows", "traces", "drops"), [(n, c["rows"], c["traces"], c["drops"]) for n, c in imported.items()]
+    )
+    say.line()
+    say.line(
+        ("3. label", "bold"),
+        f"  {labelled['steps']} steps of {labelled['traces']} traces, {labelled['nonsteps']} messages that are no step",
+    )
+    show_actions(say, labelled["actions"])
+    say.line()
+    _show_built(say, manifest)
+
+
+def _show_generated(say: Output, report: GenerateReport) -> None:
+    judged = report.done - sum(report.errors.values())
+    isolation = report.isolation or {}
+    say.line(
+        ("1. generate", "bold"),
+        f"  {report.problems} problems, protocol {report.protocol}, by {report.model}; its code was run in the "
+        f"sandbox {isolation.get('sandbox')}, isolation level {isolation.get('level')}",
+    )
+    erred = round(report.metrics.get("had_errors", 0) * judged)
+    recovered = round(report.metrics.get("recovered", 0) * judged)
+    say.table(
+        ("episodes", "success", "with errors", "recovered", "mean reward", "tokens/s"),
+        [
+            (
+                report.done,
+                None if report.success is None else f"{report.success:.1%}",
+                erred,
+                recovered,
+                report.mean_reward,
+                round(report.completion_tokens / report.seconds) if report.seconds else None,
+            )
+        ],
+    )
+    for kind, example in report.examples.items():
+        say.line(f"{report.errors[kind]} ended in an error, {kind}: {example}")
+
+
+def _show_built(say: Output, manifest: Mapping[str, Any]) -> None:
+    from foretrace.dataset.demonstration import told
+
+    configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
+    splits = list(dict.fromkeys(split for by_split in configs.values() for split in by_split))
+    rows = [(name, *((by_split.get(s) or {}).get("rows", 0) for s in splits)) for name, by_split in configs.items()]
+    counts, total = manifest["counts"], sum(count for _, *by_split in rows for count in by_split)
+    say.line(("4. build", "bold"), f"  {counts['traces']} traces -> {total} rows in {len(configs)} configs")
+    say.table(("rows", *splits), rows)
+    verdicts = Counter(str(gate.get("verdict")) for gate in manifest.get("gates", []))
+    undecided = " (a demo has too few rows for the statistical ones)" if verdicts["undecided"] else ""
+    say.line(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
+    for warning in manifest.get("warnings", []):
+        say.warn(f"warning: {warning}", "yellow")
+    if demonstration := told(manifest):
+        say.line((demonstration, "yellow"))
+
+
+def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
+    """Commands that work in this shell as they stand, by what they are for; without a sandbox none that runs code."""
+    command, folder = _command(), shlex.quote(str(traces))
+    load = f'import datasets; print(datasets.load_dataset("{dataset}", "proposer")["train"][0]["completion"])'
+    types = shlex.quote(f"{dataset}-types")
+    steps = {
+        "one trace, step by step": f"{command} show {folder} {shlex.quote(_worth_a_look(traces))}",
+        "load what was built": f"{_python()} -c {shlex.quote(load)}",
+        "build with other settings": f"{command} build {folder} --allow-demo --target type --overwrite --out {types}",
+    }
+    if sandbox:
+        again = "generate --problems builtin --limit 10 --protocol tools --model demo"
+        steps["generate in another protocol"] = f"{command} {again} --out {folder}"
+    return steps | {"generate with a model of your own": f"{command} generate --help"}
+
+
+def _worth_a_look(traces: Path) -> str:
+    """Key of a generated trace in which something failed and was mended, else of any."""
+    from foretrace.core.store import read_traces
+
+    best, most = "", -1.0
+    for trace in read_traces(traces):
+        mended = trace.outcome.metrics.get("recovered", 0.0)
+        if mended > most:
+            best, most = trace.key, mended
+        if most >= 1:
+            break
+    return best
+
+
+def _command() -> str:
+    """How this command was called, so that it can be called so again."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{_python()} -m foretrace"
+    found = shutil.which("foretrace")
+    if called.name != "foretrace" or (found is not None and called.exists() and Path(found).samefile(called)):
+        return "foretrace"
+    return _shown(called)
+
+
+def _python() -> str:
+    found = shutil.which("python")
+    return "python" if found is not None and Path(found) == Path(sys.executable) else _shown(Path(sys.executable))
+
+
+def _shown(program: Path) -> str:
+    """A program's path, short where it lies below the current folder."""
+    here = Path.cwd()
+    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))

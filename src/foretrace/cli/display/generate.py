@@ -1,0 +1,180 @@
+"""What `foretrace generate` says: the probe, where it stands, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretrace.cli.output import Cell, Output, Progress
+
+if TYPE_CHECKING:
+    from foretrace.core.problem import Problem
+    from foretrace.episodes.generate.engine import GenerateReport
+    from foretrace.episodes.generate.progress import Status
+    from foretrace.models.base import ChatModel
+    from foretrace.problems.base import Drop
+
+_CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
+_MEANS = (
+    "think_count",
+    "code_block_count",
+    "execution_count",
+    "code_iterations",
+    "had_errors",
+    "recovered",
+    "has_verify",
+    "is_interleaved",
+    "has_tool_feedback",
+    "cut_replies",
+    "invented_results",
+    "repairs",
+)
+"""Metrics that are shown first; others that a trace has come after them."""
+
+
+class Watch:
+    """Follows a run: says once what the server can do, and then where the run stands."""
+
+    def __init__(self, say: Output, progress: Progress) -> None:
+        self._say, self._progress = say, progress
+        self.began = False
+        """Whether attempts were begun."""
+        self.report: GenerateReport | None = None
+        """What a run did that a failure ended."""
+
+    def end(self, report: GenerateReport) -> None:
+        """A failure ended the run."""
+        self.report = report
+
+    def __call__(self, status: Status) -> None:
+        self._progress(status.line())
+        if not self.began and status.doing == "running":
+            self.began = True
+            for line in probed(status.capabilities or {}):
+                self._say.note(line)
+            if status.isolation is not None:
+                self._say.note(f"sandbox: {status.isolation.sandbox}, isolation level {status.isolation.level}")
+
+
+def probed(found: dict[str, Any]) -> list[str]:
+    """What a model server was found to do, and where not, why; one line each."""
+    does = [name for name in _CAPABILITIES if found.get(name)]
+    context = found.get("context_length")
+    lines = [f"the model server does: {', '.join(does) or 'none of the extras'}"]
+    lines[0] += f"; context of {context:,} tokens" if context else ""
+    reasons = found.get("reasons", {})
+    return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
+
+
+def note_rows(say: Output, drops: Sequence[Drop], of: int, place: Path | str) -> None:
+    """Say which rows of a problem set were left out."""
+    from foretrace.problems.registry import name_drops
+
+    if drops:
+        say.note(f"left out {len(drops):,} of {of:,} problems of {place}: {name_drops(drops, place)}")
+
+
+def note_demo(say: Output, model: ChatModel, given: Sequence[Problem]) -> None:
+    """Say that the demo model does not know some of the problems that it is given."""
+    from foretrace.cli.verbs.demo import PROBLEMS
+    from foretrace.dataset.demonstration import is_demo
+    from foretrace.problems.registry import problems_of
+
+    if not is_demo(model.spec):
+        return
+    unknown = {problem.id for problem in given} - {problem.id for problem in problems_of("builtin", None, PROBLEMS)}
+    if unknown:
+        say.note(
+            f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "
+            f"(--problems builtin --limit {PROBLEMS})"
+        )
+
+
+def report_facts(report: GenerateReport, out: Path, dropped: int) -> dict[str, Any]:
+    """The report as one JSON object; `dropped` rows of the problem set could not be used."""
+    import msgspec
+
+    return {"out": str(out), "problems_left_out": dropped, **msgspec.to_builtins(report)}
+
+
+def show_report(say: Output, report: GenerateReport, out: Path, dropped: int) -> None:
+    """Say what a run did."""
+    for path in report.damaged:
+        say.warn(f"{path}: a damaged journal of an earlier run; what could be read of it is in {out}, and it is kept")
+    if report.stopped and not report.error:
+        say.note(f"stopped before the end: {report.stopped}; the same command goes on")
+    for kind, example in report.examples.items():
+        say.note(f"{report.errors[kind]:,} ended in an error, {kind}: {example}")
+    if report.errors:
+        say.note("they count neither as success nor as failure; the same command makes them again")
+    if report.cut_replies:
+        say.note(_cut(report))
+    if say.emit(report_facts(report, out, dropped)):
+        return
+    say.facts(_facts(report, out, dropped))
+    if report.metrics:
+        say.line()
+        names = [*(n for n in _MEANS if n in report.metrics), *(n for n in report.metrics if n not in _MEANS)]
+        say.table(("metric", "mean"), [(name, float(report.metrics[name])) for name in names])
+
+
+def _cut(report: GenerateReport) -> str:
+    told = (
+        f"{report.cut_replies:,} of {report.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
+    )
+    context = (report.capabilities or {}).get("context_length")
+    tight = context is not None and context < 2 * report.max_tokens
+    return f"{told}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else told
+
+
+def _facts(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
+    judged = report.done - sum(report.errors.values())
+    isolation = report.isolation or {}
+    estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
+    rows: list[tuple[str, Cell]] = [
+        ("model", report.model),
+        ("protocol", report.protocol),
+        ("problems", f"{report.problems:,}, and {dropped:,} left out" if dropped else report.problems),
+        ("attempts", _sum(report)),
+    ]
+    if report.done:
+        rows += [
+            ("success", _share(report.success, judged)),
+            ("ideal", _share(report.ideal, judged)),
+            ("mean reward", report.mean_reward),
+            (
+                "recovered",
+                "nothing failed" if report.recovery is None else f"{report.recovery:.1%} of those that erred",
+            ),
+            ("stored", report.stored),
+            *((f"  left out, {reason}", count) for reason, count in report.left_out.items()),
+            *((f"  error, {kind}", count) for kind, count in report.errors.items()),
+            ("tokens", f"{report.prompt_tokens:,} in, {report.completion_tokens:,} out{estimated}"),
+            ("seconds", f"{report.seconds:,.1f} ({report.model_s:,.1f} of models, {report.tool_s:,.1f} of tools)"),
+            ("judged by", ", ".join(f"{form} {count:,}" for form, count in report.forms.items()) or None),
+        ]
+        if report.cost:
+            rows.append(("cost", report.cost))
+    if isolation:
+        rows.append(("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"))
+        rows += [(f"not {name}", why) for name, why in isolation.get("refused", {}).items()]
+    return [*rows, ("traces folder", str(out))]
+
+
+def _sum(report: GenerateReport) -> str:
+    parts = [f"{report.there:,} already there", f"{report.skipped:,} left out before", f"{report.done:,} done now"]
+    return f"{report.asked:,} = " + " + ".join([*parts, f"{report.left:,} not begun"])
+
+
+def _share(share: float | None, of: int) -> str | None:
+    return None if share is None else f"{share:.1%} of {of:,}"
+
+
+def check_report(report: GenerateReport) -> None:
+    """Refuse to call a run done in which every attempt ended in an error."""
+    from foretrace.core.errors import ForetraceError
+
+    if report.done and sum(report.errors.values()) == report.done:
+        kind, message = next(iter(report.examples.items()))
+        raise ForetraceError(f"all {report.done:,} attempts ended in an error, e.g. {kind}: {message}")

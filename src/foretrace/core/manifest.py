@@ -1,0 +1,77 @@
+"""The manifest of a traces folder: which segments count, and how far each input was read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from foretrace.core.errors import StoreError
+from foretrace.core.segments import Segment
+from foretrace.core.trace import SCHEMA_VERSION
+
+SHARDS = 16
+"""Shards of a new folder, unless told otherwise."""
+_SEGMENT = re.compile(r"shard-\d{2,4}/\d{6,}\.parquet")
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one input was read."""
+
+    label: str
+    source: str
+    rows: int
+    """Rows that are accounted for: traces, drops and rows already there."""
+    drops: dict[str, int] = {}
+    done: bool = False
+    limit: int | None = None
+    """`--limit` of an input whose source looked at that many rows before the first was taken."""
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """What a traces folder holds."""
+
+    schema_version: int = SCHEMA_VERSION
+    shards: int = SHARDS
+    segments: list[Segment] = []
+    inputs: dict[str, Cursor] = {}
+    """Cursor of each input, by its fingerprint."""
+    sources: dict[str, dict[str, str | None]] = {}
+    """Revision, split and license, by `source@revision/split`."""
+    counts: dict[str, int] = {}
+    drops: dict[str, int] = {}
+    left_out: dict[str, dict[str, list[int]]] = {}
+    """Keys of generated attempts that were finished and not kept, by reason (see `journal.folded`)."""
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a traces folder.
+
+    Raises:
+        StoreError: there is none, or it is not one of traces.
+    """
+    path = folder / "manifest.json"
+    if not folder.exists():
+        raise StoreError(
+            f"{folder}: no such folder; make it with `foretrace import SOURCE --out {folder}` or `foretrace generate`"
+        )
+    if folder.is_file():
+        raise StoreError(f"{folder}: is a file; give the traces folder")
+    try:
+        data = path.read_bytes()
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if {"configs", "gates"} <= fields.keys():
+            raise StoreError(f"{folder}: is a dataset, not a traces folder")
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except FileNotFoundError:
+        raise StoreError(f"{folder}: is no traces folder (it has no manifest.json)") from None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot read: {error.strerror or error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"{path}: is damaged, or no manifest of traces: {error}") from error
+    if manifest.schema_version != SCHEMA_VERSION:
+        raise StoreError(f"{path}: schema version {manifest.schema_version}, this foretrace reads {SCHEMA_VERSION}")
+    if strange := [s.path for s in manifest.segments if not _SEGMENT.fullmatch(s.path)]:
+        raise StoreError(f"{path}: damaged: lists {strange[0]!r}, which is no segment")
+    return manifest

@@ -1,0 +1,1 @@
+"""Read calls that carry code, as models write them: whole, broken or badly escaped."""

@@ -1,0 +1,1 @@
+"""Run the same functions elsewhere: worker processes on this machine."""

@@ -1,0 +1,98 @@
+"""Keep a process of our own small: a command or a worker, never the process of somebody who imports foretrace."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from importlib.abc import MetaPathFinder
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+from foretrace.core.errors import BuildError
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Names of settings in glibc's malloc.h."""
+
+
+class _WithoutPandas(MetaPathFinder):
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name=fullname)
+
+
+def stay_small() -> None:
+    """Leave out what Arrow would bring along, and give its memory back as soon as it is free.
+
+    To ask whether a list is one of pandas' objects, Arrow imports pandas: 60 MB and half a second for a no. After
+    this, nothing in the process can import pandas, so the `datasets` library cannot be used in it.
+    """
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _WithoutPandas())
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        # glibc raises its threshold for mapped blocks with each that is freed, and large blocks then stay in the heap.
+        mallopt(_M_MMAP_THRESHOLD, 1 << 20)
+        mallopt(_M_ARENA_MAX, 1)
+
+
+def give_back_memory() -> None:
+    """Return freed memory to the system, where the C library keeps it for later (glibc): a worker that builds many
+    parts would else grow with each."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def worker_pool(workers: int, *, small: bool = True) -> Generator[ProcessPoolExecutor | None]:
+    """A pool of so many processes, or null where one is enough.
+
+    `small` workers do without pandas; code from outside of foretrace may want it.
+
+    Raises:
+        BuildError: a worker was killed.
+    """
+    if workers <= 1:
+        yield None
+        return
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    with (
+        ours,
+        theirs,
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(theirs, small)) as pool,
+    ):
+        try:
+            yield pool
+        except BaseException as error:
+            ours.close()  # which ends the workers at once; none may write while the folder is cleared
+            pool.shutdown(wait=True, cancel_futures=True)
+            if isinstance(error, BrokenProcessPool):
+                raise BuildError(
+                    "a worker process died, perhaps for want of memory; nothing was written; "
+                    "run again, with fewer --workers if memory is short"
+                ) from None
+            raise
+
+
+def _begin(parent: Connection, small: bool) -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone or wants no more: kill -9 leaves no worker behind."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if small:
+        stay_small()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Connection) -> None:
+    with contextlib.suppress(OSError):
+        parent.poll(None)
+    os._exit(1)

@@ -1,0 +1,83 @@
+"""A model behind a server without token ids: its logprobs laid beside the ids of the model's own tokenizer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Self
+
+import msgspec
+
+from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.envs.tokenizer import LocalTokens
+from foretrace.models.base import ChatModel
+
+
+class Aligned:
+    """A ChatModel on top of another: it is asked in messages, and its replies get ids where these are certain.
+
+    Where they are not, a completion has no ids and no logprobs, `extra["mismatch"]` says why, and it is counted.
+    """
+
+    def __init__(self, model: ChatModel, tokens: LocalTokens) -> None:
+        self._model, self._tokens = model, tokens
+        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
+        self.mismatches: Counter[str] = Counter()
+        """Replies without ids, by reason."""
+
+    async def probe(self) -> Capabilities:
+        """What the server does (see `models.base.ChatModel.probe`)."""
+        return await self._model.probe()
+
+    async def complete(self, request: Request) -> Completion:
+        """Complete one request (see `models.base.ChatModel.complete`); its ids say which context is meant."""
+        completion = await self._model.complete(msgspec.structs.replace(request, prompt_ids=None))
+        ids, pieces, why = self._aligned(request, completion)
+        if why:
+            self.mismatches[why] += 1
+            extra = completion.extra | {"mismatch": why}
+            bare = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none", extra=extra)
+            return msgspec.structs.replace(bare, prompt_token_ids=request.prompt_ids)
+        return msgspec.structs.replace(
+            completion, token_ids=ids, pieces=pieces, prompt_token_ids=request.prompt_ids, exact="text"
+        )
+
+    def _aligned(self, request: Request, completion: Completion) -> tuple[tuple[int, ...], tuple[str, ...], str]:
+        """The ids and their texts, or why there are none."""
+        if completion.reasoning:
+            return (), (), "thinking came apart from the text (switch it off, e.g. --env.think false)"
+        counted = completion.usage.prompt_tokens if completion.usage else None
+        if request.prompt_ids is not None and counted is not None and counted != len(request.prompt_ids):
+            return (), (), "the server's prompt has another number of tokens than ours"
+        if not completion.text and not completion.pieces:
+            return (), (), ""
+        if not completion.pieces or len(completion.logprobs) != len(completion.pieces):
+            return (), (), "the server gave no logprobs"
+        if "\ufffd" in completion.text:
+            return (), (), "the text has bytes that are no character, of which only the server knows the ids"
+        joined = "".join(completion.pieces)
+        text = joined if joined.startswith(completion.text) else completion.text
+        ids = self._tokens.encode(text, special=True)
+        pieces = self._tokens.pieces(ids)
+        if len(ids) != len(completion.pieces) or not _same(pieces, completion.pieces):
+            return (), (), "the tokenizer cuts the text otherwise than the server did"
+        return tuple(ids), tuple(pieces), ""
+
+    async def close(self) -> None:
+        """Close connections. May be called twice."""
+        await self._model.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+def _same(ours: list[str], theirs: tuple[str, ...]) -> bool:
+    """Whether the tokens have the same texts; a part of a character has none here and any there."""
+    inside = False
+    for own, other in zip(ours, theirs, strict=True):
+        if own != other and own and not inside:
+            return False
+        inside = not own
+    return True

@@ -1,0 +1,196 @@
+"""The settings of the Atropos environment: `--env.NAME`, or `NAME` under `env:` in YAML."""
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from atroposlib.envs.base import APIServerConfig, BaseEnvConfig
+from pydantic import ConfigDict, Field, field_validator
+
+from foretrace.core.completion import Sampling
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.files import cannot_write
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.base import Server
+
+_log = logging.getLogger("foretrace.envs")
+_REASONING = ("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
+_NOT_FOR_DEMO = ("backend_timeout", "backend_retries", "backend_options", "think", "api_key_env")
+_ELSEWHERE = {
+    "timeout": "give --env.backend_timeout, the longest silence in seconds",
+    "tokenizer_name": "give --env.tokenizer_name",
+    "server_type": "the kind of server is --env.backend (vLLM is openai:NAME)",
+    "rolling_buffer_length": "no request timings are kept",
+}
+"""Settings of Atropos' servers that ours do not have, and what to do."""
+
+
+class CodeTraceEnvConfig(BaseEnvConfig):
+    """Atropos' own settings with other defaults, and those of the episodes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    group_size: int = Field(default=4, description="Rollouts of a problem; with 1, all scores of a group are the same.")
+    max_num_workers: int = Field(default=64, description="Groups in flight.")
+    max_token_length: int = Field(default=4096, description="Tokens of a whole sequence, all turns together.")
+    tokenizer_name: str = Field(default="", description="Folder of the model's tokenizer; empty: the demo model's.")
+    wandb_name: str | None = Field(default="code_trace", description="Name of the environment at run-api and W&B.")
+    use_wandb: bool = Field(default=False, description="Log to Weights & Biases (WANDB_MODE=offline works).")
+
+    protocol: str = Field(default="interleaved_tools", description="How model and executor talk (docs/protocols.md).")
+    forced: bool = Field(default=False, description="One step a turn (protocol interleaved).")
+    problems: str = Field(default="builtin", description="A problem set, or NAME:PATH (docs/problems.md).")
+    problems_path: str | None = Field(default=None, description="File or folder of the problem set, else the Hub.")
+    limit: int | None = Field(default=None, description="Only the first N problems.")
+    eval_fraction: float = Field(default=0.1, description="Share of the problems that is kept for evaluation.")
+    seed: int = Field(default=0, description="Of the split, the order of the problems and the sampling.")
+
+    max_turns: int | None = Field(default=None, description="Completions of an episode; None is the protocol's own.")
+    feedback: Literal["public", "counts"] = Field(default="public", description="What a model is told of its tests.")
+    hints: bool = Field(default=False, description="Add hints after failures.")
+    bonuses: bool = Field(default=True, description="Add the structure bonuses to the reward.")
+
+    temperature: float = Field(default=1.0, description="Of the training rollouts; logprobs are always those of 1.")
+    top_p: float = Field(default=1.0, description="Of the training rollouts.")
+    max_tokens: int = Field(default=1024, description="Tokens of one completion.")
+    eval_temperature: float = Field(default=0.0, description="Of the evaluation.")
+
+    sandbox: str = Field(default="local", description="Sandboxes in order of preference, e.g. docker,local.")
+    sandbox_workers: int = Field(default=0, description="Runs of the sandbox at one time; 0 is one a core.")
+    min_level: int = Field(default=2, description="Isolation that must be had; below 2 it is weak.")
+    max_rollouts: int = Field(default=256, description="Episodes at one time.")
+
+    backend: str = Field(default="openai", description="KIND or KIND:NAME of the model server (docs/models.md).")
+    context_length: int | None = Field(default=None, description="Context to ask the server for (Ollama's num_ctx).")
+    think: str | None = Field(default=None, description="Ollama: true, false, low, medium or high.")
+    backend_options: str = Field(default="", description="Further options of the backend: NAME=VALUE,NAME=VALUE.")
+    backend_timeout: float = Field(default=300.0, description="Longest silence of the model server, seconds.")
+    backend_retries: int = Field(default=4, description="How often a request is tried again.")
+    api_key_env: str | None = Field(default=None, description="Environment variable with the server's key.")
+    check_tokenizer: bool = Field(default=True, description="Hold the tokenizer against the server's at the start.")
+
+    traces_dir: str | None = Field(default=None, description="Traces folder that the rollouts are added to.")
+    on_mismatch: Literal["drop", "flag"] = Field(
+        default="drop", description="Of a rollout with tokens that have no sure logprob: drop it, or mask these tokens."
+    )
+    max_group_tries: int = Field(default=3, description="Rounds in which the failed members of a group are redone.")
+    give_up_after: int = Field(default=10, description="Groups in a row without a full one, after which it ends.")
+    wait_s: float = Field(default=600.0, description="Longest wait for run-api and a trainer, seconds.")
+
+    @field_validator("think", mode="before")
+    @classmethod
+    def _word(cls, think: Any) -> Any:
+        """YAML reads `true` and `false` as truths."""
+        return str(think).lower() if isinstance(think, bool) else think
+
+    @field_validator("data_dir_to_save_evals")
+    @classmethod
+    def _writable(cls, folder: str | None) -> str | None:
+        """Tried here, before Atropos itself makes the folder, and before any rollout."""
+        if folder is not None:
+            try:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                raise no_evals(folder, error) from None
+        return folder
+
+    def server(self) -> Server:
+        """All but the address and the key that Atropos is told.
+
+        Raises:
+            UsageError: an option that is not NAME=VALUE, or a key that is not set.
+        """
+        options: dict[str, str] = {}
+        for pair in filter(None, self.backend_options.split(",")):
+            name, equals, value = pair.partition("=")
+            if not (name and equals):
+                raise UsageError(f"backend_options {pair!r}: write NAME=VALUE,NAME=VALUE")
+            options[name.strip()] = value
+        if self.think is not None:
+            options["think"] = self.think
+        if self.api_key_env and not os.environ.get(self.api_key_env):
+            raise UsageError(f"api_key_env {self.api_key_env}: there is no such environment variable, or it is empty")
+        return Server(
+            api_key=os.environ[self.api_key_env] if self.api_key_env else None,
+            context_length=self.context_length,
+            timeout_s=self.backend_timeout,
+            retries=self.backend_retries,
+            options=options,
+        )
+
+    def episode(self) -> EpisodeSettings:
+        """How episodes are run."""
+        return EpisodeSettings(max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, bonuses=self.bonuses)
+
+    def sampling(self) -> Sampling:
+        """How training rollouts are sampled."""
+        return Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
+
+    def generation_params(self) -> dict[str, Any]:
+        """How was sampled, as a trainer is told."""
+        return {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_tokens}
+
+    def check(self) -> None:
+        """Refuse settings that cannot be served.
+
+        Raises:
+            UsageError: names the setting.
+        """
+        whole = ("group_size", "max_num_workers", "max_tokens", "max_rollouts", "max_group_tries", "give_up_after")
+        for name in (*whole, "limit", "max_turns"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} {value}: choose 1 or more")
+        for name in _REASONING:
+            if getattr(self, name):
+                raise UsageError(
+                    f"{name} is not for this environment: leave it out; --env.think is Ollama's own switch"
+                )
+        given = [name for name in _NOT_FOR_DEMO if getattr(self, name) != type(self).model_fields[name].default]
+        if given and self.backend.partition(":")[0] == "demo":
+            raise UsageError(f"{', '.join(given)}: not for the demo model, which is in this process: leave it out")
+        if self.temperature <= 0 or not 0 < self.top_p <= 1:
+            raise UsageError("temperature must be above 0 (all rollouts of a group would be the same), top_p in (0, 1]")
+
+
+def check_scores(config: CodeTraceEnvConfig) -> None:
+    """Refuse groups that Atropos would never send on.
+
+    Raises:
+        UsageError: groups of one, where groups with one score are dropped.
+    """
+    if config.group_size == 1 and config.ensure_scores_are_not_same:
+        raise UsageError(
+            "group_size 1: Atropos drops groups in which all scores are the same, so no group would ever be sent; "
+            "choose 2 or more, or --env.ensure_scores_are_not_same False"
+        )
+
+
+def check_servers(servers: Iterable[Any]) -> None:
+    """Warn of what Atropos can be told of a server and ours does not read, and refuse slots below 1. `health_check` and
+    `n_kwarg_is_ignored` change nothing: each server is asked what it can do at the start, and for one completion at a
+    time.
+
+    Raises:
+        UsageError: names the setting, and says what to do.
+    """
+    for server in servers:
+        for name, remedy in _ELSEWHERE.items():
+            value = getattr(server, name)
+            if value != APIServerConfig.model_fields[name].default:
+                _log.warning("openai.%s %s is not read here: %s", name, value, remedy)
+        for name in ("num_max_requests_at_once", "num_requests_for_eval"):
+            if getattr(server, name) < 1:
+                raise UsageError(f"openai.{name} {getattr(server, name)}: choose 1 or more")
+
+
+def no_evals(folder: str, error: OSError) -> StoreError:
+    """The evaluation cannot be written."""
+    return StoreError(f"data_dir_to_save_evals: {cannot_write(Path(folder), error)}; give a folder that can be written")

@@ -1,0 +1,59 @@
+"""Rollouts as traces on disk: durable one by one, sealed into a traces folder at the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+from foretrace.core.journal import Entry, Journal, encode_entry
+from foretrace.core.store import TraceStore, TraceWriter
+from foretrace.core.trace import Trace
+from foretrace.episodes.generate.journal import Log
+
+
+class Kept:
+    """A traces folder that rollouts are added to; without a folder it only numbers them.
+
+    Raises:
+        StoreError: the folder cannot be written, or another process writes there.
+    """
+
+    def __init__(self, folder: str | None, run: str) -> None:
+        self._stack = ExitStack()
+        self._log: Log | None = None
+        self._next: defaultdict[str, int] = defaultdict(int)
+        if folder is None:
+            return
+        self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left behind
+        self._writer.checkpoint()
+        self._log = Log(Journal(self._writer.folder, run))
+        for key in TraceStore(folder).columns("key")["key"].to_pylist():
+            prefix, _, sample = key.rpartition("/")
+            if sample.isdecimal():
+                self._next[prefix] = max(self._next[prefix], int(sample) + 1)
+
+    def number(self, key: str) -> int:
+        """The next free sample number of attempts whose key is like this one."""
+        prefix = key.rpartition("/")[0]
+        self._next[prefix] += 1
+        return self._next[prefix] - 1
+
+    async def put(self, trace: Trace) -> None:
+        """Return when the trace is durable.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        if self._log is not None:
+            await self._log.put(encode_entry(Entry(key=trace.key, trace=trace)))
+
+    async def close(self) -> None:
+        """Seal what was added. May be called twice."""
+        log, self._log = self._log, None
+        try:
+            if log is not None:
+                await log.close()
+                self._writer.seal(log.journal.path)
+        finally:
+            self._stack.close()

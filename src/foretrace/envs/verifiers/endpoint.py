@@ -1,0 +1,104 @@
+"""The model of one rollout as the verifiers library offers it: an OpenAI-compatible endpoint of its own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from foretrace.core.completion import Completion, Request
+from foretrace.core.errors import ModelError
+from foretrace.models.base import Server
+from foretrace.models.server_errors import Place, one_line, said_by
+from foretrace.models.servers.openai import OpenAI
+
+_RELAYED = re.compile(r"upstream \d|Error code: \d|upstream attempt failed")
+"""How the library begins what a server said with a status; what it says otherwise is its own, of a connection."""
+
+
+@dataclass(frozen=True)
+class _Behind(Place):
+    """The model server behind the library's own."""
+
+    def of_status(
+        self, status: int, body: bytes, *, retry_after: str | None = None, to: str | None = None
+    ) -> ModelError:
+        """What an HTTP status means: by a 503 of its own the library tells that it cannot reach the server."""
+        words = one_line(self.hide(said_by(body)).removesuffix("; invalid_request_error"))
+        if status != 503 or _RELAYED.match(words):
+            return super().of_status(status, body, retry_after=retry_after, to=to)
+        cause = f"the model server cannot be reached ({words or f'HTTP {status}'})"
+        return self.error(cause, "start the server, or check --base-url", kind="refused", retryable=True)
+
+
+class _Said(NamedTuple):
+    """One reply: as the episode reads it, and as the library has recorded it."""
+
+    texts: tuple[str, str]
+    """Without and with the stop sequence that ended it."""
+    message: dict[str, Any]
+
+
+class Wire(OpenAI):
+    """A ChatModel that asks the library's interception server, which asks the model server and records the turn.
+
+    Args:
+        endpoint: ends in `/v1`.
+        secret: the key of this rollout.
+        behind: address of the model server itself, for messages.
+        split: whether the library's renderer takes `<think>` out of a reply. It is put back for the episode, and sent
+            back as it came, so that the library finds its own turn again and keeps its tokens.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: str,
+        secret: str,
+        *,
+        split: bool,
+        behind: str = "",
+        retries: int = 4,
+        timeout_s: float = 300.0,
+    ) -> None:
+        super().__init__(name, Server(base_url=endpoint, api_key=secret, retries=retries, timeout_s=timeout_s))
+        place, url = self.http.place, urlsplit(behind)
+        # Without a user name and a password, which an address may hold.
+        host = f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else place.host
+        self.http.place = _Behind(host, place.model, place.kind, place.key, place.key_variable)
+        self._split = split
+        self._said: list[_Said] = []
+
+    async def complete(self, request: Request) -> Completion:
+        """Complete one request (see `models.base.ChatModel.complete`)."""
+        completion = await super().complete(request)
+        if not self._split:
+            return completion
+        text, stop = glued(completion), completion.stop or ""
+        message = {"role": "assistant", "content": completion.text + stop}
+        if completion.reasoning:
+            message["reasoning_content"] = completion.reasoning
+        self._said.append(_Said((text, text + stop), message))
+        return msgspec.structs.replace(completion, text=text, reasoning=None)
+
+    def _chat(self, request: Request) -> dict[str, Any]:
+        body = super()._chat(request)
+        said = iter(self._said)
+        for number, message in enumerate(body["messages"]):
+            if message["role"] != "assistant" or (was := next(said, None)) is None:
+                continue
+            if message["content"] in was.texts:  # else a part of it was cut, and what is left is another turn
+                body["messages"][number] = was.message
+        return body
+
+
+def glued(completion: Completion) -> str:
+    """The reply as the model wrote it, with its thinking in tags."""
+    if not completion.reasoning:
+        return completion.text
+    if completion.finish == "length" and not completion.text:  # it was cut in mid-thought
+        return f"<think>{completion.reasoning}"
+    return f"<think>{completion.reasoning}</think>\n{completion.text}"

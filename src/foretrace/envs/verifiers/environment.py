@@ -1,0 +1,358 @@
+"""Foretrace's episodes as an environment of the verifiers library (see docs/verifiers.md)."""
+
+# The verifiers library is an extra: without it there are no types to check against.
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from foretrace.envs.optional import absent
+
+try:
+    import verifiers.v1 as vf
+    from pydantic import Field, PrivateAttr, model_validator
+except ImportError as missing:
+    raise absent("the verifiers library", "verifiers", missing) from None
+
+from foretrace.core.errors import ForetraceError, ProblemError, SandboxError, UsageError
+from foretrace.core.problem import Problem
+from foretrace.envs.problems import usable
+from foretrace.envs.verifiers.endpoint import Wire
+from foretrace.envs.verifiers.run import (
+    attempt,
+    close_sandboxes,
+    metrics_in,
+    report_of,
+    reward_in,
+    sampling_of,
+    shared_sandbox,
+)
+from foretrace.envs.verifiers.setting_names import rename, renamed
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.identity import Identity, task_of
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.problems.registry import apart, problem_set
+from foretrace.protocols.registry import make_protocol
+from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.registry import make_sandbox
+
+ID = "foretrace-env"
+REPORT = "foretrace"
+"""Key of the report in `trace.info`."""
+_SESSIONS = 128
+"""Sessions of the sandbox at one time: the library's own number of episodes in flight."""
+_NO_INLINE = (
+    "the protocol {name} goes on with a reply that was begun, and the verifiers library records whole turns only: its "
+    "eval client would make a branch of every segment, and its train client cannot express it; take interleaved_tools, "
+    "or write traces with `foretrace generate --protocol {name}`"
+)
+
+
+class ProblemsConfig(vf.TasksetConfig):
+    """Which problems are rows."""
+
+    problems: str = "builtin"
+    """A set that `foretrace problems list` shows, `NAME:PATH`, or `module:Class`."""
+    path: str | None = None
+    """Read the set from this file or folder, not the Hub."""
+
+    @property
+    def named(self) -> tuple[str, str | None]:
+        """Name and path of the set."""
+        name, path = apart(self.problems, Path(self.path) if self.path else None)
+        return name, str(path) if path else None
+
+    @model_validator(mode="after")
+    def _check(self) -> ProblemsConfig:
+        name, path = _or_value_error(lambda: self.named)
+        _or_value_error(lambda: problem_set(name))
+        if path is not None and not Path(path).exists():
+            raise ValueError(f"path {path}: no such file or folder")
+        if self.system_prompt is not None:
+            raise ValueError("the protocol writes the system prompt: leave taskset.system_prompt out")
+        return self
+
+
+class ProblemData(vf.TaskData):
+    """A problem as the library records it: where it is found, and never a test of it."""
+
+    problems: str = ""
+    path: str | None = None
+    _problem: Problem | None = PrivateAttr(None)
+
+    @classmethod
+    def of(cls, problem: Problem, config: ProblemsConfig) -> ProblemData:
+        """The row of a problem of the set that the settings name."""
+        name, path = config.named
+        data = cls(prompt=problem.statement, id=problem.id, name=problem.id, problems=name, path=path)
+        data._problem = problem
+        return data
+
+    def problem(self) -> Problem:
+        """The problem; read again where the row came over a wire.
+
+        Raises:
+            ProblemError: the set has no such problem (any more).
+        """
+        if self._problem is None:
+            found = _whole_set(self.problems, self.path)
+            if self.id not in found:
+                raise ProblemError(f"{self.path or self.problems}: there is no problem {self.id!r} in it")
+            self._problem = found[self.id]
+        return self._problem
+
+
+class EpisodeState(vf.State):
+    """The episode of a rollout, for what comes after it."""
+
+    _episode: Episode | None = PrivateAttr(None)
+
+    @property
+    def episode(self) -> Episode | None:
+        """Null before it began."""
+        return self._episode
+
+    def hold(self, episode: Episode) -> None:
+        """Keep the episode."""
+        self._episode = episode
+
+
+class ProblemTask(vf.Task[ProblemData, EpisodeState, vf.TaskConfig]):
+    """A problem, and how an attempt at it is rewarded."""
+
+    @property
+    def key(self) -> str:
+        """The same for the same problem, whatever its place among the rows."""
+        return task_of(self.data.problem()).id
+
+    async def finalize(self, trace: Any, runtime: Any) -> None:
+        """Judge an attempt that a deadline cut."""
+        episode = trace.state.episode
+        if episode is not None and not episode.done:
+            await episode.end(trace.stop_condition or "stopped")
+            trace.info[REPORT] = report_of(episode)
+
+    @vf.reward
+    async def reward(self, trace: Any) -> float:
+        """From -1 to 1 by the share of hidden tests, and the bonuses (docs/protocols.md)."""
+        return reward_in(trace.info.get(REPORT))
+
+    @vf.metric
+    async def measured(self, trace: Any) -> Mapping[str, float]:
+        """All metrics, by name."""
+        return metrics_in(trace.info.get(REPORT))
+
+
+class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
+    """The problems of a set, in its order."""
+
+    def load(self) -> Iterator[ProblemTask]:
+        """A task for each problem.
+
+        Raises:
+            SystemExit: the set cannot be read: the library has no other way to end a run with a line.
+        """
+        config = self.config
+        try:
+            for problem in usable(*config.named):
+                yield ProblemTask(ProblemData.of(problem, config), config.task)
+        except ForetraceError as error:
+            raise _end(error) from None
+
+
+class ForetraceHarnessConfig(vf.HarnessConfig):
+    """How a problem is attempted."""
+
+    protocol: str = "interleaved_tools"
+    """How model and executor talk (docs/protocols.md); all but `inline`."""
+    forced: bool = False
+    """One step a turn (protocol interleaved)."""
+    feedback: Literal["public", "counts"] = "public"
+    """What a model is told of its tests."""
+    hints: bool = False
+    """Add hints after failures."""
+    bonuses: bool = False
+    """Add the structure bonuses to the reward."""
+    max_turns: int | None = Field(None, ge=1)
+    """Completions of an attempt; null takes the protocol's own number."""
+    sandbox: str = "local"
+    """Sandboxes in order of preference, e.g. docker,local."""
+    level: int | None = Field(None, ge=0, le=3)
+    """Isolation level, although a higher one may be there; null takes the highest."""
+    allow_weak_isolation: bool = False
+    """Accept isolation levels 0 and 1."""
+    workers: int = Field(0, ge=0)
+    """Runs of the sandbox at one time; 0 is one a core."""
+    retries: int = Field(4, ge=0)
+    """How often a request is tried again after a failure that may pass."""
+    timeout: float = Field(300.0, gt=0)
+    """Longest silence of the endpoint, seconds."""
+
+    @model_validator(mode="after")
+    def _check(self) -> ForetraceHarnessConfig:
+        protocol = _or_value_error(lambda: make_protocol(self.protocol, forced=self.forced))
+        if protocol.continues:
+            raise ValueError(_NO_INLINE.format(name=protocol.name))
+        _or_value_error(lambda: make_sandbox(self.sandbox, self.box))
+        return self
+
+    @property
+    def box(self) -> Settings:
+        """How the sandbox is set up."""
+        weak = self.allow_weak_isolation
+        return Settings(workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_SESSIONS)
+
+    @property
+    def episode(self) -> EpisodeSettings:
+        """How an episode is run."""
+        return EpisodeSettings(max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, bonuses=self.bonuses)
+
+
+class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
+    """Runs an episode in this process: its code in the sandbox, its completions by way of the library."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    async def setup(self, runtime: Any) -> None:
+        """Be sure of the sandbox before a model is asked for anything.
+
+        Raises:
+            SandboxError: none serves.
+            UsageError: the library would run the episode elsewhere.
+        """
+        if runtime.config.type != "subprocess":
+            raise UsageError(
+                f"the episode runs in this process, with a sandbox of its own, and not in {runtime.config.type!r}; "
+                "give --env.agent.runtime.type subprocess"
+            )
+        try:
+            await self._sandbox().start()
+        except SandboxError as error:
+            rename(error)
+            raise
+
+    async def launch(
+        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
+    ) -> Any:
+        """Run one episode; the report of it is in `trace.info["foretrace"]`, also where it failed.
+
+        Raises:
+            ModelError: the model server failed.
+            SandboxError: the sandbox failed.
+        """
+        if not isinstance(data, ProblemData):
+            raise UsageError(f"the harness {ID} attempts the problems of the taskset {ID}: leave harness.id out")
+        given = ctx.sampling.model_dump(exclude_none=True)
+        config = self.config
+        episode = Episode(
+            data.problem(),
+            make_protocol(config.protocol, forced=config.forced),
+            self._sandbox(),
+            settings=config.episode,
+            identity=Identity(model=ctx.model, sampling=given),
+        )
+        trace.state.hold(episode)
+        split = ctx.client.type == "train"
+        async with Wire(
+            ctx.model,
+            endpoint,
+            secret,
+            split=split,
+            behind=ctx.client.base_url,
+            retries=config.retries,
+            timeout_s=config.timeout,
+        ) as wire:
+            try:
+                await attempt(episode, wire, sampling_of(given), lambda: trace.stop_condition)
+            finally:
+                if episode.done:
+                    trace.info[REPORT] = report_of(episode)
+        return vf.ProgramResult(0, "", "")
+
+    async def cleanup(self, trace: Any, runtime: Any) -> None:
+        """End what an abandoned episode left running."""
+        episode = trace.state.episode if isinstance(trace.state, EpisodeState) else None
+        if episode is not None:
+            await episode.close()
+
+    def _sandbox(self) -> Sandbox:
+        return shared_sandbox(self.config.sandbox, self.config.box)
+
+
+class ForetraceEnvConfig(vf.EnvConfig):
+    """One agent, whose harness is foretrace's own."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+    """`harness.*` says how a problem is attempted; the runtime only has to be on this machine."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_harness(cls, data: Any) -> Any:
+        """Settings of a harness without its name are those of ours."""
+        agent = data.get("agent") if isinstance(data, dict) else None
+        harness = agent.get("harness") if isinstance(agent, dict) else None
+        if isinstance(harness, dict):
+            harness.setdefault("id", ID)
+        return data
+
+    @model_validator(mode="after")
+    def _stops(self) -> ForetraceEnvConfig:
+        """The stop sequences of the protocol: set here, since the train client sends only what the run sets."""
+        harness = self.agent.harness or ForetraceHarnessConfig(id=ID)
+        if isinstance(harness, ForetraceHarnessConfig):
+            sampling = self.agent.sampling.model_dump(exclude_unset=True) if self.agent.sampling else {}
+            wanted = [*make_protocol(harness.protocol, forced=harness.forced).stop, *sampling.get("stop", ())]
+            stops = vf.SamplingConfig(**{**sampling, "stop": list(dict.fromkeys(wanted))})
+            self.agent = self.agent.model_copy(update={"sampling": stops})
+        return self
+
+
+class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
+    """One attempt at one problem an episode."""
+
+    async def start(self) -> None:
+        """Start the sandbox before any episode.
+
+        Raises:
+            SystemExit: none serves: the run ends with one line and exit code 1, and no episode is made.
+        """
+        harness = self.config.agent.harness or ForetraceHarnessConfig(id=ID)
+        if isinstance(harness, ForetraceHarnessConfig):
+            try:
+                await shared_sandbox(harness.sandbox, harness.box).start()
+            except ForetraceError as error:
+                raise _end(error) from None
+
+    async def run(self, task: Any, agents: Any) -> None:
+        """Let the agent attempt the problem."""
+        await agents.agent.run(task)
+
+    async def stop(self) -> None:
+        """End the sandboxes."""
+        await close_sandboxes()
+
+
+@functools.lru_cache(maxsize=4)
+def _whole_set(name: str, path: str | None) -> dict[str | None, Problem]:
+    return {problem.id: problem for problem in usable(name, path)}
+
+
+def _or_value_error(look_up: Any) -> Any:
+    """What is looked up; the library shows a ValueError of a setting as one line."""
+    try:
+        return look_up()
+    except UsageError as error:
+        raise ValueError(renamed(str(error))) from None
+
+
+def _end(error: ForetraceError) -> SystemExit:
+    """The end of a run, as the library ends its own: the line on stderr, and exit code 1."""
+    return SystemExit(f"error: {renamed(str(error))}")

@@ -1,0 +1,1 @@
+"""Many attempts at many problems, into a traces folder, resumable at any moment."""

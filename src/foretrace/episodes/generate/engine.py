@@ -1,0 +1,402 @@
+"""Many attempts at many problems: hundreds at once on one event loop, into a traces folder, resumable at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foretrace.core.digest import digest
+from foretrace.core.errors import ForetraceError, SandboxError
+from foretrace.core.journal import Entry, Journal, encode_entry
+from foretrace.core.problem import Problem
+from foretrace.core.store import TraceWriter
+from foretrace.core.trace import Trace
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.generate.journal import Log
+from foretrace.episodes.generate.limiter import Slots
+from foretrace.episodes.generate.progress import Status
+from foretrace.episodes.generate.resume import (
+    Attempt,
+    GenerateSettings,
+    check,
+    left_out,
+    planned,
+    seed_of,
+    told,
+    usable,
+)
+from foretrace.episodes.generate.throttle import PASSING, Counted, Meter, Spending, Steady
+from foretrace.episodes.identity import Identity
+from foretrace.episodes.requirements import refuse, tokens_of
+from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
+from foretrace.models.base import ChatModel, TokenModel
+from foretrace.protocols.base import Protocol
+from foretrace.sandbox.base import Sandbox
+
+_MOST = 256
+_START = 8
+_IN_PROCESS = 4
+_TICK_S = 0.25
+_GRACE_S = 60.0
+"""Longest time that attempts in flight get when the time is over."""
+_SANDBOX_FAILURES = 10
+"""Attempts in a row that the sandbox fails, after which the run stops."""
+
+
+class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did. `asked == there + skipped + done + left`, and `done == stored + sum(left_out) + lost`."""
+
+    model: str
+    protocol: str
+    run: str
+    """Names the run: the same for the same model, protocol, sampling, seed and settings."""
+    problems: int
+    asked: int
+    there: int
+    """Stored before."""
+    skipped: int
+    """Finished before, and left out by `keep`."""
+    done: int
+    left: int
+    """Not begun, or not finished, because the run stopped before."""
+    stopped: str | None
+    """Why it stopped before the end."""
+    error: str | None
+    """The failure that ended the run; null where none did."""
+    stored: int
+    left_out: dict[str, int]
+    errors: dict[str, int]
+    """Attempts of this run that ended in an error, by kind: the next run of the same command does them again."""
+    examples: dict[str, str]
+    lost: int
+    """Attempts that ended in an error and are not stored, because of `keep`."""
+    again: int
+    success: float | None
+    """Share of the attempts of this run without an error; null where there is none."""
+    ideal: float | None
+    mean_reward: float | None
+    recovery: float | None
+    """Share of successes among the attempts in which something failed on the way."""
+    metrics: dict[str, float]
+    """Means over the attempts of this run without an error."""
+    replies: int
+    """Completions of the attempts of this run."""
+    cut_replies: int
+    """Those of them that were cut at the token limit."""
+    max_tokens: int
+    """That limit."""
+    prompt_tokens: int
+    completion_tokens: int
+    tokens_estimated: bool
+    cost: float
+    seconds: float
+    model_s: float
+    tool_s: float
+    forms: dict[str, int]
+    isolation: dict[str, Any] | None
+    capabilities: dict[str, Any] | None
+    damaged: tuple[str, ...]
+    """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
+
+
+async def generate(
+    problems: Iterable[Problem],
+    protocol: Protocol,
+    model: ChatModel,
+    sandbox: Sandbox,
+    out: Path | str,
+    settings: GenerateSettings | None = None,
+    *,
+    versions: dict[str, str] | None = None,
+    progress: Callable[[Status], None] | None = None,
+    failed: Callable[[GenerateReport], None] | None = None,
+) -> GenerateReport:
+    """Attempt every problem `samples` times and add the traces to the folder `out`, which is made if absent.
+
+    The same call again goes on where an interrupted one stopped. Attempts that ended in an error are done again.
+
+    Args:
+        versions: Recorded in each trace.
+        progress: Called several times a second.
+        failed: Called with what was done when an error ends the run after it began, before the error is raised.
+
+    Raises:
+        UsageError: the protocol needs what the server cannot do, or a setting cannot be served.
+        ProblemError: there is no problem, one has no tests, or two have one id.
+        ModelError: the server cannot be reached, or refuses for good; what was finished is kept.
+        SandboxError: no sandbox serves; what was finished is kept.
+        StoreError: `out` cannot be written, or another process writes there.
+    """
+    settings = settings or GenerateSettings()
+    check(settings)
+    run = _Run(usable(problems), protocol, model, sandbox, settings, progress or (lambda _: None))
+    fresh = not Path(out).exists()
+    with TraceWriter(out) as writer:
+        run.plan(writer)
+        if run.todo:
+            try:
+                await run.prepare(versions or {})
+            except BaseException:
+                if fresh:
+                    _forget(Path(out))
+                raise
+        writer.checkpoint()  # from here on it is a traces folder
+        if run.todo:
+            try:
+                await run.drive(writer)
+            except ForetraceError as error:
+                if failed is not None:
+                    failed(run.report(error))
+                raise
+    return run.report()
+
+
+def _forget(folder: Path) -> None:
+    """Take back a folder in which nothing was begun."""
+    with contextlib.suppress(OSError):
+        (folder / ".lock").unlink()
+        folder.rmdir()
+
+
+class _Run:
+    """One run: what is to be done, and what it is done with."""
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        protocol: Protocol,
+        model: ChatModel,
+        sandbox: Sandbox,
+        settings: GenerateSettings,
+        progress: Callable[[Status], None],
+    ) -> None:
+        self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
+        self._settings = settings
+        self._progress = progress
+        self._meter = Meter()
+        self._spending = Spending()
+        self.status = Status(self._meter)
+        self._slots = _slots_for(model, settings.concurrency)
+        self._steady = Steady(model, self._slots, self._meter)
+        sampling = told(settings.sampling, model)
+        named = [protocol.name, settings.episode, model.spec, sampling, settings.seed]
+        self.name = digest(msgspec.json.encode(named, order="sorted").decode())
+        self._tokens: TokenModel | None = None
+        """What makes ids of text, where the server gives and takes ids."""
+        self._identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed, run=self.name)
+        self.todo: list[Attempt] = []
+        self._damaged: list[Path] = []
+        self._stopped: str | None = None
+        self._fatal: BaseException | None = None
+        self._sandbox_failures = 0
+        self._saving = 0
+        """Attempts that are over and not durable yet: while the disk is slow, the server need not wait for it."""
+        self._wake = asyncio.Event()
+
+    def plan(self, writer: TraceWriter) -> None:
+        """Find out which attempts are still to be done."""
+        plan = planned(self._problems, self._protocol, self._identity, self._settings, writer)
+        self.todo = plan.todo
+        self._damaged = writer.damaged
+        self.status.there, self.status.skipped = plan.there, plan.skipped
+        self.status.asked = len(self._problems) * self._settings.samples
+
+    async def prepare(self, versions: dict[str, str]) -> None:
+        """Find out what the model server can do and start the sandbox, before anything is written."""
+        self.status.doing = f"asking {self._model.spec} what it can do"
+        self._progress(self.status)
+        found = await self._model.probe()
+        refuse(self._protocol, self._model, found)
+        if self._protocol.continues:  # elsewhere the server's own rendering is what users of the model will see
+            self._tokens = tokens_of(self._model, found)
+        capabilities = msgspec.to_builtins(found)
+        self.status.capabilities = capabilities
+        self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
+        self.status.doing = "starting the sandbox"
+        self._progress(self.status)
+        self.status.isolation = await self._sandbox.start()
+
+    async def drive(self, writer: TraceWriter) -> None:
+        """Do what is to be done; however it ends, what was finished is sealed."""
+        log = Log(Journal(writer.folder, self.name))
+        self.status.doing = "running"
+        ticking = asyncio.create_task(self._tick())
+        try:
+            await self._all(log)
+        finally:
+            ticking.cancel()
+            self.status.doing = "sealing"
+            self._progress(self.status)
+            await log.close()
+            writer.seal(log.journal.path)
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _all(self, log: Log) -> None:
+        running: set[asyncio.Task[None]] = set()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            running.discard(task)
+            error = None if task.cancelled() else task.exception()
+            self._fatal = self._fatal or error
+            self._wake.set()
+
+        todo = iter(self.todo)
+        try:
+            while self._fatal is None:
+                self._wake.clear()
+                for attempt in self._next(todo, running):
+                    task = asyncio.create_task(self._one(attempt, self._spending.begin(self._steady), log))
+                    task.add_done_callback(ended)
+                    running.add(task)
+                if not running or self._out_of_time():
+                    return
+                await self._wake.wait()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def _next(self, todo: Iterator[Attempt], running: set[asyncio.Task[None]]) -> Iterator[Attempt]:
+        """Attempts that may begin now."""
+        settings, status = self._settings, self.status
+        most = settings.concurrency or min(_MOST, 2 * self._slots.limit)
+        while self._stopped is None and len(running) - min(self._saving, most) < most:
+            over = settings.budget.over(status.seconds)
+            turns = settings.episode.max_turns or self._protocol.max_turns
+            guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
+            reason = over or settings.budget.full(self._spending, guess=guess)
+            if reason is not None and status.left > len(running):
+                if over or not self._spending.running:  # else those in flight may leave more than they were reckoned
+                    self._stopped = reason
+                return
+            attempt = next(todo, None)
+            if attempt is None:
+                return
+            yield attempt
+
+    def _out_of_time(self) -> bool:
+        seconds = self._settings.budget.seconds
+        return seconds is not None and self.status.seconds > seconds + min(seconds, _GRACE_S)
+
+    async def _tick(self) -> None:
+        while True:
+            self.status.slots, self.status.trouble = self._slots.limit, self._steady.trouble
+            self.status.tick()
+            self._progress(self.status)
+            self._wake.set()  # the time may be over, or there may be more slots
+            await asyncio.sleep(_TICK_S)
+
+    async def _one(self, attempt: Attempt, model: Counted, log: Log) -> None:
+        """One attempt, until it is durable."""
+        self.status.in_flight += 1
+        try:
+            trace = await self._attempt(attempt, model)
+            if trace.outcome.error is not None and trace.outcome.error.kind in PASSING:
+                self.status.again += 1
+                trace = await self._attempt(attempt, model)
+        finally:
+            self.status.in_flight -= 1
+            self._spending.end(model)
+            self._wake.set()
+        assert trace.key == attempt.key, "resuming goes by the key"
+        trace, line = _written(trace)
+        error = trace.outcome.error
+        reason = left_out(trace, self._settings.keep)
+        stored = not reason and (error is None or self._settings.keep == "all")
+        if stored or reason:
+            freed = int(error is None)  # one that failed keeps its place until it is counted: it may end the run
+            self._saving += freed
+            self._wake.set()
+            try:
+                await log.put(line if stored else encode_entry(Entry(key=trace.key, left_out=reason)))
+            finally:
+                self._saving -= freed
+        self.status.count(trace, reason, stored=stored)
+        self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
+        if error and self._sandbox_failures >= _SANDBOX_FAILURES:
+            raise SandboxError(f"{error.message}; gave up after {_SANDBOX_FAILURES} attempts in a row")
+
+    async def _attempt(self, attempt: Attempt, model: Counted) -> Trace:
+        settings = self._settings
+        seed = seed_of(settings.seed, attempt.problem, attempt.sample)
+        sampling = {**self._identity.sampling, "seed": seed}
+        identity = msgspec.structs.replace(self._identity, sampling=sampling, sample=attempt.sample)
+        episode = Episode(
+            attempt.problem,
+            self._protocol,
+            self._sandbox,
+            settings=settings.episode,
+            identity=identity,
+            tokens=self._tokens,
+        )
+        return await rollout(episode, model, msgspec.structs.replace(settings.sampling, seed=seed))
+
+    def report(self, error: ForetraceError | None = None) -> GenerateReport:
+        """What was done, and the failure that ended it."""
+        status, meter = self.status, self._meter
+        judged, means = status.judged, status.means() if status.judged else {}
+        failed = status.metrics["had_errors"]
+        out_of_time = None if not status.left else self._stopped or "the time is over"
+        told = None if error is None else str(error)
+        return GenerateReport(
+            model=self._model.spec,
+            protocol=self._protocol.name,
+            run=self.name,
+            problems=len(self._problems),
+            asked=status.asked,
+            there=status.there,
+            skipped=status.skipped,
+            done=status.done,
+            left=status.left,
+            stopped=told or out_of_time,
+            error=told,
+            stored=status.stored,
+            left_out=dict(sorted(status.left_out.items())),
+            errors=dict(status.errors.most_common()),
+            examples=status.examples,
+            lost=status.done - status.stored - status.left_out.total(),
+            again=status.again,
+            success=status.successes / judged if judged else None,
+            ideal=status.ideal / judged if judged else None,
+            mean_reward=status.rewards / judged if judged else None,
+            recovery=status.metrics["recovered"] / failed if failed else None,
+            metrics=means,
+            replies=status.replies,
+            cut_replies=status.cut_replies,
+            max_tokens=self._settings.sampling.max_tokens,
+            prompt_tokens=meter.prompt,
+            completion_tokens=meter.completion,
+            tokens_estimated=meter.estimated,
+            cost=self._settings.budget.cost_of(meter),
+            seconds=round(status.seconds, 3),
+            model_s=round(status.model_s, 3),
+            tool_s=round(status.tool_s, 3),
+            forms=dict(sorted(status.forms.items())),
+            isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
+            capabilities=status.capabilities,
+            damaged=tuple(map(str, self._damaged)),
+        )
+
+
+def _slots_for(model: ChatModel, concurrency: int | None) -> Slots:
+    if concurrency is not None:
+        return Slots(concurrency)
+    if not model.endpoint:
+        return Slots(_IN_PROCESS)
+    # An Ollama that runs at home has one model on one device: more at a time is to be found out, not assumed.
+    return Slots(1 if model.spec.startswith("ollama:") else _START, _MOST)
+
+
+def _written(trace: Trace) -> tuple[Trace, bytes]:
+    """The trace and its line; what could not be read back is never written."""
+    try:
+        return trace, encode_entry(Entry(key=trace.key, trace=trace))
+    except UNWRITABLE as error:
+        trace = unwritable(trace, error)
+        return trace, encode_entry(Entry(key=trace.key, trace=trace))

@@ -1,0 +1,74 @@
+"""Which attempt an episode is: its key, its task, and where its trace says that it comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from foretrace.core.digest import digest
+from foretrace.core.problem import Problem
+from foretrace.core.trace import Provenance, Task
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.protocols.base import Protocol
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells one attempt at a problem from another."""
+
+    model: str = ""
+    """As the user named it, e.g. `ollama:qwen3-coder`."""
+    sampling: dict[str, Any] = {}
+    """How is sampled, with the model's own settings (see `models.base.Configured`)."""
+    seed: int | None = None
+    """Seed of the run."""
+    sample: int = 0
+    """Which of the samples of this problem it is."""
+    run: str | None = None
+    capabilities: dict[str, Any] = {}
+    """What the model server was found to do."""
+    tool_versions: dict[str, str] = {}
+    created_at: str | None = None
+
+
+def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
+    """The attempt's key: the same for the same problem, protocol, settings, model, its settings, sampling, seed and
+    sample; the server's address is no part of it."""
+    sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
+    tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
+    told = msgspec.json.encode(
+        [protocol.name, settings, identity.model, sampling, identity.seed, tests], order="sorted"
+    )
+    return f"generated/{_name(problem)}/{digest(told.decode())}/{identity.sample}"
+
+
+def _name(problem: Problem) -> str:
+    """The set's name and the problem's own, which many sets begin with theirs."""
+    source = problem.source or "problems"
+    return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
+
+
+def task_of(problem: Problem) -> Task:
+    """The problem as a task: attempts at it are siblings, in whatever protocol."""
+    name = _name(problem)
+    return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
+
+
+def provenance_of(problem: Problem, protocol: Protocol, identity: Identity, sampling: dict[str, Any]) -> Provenance:
+    """Where the trace comes from."""
+    return Provenance(
+        origin="generated",
+        source=problem.source or "problems",
+        raw_id=problem.id,
+        license=problem.license,
+        agent="foretrace",
+        model=identity.model or None,
+        protocol=protocol.name,
+        sampling=sampling,
+        seed=identity.seed,
+        sample=identity.sample,
+        run=identity.run,
+        capabilities=identity.capabilities,
+        tool_versions=identity.tool_versions,
+        created_at=identity.created_at,
+    )

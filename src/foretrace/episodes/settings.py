@@ -1,0 +1,20 @@
+"""How an episode is run: what a user can set of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an episode is run."""
+
+    max_turns: int | None = None
+    """Completions after which it ends; null takes the protocol's own."""
+    feedback: Literal["public", "counts"] = "public"
+    """`public`: a model sees the public tests. `counts`: also how many of the hidden ones pass, never their values."""
+    hints: bool = False
+    """Add a hint after an error or a partial pass."""
+    bonuses: bool = False
+    """Add the structure bonuses to the reward."""

@@ -1,0 +1,1 @@
+"""Traces as rows that others read, one file for each format."""

@@ -1,0 +1,108 @@
+"""A trace as one assistant message: all that the agent wrote and all that it was answered, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from foretrace.core.trace import Message, Trace
+from foretrace.rows.base import Drop
+
+_ARRAYS = ("prompt_token_ids", "token_ids", "logprobs", "mask")
+
+
+def inline_row(trace: Trace) -> dict[str, Any] | Drop:
+    """One row, or why the trace cannot be one message without changing what was said.
+
+    `messages` is a system message (where there is one), a user message and the assistant message. `spans` are the
+    start and end character offsets, into the assistant message, of what the model wrote and is to learn; what the
+    environment said is in none. `token_ids`, `logprobs` and `mask` (1: sampled, to be learnt; 0: not) are equally long,
+    and null where the ids of the whole message are not known for sure; `prompt_token_ids` are those before it.
+    Logprobs are natural-log probabilities, 0.0 where the mask is 0, and null where any is missing.
+    """
+    opening = _opening(trace.messages)
+    rest = trace.messages[len(opening) :]
+    reason = _refused(opening, rest)
+    if reason:
+        return Drop(reason)
+    parts = [_text(message) for message in rest]
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for message, part in zip(rest, parts, strict=True):
+        if part and _learnt(message):
+            spans.append((at, at + len(part)))
+        at += len(part)
+    prompt = [{"role": message.role, "content": message.content} for message in opening]
+    return {
+        "key": trace.key,
+        "task": trace.task.id,
+        "group": trace.task.group,
+        "protocol": trace.provenance.protocol,
+        "model": trace.provenance.model,
+        "success": trace.outcome.success,
+        "reward": trace.outcome.reward,
+        "messages": [*prompt, {"role": "assistant", "content": "".join(parts)}],
+        "spans": spans,
+        **_tokens(rest),
+    }
+
+
+def _opening(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages before the agent's first."""
+    first = next((i for i, message in enumerate(messages) if message.role == "assistant"), len(messages))
+    return messages[:first]
+
+
+def _refused(opening: Sequence[Message], rest: Sequence[Message]) -> str:
+    """Why this is no single message of an assistant; empty where it is."""
+    if not any(message.author == "model" for message in rest):
+        return "empty_trace"
+    if [message.role for message in opening] not in (["user"], ["system", "user"]):
+        return "other_opening"
+    if any(message.role == "user" and message.author == "environment" for message in rest):
+        return "prompted"
+    if any(message.role in ("system", "user") for message in rest):
+        return "other_turns"
+    if any(message.parts for message in (*opening, *rest)):
+        return "parts"
+    if any(message.reasoning for message in rest):
+        return "thinking_apart"
+    if any(call.span is None for message in rest for call in message.tool_calls):
+        return "calls_not_in_text"
+    return ""
+
+
+def _text(message: Message) -> str:
+    """What a message adds: its text, and around an answer between turns the tags that it has within one."""
+    text = message.prefix + message.content
+    return f"\n<tool_response>\n{text}\n</tool_response>\n" if message.role == "tool" and not message.injected else text
+
+
+def _learnt(message: Message) -> bool:
+    return message.role == "assistant" and message.author == "model" and message.train is not False
+
+
+def _tokens(rest: Sequence[Message]) -> dict[str, Any]:
+    """The ids of the whole message; null where one is not known, or was sampled in another context than this one."""
+    ids: list[int] = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    weighed = True
+    for message in rest:
+        sampled = message.sampled
+        if message.turn != rest[0].turn or not (message.role == "assistant" or message.injected):
+            return dict.fromkeys(_ARRAYS)
+        if sampled is None and not message.content:
+            continue
+        if sampled is None or sampled.exact != "token":
+            return dict.fromkeys(_ARRAYS)
+        learnt, count = _learnt(message), len(sampled.token_ids)
+        ids += sampled.token_ids
+        mask += [int(learnt)] * count
+        logprobs += sampled.logprobs if learnt else [0.0] * count
+        weighed = weighed and len(logprobs) == len(ids)
+    if not ids:
+        return dict.fromkeys(_ARRAYS)
+    first = rest[0].sampled
+    before = None if first is None else first.prompt_token_ids
+    return dict(zip(_ARRAYS, (before, ids, logprobs if weighed else None, mask), strict=True))

@@ -1,0 +1,1 @@
+"""The embedded demo model's network, sampling and text, in numpy."""

@@ -1,0 +1,1 @@
+"""The model servers, one file each; what they share lies one folder up."""

@@ -1,0 +1,220 @@
+"""The embedded demo model, `demo-model`: a tiny network that needs no server, and has ten small problems by heart.
+
+It is there to show foretrace at work. It knows nothing else, and what it writes is never training data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from typing import Any, Self, TypeVar
+
+import msgspec
+from threadpoolctl import ThreadpoolController
+
+from foretrace.core.completion import Capabilities, ChatMessage, Completion, Finish, Request
+from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.trace import DEMO_MODEL, Usage
+from foretrace.models.base import Server
+from foretrace.models.demo_network.network import CHUNK, Cache, Floats, Network, Shape, read_weights
+from foretrace.models.demo_network.sampling import Reply, choose, log_softmax, lots
+from foretrace.models.demo_network.text import Text
+
+NAME = DEMO_MODEL
+FOLDER = "demo_model"
+_KEPT_CHUNKS = 512
+"""Chunks of prompts whose keys and values are kept, about 100 kB each: the turns of an episode begin alike."""
+_T = TypeVar("_T")
+
+
+class Demo:
+    """The demo model (see `base.ChatModel` and `base.TokenModel`).
+
+    Logprobs are natural-log probabilities of the network itself, which is what it samples from at temperature 1 without
+    `top_p` and `top_k`. The same prompt, seed and sampling give the same reply, whatever runs beside it. It computes
+    in one thread of its own, so that the event loop is free.
+
+    Raises:
+        UsageError: a name other than `demo-model`, a server's setting, or a context length that it does not have.
+    """
+
+    endpoint = ""
+
+    def __init__(self, name: str = "", server: Server | None = None) -> None:
+        if name not in ("", NAME):
+            raise UsageError(f"the demo model has no variants: give demo, not demo:{name}")
+        self.name = self.spec = NAME
+        server = server or Server()
+        if server.beside("context_length"):
+            raise UsageError(
+                "the demo model is part of foretrace: it takes no base URL, key, options, timeout or retries"
+            )
+        self._wanted = server.context_length
+        self._lock = threading.Lock()
+        self._parts: tuple[Text, Network] | None = None
+        self._chunks: OrderedDict[tuple[int, ...], tuple[Floats, Floats]] = OrderedDict()
+        self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `base.Configured`."""
+        return {} if self._wanted is None else {"context_length": self._wanted}
+
+    async def probe(self) -> Capabilities:
+        """What it does; nothing is asked (see `base.ChatModel.probe`)."""
+        await self._apart(self._load)
+        return Capabilities(
+            logprobs=True,
+            token_ids=True,
+            token_prompts=True,
+            continuation=True,
+            context_length=self.context_length,
+            reasons={"reasoning_apart": "it thinks inside of the text", "knowledge": "a demo: it knows ten problems"},
+        )
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens of a prompt and its completion together."""
+        _, network = self._load()
+        longest = network.shape.max_position_embeddings
+        if self._wanted is None:
+            return longest
+        if not 0 < self._wanted <= longest:
+            raise UsageError(f"the demo model has a context of 1 to {longest} tokens, not {self._wanted}")
+        return self._wanted
+
+    async def complete(self, request: Request) -> Completion:
+        """Complete one request (see `base.ChatModel.complete`).
+
+        Raises:
+            ModelError: the prompt does not fit into the context (kind `overflow`).
+            UsageError: ids that it does not have, or options of another server.
+        """
+        return await self._apart(lambda: self._complete(request))
+
+    async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Ids of a text (see `base.TokenModel.tokenize`)."""
+        return self._load()[0].encode(text, special=special)
+
+    async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Ids of messages, up to the assistant's reply (see `base.TokenModel.render`)."""
+        return self._load()[0].render(messages)
+
+    async def close(self) -> None:
+        """End its thread. May be called twice."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def _apart(self, work: Callable[[], _T]) -> _T:
+        """Work in the model's thread: one after the other is fastest, as Python lets one compute at a time."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _alone(work))
+
+    def _load(self) -> tuple[Text, Network]:
+        with self._lock:
+            if self._parts is None:
+                folder = resources.files("foretrace.models") / FOLDER
+                shape = msgspec.json.decode((folder / "config.json").read_bytes(), type=Shape)
+                network = Network(read_weights((folder / "model.safetensors").read_bytes()), shape)
+                self._parts = (Text((folder / "tokenizer.json").read_text(encoding="utf-8")), network)
+            return self._parts
+
+    def _complete(self, request: Request) -> Completion:
+        began = time.perf_counter()
+        text, network = self._load()
+        if unknown := [name for name, value in request.sampling.extra.items() if value is not None]:
+            raise UsageError(f"the demo model has no option {unknown[0]!r}")
+        if request.prompt_ids is None:
+            prompt = text.render(request.messages, request.prefill)
+        else:
+            prompt = _checked(request.prompt_ids, network.shape.vocab_size)
+        room = self.context_length - len(prompt)
+        if room < 1:
+            cause = f"{NAME}: the prompt has {len(prompt)} tokens, and the context {self.context_length}"
+            raise ModelError(f"{cause}; give it a shorter problem or fewer turns", kind="overflow")
+        reply, finish = self._write(prompt, request, min(room, request.sampling.max_tokens))
+        return Completion(
+            text=reply.text,
+            finish=finish,
+            stop=reply.stop,
+            token_ids=tuple(reply.ids),
+            logprobs=tuple(reply.logprobs) if request.logprobs else (),
+            pieces=tuple(reply.pieces) if request.logprobs else (),
+            prompt_token_ids=tuple(prompt),
+            exact="token",
+            usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(reply.ids)),
+            seconds=time.perf_counter() - began,
+            model=NAME,
+        )
+
+    def _write(self, prompt: list[int], request: Request, most: int) -> tuple[Reply, Finish]:
+        text, network = self._load()
+        reply = Reply(request.stop)
+        rng = lots(prompt, request.sampling.seed)
+        cache = Cache(network.shape, len(prompt) + min(most, CHUNK))
+        logits = self._read(prompt, cache)
+        for left in range(most, 0, -1):
+            logprobs = log_softmax(logits)
+            token = choose(logprobs, request.sampling, rng)
+            if reply.add(token, float(logprobs[token]), text.pieces[token]):
+                return reply, "stop_sequence"
+            if token in text.ends:
+                reply.end()
+                return reply, "stop"
+            if left > 1:
+                logits = network.read([token], cache)[-1]
+        reply.end()
+        return reply, "length"
+
+    def _read(self, prompt: list[int], cache: Cache) -> Floats:
+        """Read a prompt chunk by chunk; returns the logits behind it. Whole chunks are kept, but not the last one,
+        whose logits are wanted."""
+        _, network = self._load()
+        logits: Floats | None = None
+        for begin in range(0, len(prompt), CHUNK):
+            end = begin + CHUNK
+            key = tuple(prompt[:end])
+            if end < len(prompt) and key in self._chunks:
+                self._chunks.move_to_end(key)
+                cache.extend(self._chunks[key])
+                continue
+            logits = network.read(prompt[begin:end], cache)[-1]
+            if end < len(prompt):
+                self._chunks[key] = cache.chunk(begin, end)
+                if len(self._chunks) > _KEPT_CHUNKS:
+                    self._chunks.popitem(last=False)
+        if logits is None:
+            raise UsageError("an empty prompt: give messages or ids")
+        return logits
+
+
+def _alone(work: Callable[[], _T]) -> _T:
+    """Work with one thread of the matrix library: on products as small as these, more wait for one another."""
+    libraries: Any = ThreadpoolController()
+    with libraries.limit(limits=1, user_api="blas"):
+        return work()
+
+
+def _checked(ids: Sequence[int], size: int) -> list[int]:
+    wrong = next((number for number in ids if not 0 <= number < size), None)
+    if wrong is not None:
+        raise UsageError(f"the demo model has ids 0 to {size - 1}, not {wrong}")
+    if not ids:
+        raise UsageError("an empty prompt: give messages or ids")
+    return list(ids)
+
+
+PLUGIN = Demo

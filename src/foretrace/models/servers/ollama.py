@@ -1,0 +1,265 @@
+"""Ollama, local or Cloud, by its native interface: streamed NDJSON, text-exact logprobs, nothing truncated silently."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
+from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.trace import Usage
+from foretrace.models.adapter import Adapter, with_extra
+from foretrace.models.completion_builder import Reply, Weighed, most_bytes
+from foretrace.models.http import Address, address_of
+from foretrace.models.server_errors import reason_of
+from foretrace.models.think_prefill import without_doubled_think
+
+_LOCAL = "http://127.0.0.1:11434"
+_CONTEXT = 8192
+"""num_ctx where none is given: Ollama's own default depends on the machine, and cuts prompts without a word."""
+_THINK: dict[str, bool | str] = {"true": True, "false": False, "low": "low", "medium": "medium", "high": "high"}
+_PREFILL = "1, 2, 3, 4,"
+
+
+class _Tag(msgspec.Struct):
+    name: str
+
+
+class _Tags(msgspec.Struct):
+    models: list[_Tag] | None = None
+
+
+class _Shown(msgspec.Struct):
+    capabilities: list[str] | None = None
+    model_info: dict[str, Any] | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    thinking: str | None = None
+
+
+class _Debug(msgspec.Struct):
+    rendered_template: str | None = None
+
+
+class _Rendered(msgspec.Struct):
+    debug: _Debug | None = msgspec.field(name="_debug_info", default=None)
+
+
+class _Chunk(msgspec.Struct):
+    """One line of /api/chat (`message`) or /api/generate (`response`)."""
+
+    model: str = ""
+    message: _Message | None = None
+    response: str | None = None
+    thinking: str | None = None
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    logprobs: list[Weighed] | None = None
+    error: Any = None
+
+
+class Ollama(Adapter):
+    """A model of an Ollama server; `https://ollama.com` as base URL is Ollama Cloud."""
+
+    kind = "ollama"
+    key_variable = "OLLAMA_API_KEY"
+    key_host = "ollama.com"
+    option_names = frozenset({"think", "keep_alive"})
+    asks_context = True
+    waiting_options = frozenset({"backoff_s", "keep_alive"})
+
+    def find_address(self) -> Address:
+        """The base URL that is given, else OLLAMA_HOST, else this machine."""
+        address = address_of(self.server.base_url or _from_environment())
+        base = address.base.removesuffix("/v1").removesuffix("/api")
+        return msgspec.structs.replace(address, base=base)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `base.Configured`; the context length is asked for where none is given, too."""
+        return {"context_length": self.server.context_length or _CONTEXT} | dict(super().settings)
+
+    async def ask(self, request: Request) -> Reply:
+        """One completion: chat, or raw text where a prefill goes on."""
+        if request.prefill:
+            prompt = await self.prompt_text(request.messages)
+            path, body = "/api/generate", self._raw(prompt + without_doubled_think(prompt, request.prefill), request)
+        else:
+            path, body = "/api/chat", self._chat(request.messages, request)
+        return await self._read(path, body, request)
+
+    async def prompt_text(self, messages: Sequence[ChatMessage]) -> str:
+        """Messages under the model's template, rendered by the server.
+
+        Raises:
+            ModelError: the server does not render.
+        """
+        # An older server does not know the option and replies: with one token.
+        body = self._chat(messages, Request(sampling=Sampling(max_tokens=1))) | {
+            "stream": False,
+            "_debug_render_only": True,
+        }
+        rendered = await self.http.answer("POST", "/api/chat", body, _Rendered)
+        if rendered.debug is None or not rendered.debug.rendered_template:
+            raise self.http.place.bad_reply("it does not render prompts (no _debug_info)")
+        return rendered.debug.rendered_template
+
+    async def examine(self) -> Capabilities:
+        """See `base.ChatModel.probe`."""
+        await self._check_name()
+        shown = await self._shown()
+        reasons: dict[str, str] = {}
+        messages = (ChatMessage("user", "Say: ok"),)
+        asked = Request(messages=messages, sampling=Sampling(temperature=0.0, max_tokens=16))
+        seen = await self.attempt(asked, may_be_empty=True)
+        weighed = bool(seen.logprobs) or "logprobs" in seen.extra
+        if not weighed:
+            reasons["logprobs"] = "the server returned none, though they were asked for"
+        reasons["token_ids"] = reasons["token_prompts"] = "Ollama's interface has no token ids"
+        apart = "thinking" in (shown.capabilities or []) or seen.reasoning is not None
+        if not apart:
+            reasons["reasoning_apart"] = "the model is not listed as one that thinks"
+        if missing := await self._no_continuation(messages, seen):
+            reasons["continuation"] = missing
+        return Capabilities(
+            logprobs=weighed,
+            continuation=not missing,
+            reasoning_apart=apart,
+            context_length=self._context(shown),
+            reasons=reasons,
+        )
+
+    async def _no_continuation(self, messages: Sequence[ChatMessage], chat: Completion) -> str:
+        """Why an assistant turn cannot be continued here; empty where it can."""
+        try:
+            prompt = await self.prompt_text(messages)
+            asked = Request(sampling=Sampling(temperature=0.0, max_tokens=1))
+            bare = await self._prompt_tokens(prompt, asked)
+            longer = await self._prompt_tokens(prompt + _PREFILL, asked)
+        except ModelError as error:
+            return f"a prompt of our own failed: {reason_of(error)}"
+        plain = chat.usage.prompt_tokens if chat.usage else None
+        if bare is None or longer is None or plain is None:
+            return (
+                "the server does not count the tokens of prompts, so a new turn could not be told from one gone on with"
+            )
+        if bare != plain or not 0 < longer - bare <= len(_PREFILL):
+            return f"raw prompts are not taken as they are: {plain} tokens by chat, {bare} raw, {longer} with a prefill"
+        return ""
+
+    async def _prompt_tokens(self, prompt: str, asked: Request) -> int | None:
+        reply = await self._read("/api/generate", self._raw(prompt, asked), asked)
+        return reply.usage.prompt_tokens if reply.usage else None
+
+    async def _read(self, path: str, body: dict[str, Any], request: Request) -> Reply:
+        reply = Reply(self.http, request)
+        most = most_bytes(request)
+        async with aclosing(self.http.events(path, body, _Chunk, most_bytes=most, data_of=bytes)) as batches:
+            async for chunks in batches:
+                for chunk in chunks:
+                    self._take(chunk, reply)
+        return reply
+
+    def _take(self, chunk: _Chunk, reply: Reply) -> None:
+        if chunk.error is not None:
+            raise self.http.place.of_words(chunk.error)
+        message = chunk.message or _Message()
+        reply.say(message.content or chunk.response, message.thinking or chunk.thinking)
+        reply.weighed.extend(chunk.logprobs or ())
+        reply.model = chunk.model or reply.model
+        if chunk.done:
+            reply.finish = "length" if chunk.done_reason == "length" else "stop"
+            reply.usage = Usage(prompt_tokens=chunk.prompt_eval_count, completion_tokens=chunk.eval_count)
+
+    def _chat(self, messages: Sequence[ChatMessage], request: Request) -> dict[str, Any]:
+        body = self._common(request) | {"messages": [{"role": m.role, "content": m.content} for m in messages]}
+        if think := self.server.options.get("think"):
+            if think not in _THINK:
+                raise UsageError(f"think is one of {', '.join(_THINK)}, not {think!r}")
+            body["think"] = _THINK[think]
+        return body
+
+    def _raw(self, prompt: str, request: Request) -> dict[str, Any]:
+        return self._common(request) | {"prompt": prompt, "raw": True, "think": False}
+
+    def _common(self, request: Request) -> dict[str, Any]:
+        sampling = request.sampling
+        options = {
+            "num_ctx": self.server.context_length or _CONTEXT,
+            "num_predict": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k or 0,
+            "min_p": 0.0,
+            "typical_p": 1.0,
+            "repeat_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "seed": sampling.seed,
+            "stop": list(request.stop) or None,
+        }
+        body: dict[str, Any] = {
+            "model": self.name,
+            "stream": True,
+            "truncate": False,
+            "shift": False,
+            "options": with_extra(options, sampling.extra),
+        }
+        if request.logprobs and (self.capabilities is None or self.capabilities.logprobs):
+            body |= {"logprobs": True, "top_logprobs": 0}
+        if keep := self.server.options.get("keep_alive"):
+            body["keep_alive"] = keep
+        return body
+
+    async def _check_name(self) -> None:
+        names = [tag.name for tag in (await self.http.answer("GET", "/api/tags", None, _Tags)).models or ()]
+        wanted = self.name if ":" in self.name else f"{self.name}:latest"
+        if wanted in names or self.name in names:
+            return
+        near = get_close_matches(self.name, names, n=5, cutoff=0.4) or sorted(names)[:10]
+        listed = (
+            f"it has {', '.join(near)}" + (" and others" if len(names) > len(near) else "") if near else "it has none"
+        )
+        remedy = f"name one of these, or `ollama pull {self.name}` there"
+        if self.http.address.host == self.key_host:
+            remedy = "models retire: name one of those"
+        raise self.http.place.error(f"the server does not have this model ({listed})", remedy, kind="not_found")
+
+    async def _shown(self) -> _Shown:
+        try:
+            return await self.http.answer("POST", "/api/show", {"model": self.name}, _Shown)
+        except ModelError as error:
+            if error.kind in ("not_found", "bad_reply"):
+                return _Shown()  # older servers: the rest is found out by asking
+            raise
+
+    def _context(self, shown: _Shown) -> int:
+        asked = self.server.context_length or _CONTEXT
+        trained = [
+            value
+            for name, value in (shown.model_info or {}).items()
+            if name.endswith(".context_length") and isinstance(value, int) and value > 0
+        ]
+        return min([asked, *trained])
+
+
+def _from_environment() -> str:
+    """OLLAMA_HOST as Ollama's own clients read it: scheme and port may be missing."""
+    host = os.environ.get("OLLAMA_HOST", "").strip()
+    if not host:
+        return _LOCAL
+    if "://" not in host:
+        host = f"http://{host}" if ":" in host else f"http://{host}:11434"
+    return host.replace("//0.0.0.0", "//127.0.0.1")  # where a server listens is not where a client connects
+
+
+PLUGIN = Ollama

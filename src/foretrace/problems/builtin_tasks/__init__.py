@@ -1,0 +1,1 @@
+"""The texts and tests of the problems that come with foretrace."""

@@ -1,0 +1,1 @@
+"""The tests that a statement shows: doctest examples, calls with results, asserts."""

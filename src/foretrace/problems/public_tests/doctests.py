@@ -1,0 +1,146 @@
+"""Examples in the form of an interpreter's session: `>>> f(1)` and, below it, what it gave."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from foretrace.problems.public_tests.literals import HELPERS, equal, holds, is_test, quiet_parse, value_of, written
+
+_INPUT = re.compile(r"([ \t]*)>>>(?: (.*))?")
+_END = re.compile(r"[ \t]*(?:\"\"\"|'''|```)")
+_CLOSING = re.compile(r"\s*(?:\"\"\"|''')\s*$")
+_UNSAFE = (ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.comprehension)
+
+
+class Line(NamedTuple):
+    """One input of a session, and its output."""
+
+    at: int
+    """Where it stands in the text."""
+    node: ast.stmt
+    output: str
+    silent: bool
+    """It gave None: nothing stands under it but a blank line, and then another input."""
+
+
+def sessions(text: str) -> tuple[list[list[Line]], str]:
+    """The sessions of a text, and the text with blanks where they stood.
+
+    A session ends at a line that is neither an input nor an output; it goes on over blank lines.
+    """
+    lines = text.split("\n")
+    rest = list(lines)
+    found: list[list[Line]] = []
+    number, at, going_on = 0, 0, False
+    while number < len(lines):
+        after, entry = _entry(lines, number, at)
+        if entry is not None:
+            if not going_on:
+                found.append([])
+            found[-1].append(entry)
+            rest[number:after] = [" " * len(line) for line in lines[number:after]]
+            going_on = True
+        elif lines[number].strip():
+            going_on = False
+        at += sum(len(line) + 1 for line in lines[number:after])
+        number = after
+    return found, "\n".join(rest)
+
+
+def _entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None]:
+    """The input at a line (None: there is none that could be read), and the number of the next line to look at."""
+    first = _INPUT.fullmatch(lines[number])
+    if first is None:
+        return number + 1, None
+    code, after = [first[2] or ""], number + 1
+    while after < len(lines) and lines[after].lstrip().startswith("... "):
+        code.append(lines[after].lstrip()[4:])
+        after += 1
+    node = _statement("\n".join(code))
+    closed = node is None
+    if node is None:  # the docstring may end on this line
+        node = _statement(_CLOSING.sub("", "\n".join(code)))
+    if node is None:
+        return number + 1, None
+    output: list[str] = []
+    while not closed and after < len(lines) and lines[after].strip():
+        line = lines[after]
+        if _INPUT.fullmatch(line) or _END.match(line):
+            break
+        after += 1
+        closed = bool(_CLOSING.search(line))
+        output.append(_CLOSING.sub("", line).strip())
+    following = next((line for line in lines[after : after + 3] if line.strip()), "")
+    blank = after < len(lines) and not lines[after].strip()
+    silent = not output and blank and bool(_INPUT.fullmatch(following))
+    return after, Line(at, node, "\n".join(output), silent)
+
+
+def _statement(code: str) -> ast.stmt | None:
+    tree = None if "\\\\" in code else quiet_parse(code, "exec")
+    return tree.body[0] if tree is not None and len(tree.body) == 1 else None
+
+
+def tests(session: Sequence[Line], name: str) -> list[tuple[int, str]]:
+    """Places and tests: one for each input where they stand alone, one of them all where they build on one another."""
+    if all(isinstance(line.node, ast.Expr) for line in session):
+        return [(line.at, _single(line, name)) for line in session]
+    return [(session[0].at, _story(session, name))]
+
+
+def _single(line: Line, name: str) -> str:
+    """The test of an input that needs no other; empty when it cannot be read for sure."""
+    node = line.node.value if isinstance(line.node, ast.Expr) else None
+    if node is None or not is_test(node, name):
+        return ""
+    if isinstance(node, ast.Compare):
+        return holds(node) if line.output in ("", "True") else ""
+    value = ast.Constant(None) if line.silent else value_of(line.output)
+    return equal(node, value) if isinstance(node, ast.Call) and value is not None else ""
+
+
+def _story(session: Sequence[Line], name: str) -> str:
+    """Inputs that build on one another, as one test: assignments and calls as they are, an assert for each output.
+
+    Empty when any of them cannot be read for sure, or nothing is asserted.
+    """
+    known = {name, *HELPERS}
+    code: list[str] = []
+    used: set[str] = set()
+    for line in session:
+        step, names = _step(line, known), {n.id for n in ast.walk(line.node) if isinstance(n, ast.Name)}
+        if not step:
+            return ""
+        used |= names
+        known |= names
+        code.append(step)
+    return "\n".join(code) if name in used and any(step.startswith("assert ") for step in code) else ""
+
+
+def _step(line: Line, known: set[str]) -> str:
+    """One input of a story as code; empty when it does anything but use what is known."""
+    node = line.node
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        plain = len(node.targets) == 1 and isinstance(target, ast.Name) and not line.output
+        return written(node) if plain and _is_plain(node.value, known) else ""
+    if not isinstance(node, ast.Expr) or not _is_plain(node.value, known):
+        return ""
+    if isinstance(node.value, ast.Compare):
+        return holds(node.value) if line.output in ("", "True") else ""
+    if not line.output:
+        return written(node)
+    value = value_of(line.output)
+    return equal(node.value, value) if value is not None else ""
+
+
+def _is_plain(value: ast.expr, known: set[str]) -> bool:
+    for part in ast.walk(value):
+        if isinstance(part, ast.Name) and part.id not in known:
+            return False
+        if isinstance(part, _UNSAFE) or (isinstance(part, ast.Attribute) and part.attr.startswith("_")):
+            return False
+    return True

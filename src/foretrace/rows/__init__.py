@@ -1,0 +1,1 @@
+"""The one reader of raw rows: files, folders, the Hub."""

@@ -1,0 +1,57 @@
+"""Raw rows before anybody knows what they mean: where they were read, and why one could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+
+class Hub(NamedTuple):
+    """Where a source lives on the Hugging Face Hub."""
+
+    repo: str
+    split: str
+    """The split that is read when none is named."""
+    config: str | None = None
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """The refusal of one row."""
+
+    reason: str
+    """A slug that is counted, e.g. `bad_json`."""
+    detail: str = ""
+
+
+class RowRef(NamedTuple):
+    """Where a raw row was read."""
+
+    row: int
+    """0-based row; bad lines count."""
+    file: str | None = None
+    """Base name of the file; null for the Hub."""
+    revision: str | None = None
+    """Commit of the Hub repository; null for local files."""
+    split: str | None = None
+
+
+class RawRow(NamedTuple):
+    """One raw row, or why it could not be read."""
+
+    at: RowRef
+    value: dict[str, Any] | Drop
+
+
+class Rows(Protocol):
+    """Raw rows of one input, from any row on, as often as asked."""
+
+    label: str
+    """The input's name in messages."""
+    fingerprint: str
+    """Changes when the input changes: a cursor is only believed for the same fingerprint."""
+
+    def read(self, start: int = 0) -> Iterator[RawRow]:
+        """Rows from number `start` on."""
+        ...

@@ -1,0 +1,257 @@
+"""Rows of local files: .jsonl, .json, .parquet, plain or with .gz or .zst."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import hashlib
+import io
+import itertools
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from foretrace.core.errors import SourceError
+from foretrace.rows.base import Drop, RawRow, RowRef
+
+SUFFIXES = (".jsonl", ".json", ".ndjson", ".parquet", ".gz", ".zst")
+_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
+MAX_LINE = 512 * 1024 * 1024
+"""Bytes of one line that are still read; a longer one is dropped without being held."""
+_CHUNK = 1 << 20
+_ZSTD_CHUNK = 1 << 13
+"""Compressed bytes at a time: zstd gives all that they hold at once, and 4 bytes can hold 128 KiB."""
+
+
+class FileRows:
+    """Rows of one file."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise SourceError(f"{path}: no such file")
+        if not path.name.endswith(SUFFIXES):
+            raise SourceError(f"{path}: cannot tell the format; name it with one of {', '.join(SUFFIXES)}")
+        self.path = path
+        self.label = str(path)
+        self._fingerprint: str | None = None
+        with self._opened() as file:
+            _refuse_other_format(path, file.read(8))
+
+    @property
+    def fingerprint(self) -> str:
+        """Name, size and digest of the bytes."""
+        if self._fingerprint is None:
+            with self._opened() as file:
+                sha = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+            self._fingerprint = f"{self.path.name}:{self.path.stat().st_size}:{sha}"
+        return self._fingerprint
+
+    def read(self, start: int = 0) -> Iterator[RawRow]:
+        """Rows from number `start` on; what cannot be read is a Drop with its row number."""
+        try:
+            for number, value in enumerate(self._values()):
+                if number >= start:
+                    row = decode_row(value) if isinstance(value, bytes) else value
+                    yield RawRow(RowRef(number, self.path.name), row)
+        except OSError as error:
+            raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
+
+    def _opened(self) -> io.BufferedReader:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
+
+    def _values(self) -> Iterator[bytes | dict[str, Any] | Drop]:
+        stem = _stem(self.path)
+        if stem.endswith(".parquet"):
+            yield from _parquet(self.path)
+            return
+        with self._opened() as raw:
+            chunks = _without_bom(_plain(self.path, raw))
+            yield from _document(chunks) if stem.endswith(".json") else _lines(chunks)
+
+
+class TruncatedError(Exception):
+    """A compressed stream ended too early or is damaged."""
+
+
+def decode_row(line: bytes) -> dict[str, Any] | Drop:
+    """One JSON line as a row."""
+    try:
+        value = msgspec.json.decode(line)
+    except RecursionError:
+        return Drop("nested_too_deep", "JSON is nested too deeply")
+    except UnicodeDecodeError as error:
+        return Drop("not_utf8", str(error))
+    except msgspec.DecodeError as error:
+        if "utf-8" in str(error).lower():
+            return Drop("not_utf8", str(error))
+        return Drop("bad_json", str(error)) if line.strip() else Drop("empty_line")
+    return value if isinstance(value, dict) else Drop("not_an_object", f"row is a JSON {type(value).__name__}")
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        for chunk in chunks:
+            *ended, rest = chunk.split(b"\n")
+            for line in ended:
+                pieces.append(line)
+                yield b"".join(pieces) if size + len(line) <= MAX_LINE else Drop("line_too_long")
+                pieces, size = [], 0
+            size += len(rest)
+            if size <= MAX_LINE:
+                pieces.append(rest)
+            else:
+                pieces.clear()
+    except TruncatedError as error:
+        yield Drop("truncated_file", str(error))
+        return
+    if size > MAX_LINE:
+        yield Drop("line_too_long")
+    elif b"".join(pieces).strip():
+        yield b"".join(pieces)
+
+
+def _document(chunks: Iterator[bytes]) -> Iterator[bytes | dict[str, Any] | Drop]:
+    """Rows of one JSON document: a list, an object with a list under `data`, or one object. JSON lines are often
+    named .json too."""
+    try:
+        data = b"".join(chunks)
+    except TruncatedError as error:
+        yield Drop("truncated_file", str(error))
+        return
+    if not data.strip():
+        return
+    try:
+        value: Any = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        first, _, rest = data.partition(b"\n")
+        if rest.strip() and isinstance(decode_row(first), dict):
+            yield from _lines(iter([data]))
+        else:
+            yield decode_row(data)
+        return
+    if isinstance(value, dict) and isinstance(value.get("data"), list):
+        value = value["data"]
+    for row in value if isinstance(value, list) else [value]:
+        yield row if isinstance(row, dict) else Drop("not_an_object", f"row is a JSON {type(row).__name__}")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".zst")
+
+
+def _refuse_other_format(path: Path, head: bytes) -> None:
+    """A file whose first bytes and name disagree would give thousands of rows of noise."""
+    found = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), None)
+    said = next((suffix for suffix in (".gz", ".zst", ".parquet") if path.name.endswith(suffix)), None)
+    skippable = said == ".zst" and head[1:4] == b"\x2a\x4d\x18"
+    if found != said and not skippable and (head or said == ".parquet"):
+        looks = f"looks like a {found} file" if found else f"is no {said} file"
+        raise SourceError(f"{path}: {looks}, whatever its name says; rename it")
+
+
+def _plain(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    if path.name.endswith(".gz"):
+        return _gunzip(raw)
+    return _unzstd(raw) if path.name.endswith(".zst") else iter(lambda: raw.read(_CHUNK), b"")
+
+
+def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Editors on Windows put a byte order mark before the text, which is no JSON."""
+    first = next(chunks, b"")
+    if len(first) < 3:
+        first += next(chunks, b"")
+    yield first.removeprefix(codecs.BOM_UTF8)
+    yield from chunks
+
+
+def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=raw) as file:
+        while True:
+            try:
+                chunk = file.read1(_CHUNK)
+            except (EOFError, OSError, zlib.error) as error:
+                raise TruncatedError(f"gzip: {error}") from None
+            if not chunk:
+                return
+            yield chunk
+
+
+def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
+    """Decompress frame by frame: the library's own reader takes a cut file for a whole one."""
+    import zstandard
+
+    def fresh() -> Any:
+        return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+
+    stream, begun = fresh(), False
+    while chunk := raw.read(_ZSTD_CHUNK):
+        while chunk:
+            begun = True
+            try:
+                out = stream.decompress(chunk)
+            except zstandard.ZstdError as error:
+                raise TruncatedError(f"zstd: {error}") from None
+            if out:
+                yield out
+            chunk = b""
+            if stream.eof:
+                chunk, stream, begun = stream.unused_data, fresh(), False
+    if begun:
+        raise TruncatedError("zstd: the file ends in the middle of a frame")
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        source: Any = path
+        if path.name.endswith((".gz", ".zst")):
+            with path.open("rb") as raw:
+                source = io.BytesIO(b"".join(_plain(path, raw)))
+        with pq.ParquetFile(source) as file:
+            for group in range(file.num_row_groups):
+                yield from _row_group(file, group)
+    except (pa.ArrowException, OSError, TruncatedError) as error:
+        yield Drop("truncated_file", f"parquet: {_first_line(error)}")
+
+
+def _row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
+    """Rows of one row group; damage in it costs its own rows, each of which is counted, and no others."""
+    import pyarrow as pa
+
+    left: int = file.metadata.row_group(group).num_rows
+    try:
+        for batch in file.iter_batches(batch_size=16, row_groups=[group]):
+            for row in _batch_rows(batch):
+                left -= 1
+                yield row
+    except (pa.ArrowException, OSError) as error:
+        yield from itertools.repeat(Drop("damaged_rows", f"parquet: {_first_line(error)}"), left)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _batch_rows(batch: Any) -> Iterator[dict[str, Any] | Drop]:
+    try:
+        yield from batch.to_pylist()
+        return
+    except (ValueError, OverflowError):  # text that is no UTF-8, a year beyond 9999, two fields of one name
+        pass
+    for index in range(len(batch)):
+        try:
+            yield batch.slice(index, 1).to_pylist()[0]
+        except UnicodeDecodeError as error:
+            yield Drop("not_utf8", str(error))
+        except (ValueError, OverflowError) as error:
+            yield Drop("bad_value", str(error))

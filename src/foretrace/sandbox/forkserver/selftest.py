@@ -1,0 +1,164 @@
+"""The self-test of a sandbox: each guard is tried from within, beside a positive control that must get through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from foretrace.sandbox.base import Guard
+from foretrace.sandbox.inside.confine import syscalls
+
+_ACTS = Path(__file__).resolve().parents[1] / "inside" / "selftest.py"
+SPACES = ("user", "pid", "mnt", "net", "ipc", "uts")
+_NEEDS = {
+    "limits": 0,
+    "environment": 0,
+    "fork": 1,
+    "execute": 1,
+    "socket": 1,
+    "unshare": 1,
+    "trace": 1,
+    "metadata": 1,
+    "signal": 1,
+    "filesystem_read": 2,
+    "filesystem_write": 2,
+    "network": 2,
+    "jail": 3,
+    "scratch": 3,
+}
+"""The isolation level that each act's prevention belongs to."""
+_REMEDIES = {
+    "fork": "a kernel with seccomp filters",
+    "filesystem_read": "a kernel with Landlock (5.13 or later, `lsm=landlock,...`)",
+    "filesystem_write": "a kernel with Landlock (5.13 or later, `lsm=landlock,...`)",
+    "namespaces": "",
+}
+Attempt = Callable[[str], Awaitable[str]]
+"""Runs a program in the sandbox and gives what it printed."""
+
+
+async def test(attempt: Attempt, interpreter: str, spaces: dict[str, int], kinds: Sequence[str]) -> list[Guard]:
+    """Try every guard.
+
+    Args:
+        attempt: runs a program in the sandbox.
+        interpreter: the Python of the positive control, which runs the same program as a plain process.
+        spaces: inode numbers of the fork server's namespaces by kind.
+        kinds: namespaces that it must have of its own.
+    """
+    with _decoys() as given:
+        program = f"{_ACTS.read_text('utf-8')}\nmain({given!r})\n"
+        # Both are waited for, whatever becomes of one: they use the folder that goes now.
+        both = await asyncio.gather(attempt(program), _unguarded(interpreter, program, given), return_exceptions=True)
+    inside, control = map(_read, map(_raised, both))
+    return [*_judge(inside, control), _namespaces(spaces, kinds)]
+
+
+def _raised(said: str | BaseException) -> str:
+    if isinstance(said, BaseException):
+        raise said
+    return said
+
+
+@contextlib.contextmanager
+def _decoys() -> Generator[dict[str, Any]]:
+    """A file, a listening port and a variable that code has no business with."""
+    with tempfile.TemporaryDirectory(prefix="foretrace-selftest-") as folder, socket.socket() as listener:
+        decoy = Path(folder, "decoy")
+        decoy.write_text("decoy", "utf-8")
+        # Open to every user: what keeps code out must be a guard, and not the owner's good habits.
+        os.chmod(folder, 0o777)
+        os.chmod(decoy, 0o666)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(4)
+        yield {
+            "decoy": str(decoy),
+            "port": listener.getsockname()[1],
+            "variable": f"FORETRACE_{secrets.token_hex(4)}",
+            "parent": os.getpid(),
+            "unshare": syscalls.NUMBERS.get("unshare", -1),
+            "vm_readv": syscalls.NUMBERS.get("process_vm_readv", -1),
+        }
+
+
+async def _unguarded(interpreter: str, program: str, given: dict[str, Any]) -> str:
+    environment = {**os.environ, given["variable"]: "secret"}
+    with tempfile.TemporaryDirectory(prefix="foretrace-control-") as folder:
+        process = await asyncio.create_subprocess_exec(
+            interpreter,
+            *("-S", "-I", "-c", program),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+            cwd=folder,
+        )
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), 10)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+    return out.decode("utf-8", "replace")
+
+
+def _read(printed: str) -> dict[str, str]:
+    try:
+        said = json.loads(printed)
+    except ValueError:
+        return {}
+    return {str(k): str(v) for k, v in said.items()} if isinstance(said, dict) else {}
+
+
+def _judge(inside: dict[str, str], control: dict[str, str]) -> Iterator[Guard]:
+    for name, level in _NEEDS.items():
+        wanted = name == "scratch"  # the one act that must get through
+        seen, unguarded = inside.get(name, "no answer"), control.get(name, "no answer")
+        on = seen != "no answer" and (seen == "done") == wanted
+        reason = f"prevented: {seen}" if on and not wanted else "it was possible" if seen == "done" else seen
+        if on and not wanted and unguarded != "done":
+            reason += f" (a plain process gets {unguarded} too: not proved here)"
+        if on and wanted:
+            reason = "a fresh folder, writable"
+        yield Guard(name=name, on=on, level=level, reason=reason, remedy="" if on else _REMEDIES.get(name, ""))
+
+
+def _namespaces(spaces: dict[str, int], kinds: Sequence[str]) -> Guard:
+    shared = [kind for kind in kinds if spaces.get(kind) in (None, _own(kind))]
+    return Guard(
+        name="namespaces",
+        on=not shared,
+        level=3,
+        reason=f"not of its own: {', '.join(shared)}" if shared else f"its own: {', '.join(kinds)}",
+    )
+
+
+def _own(kind: str) -> int | None:
+    try:
+        return os.stat(f"/proc/self/ns/{kind}").st_ino
+    except OSError:
+        return None
+
+
+def known_machine() -> bool:
+    """Whether the numbers of this machine's system calls are known."""
+    return bool(syscalls.NUMBERS)
+
+
+def level_of(guards: list[Guard]) -> int:
+    """The highest level of which every guard, and every guard of the levels below, is on; -1 where there is none."""
+    level = -1
+    for candidate in range(4):
+        if not all(guard.on for guard in guards if guard.level <= candidate):
+            break
+        level = candidate
+    return level

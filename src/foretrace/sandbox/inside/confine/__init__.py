@@ -1,0 +1,1 @@
+"""How a sandboxed process gives up its rights: jail, Landlock, seccomp, plain system calls."""

@@ -1,0 +1,204 @@
+"""The jail: namespaces of its own, and a root folder that holds an interpreter's library and nothing else.
+
+A fork server enters it once. Its children then see read-only binds of the standard library, of shared libraries and
+of preloaded packages, an empty scratch folder (/tmp leads to it), no /proc, no network, and no process but their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside.confine.syscalls import CallError
+
+BOX = "/box"
+"""Holds the scratch folder: Landlock's rules go on the parent of what is mounted anew for each run."""
+SCRATCH = "/box/tmp"
+INNER_UID = 1000
+NOBODY = 65534
+_SPACES = (
+    syscalls.CLONE_NEWUSER
+    | syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWPID
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUTS
+)
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/usr/share/zoneinfo", "/usr/lib/locale")
+_LIBRARIES = ("/lib64", "/usr/lib64", "/lib/{m}-linux-gnu", "/usr/lib/{m}-linux-gnu", "/usr/local/lib")
+_PACKAGES = ("site-packages", "dist-packages")
+_PLAIN = syscalls.MS_NOSUID | syscalls.MS_NODEV
+_NO_ACCESS_TIMES, _RELATIVE_TIMES, _STATVFS_RELATIVE = 1024, 1 << 21, 4096
+
+
+def unshare() -> None:
+    """Enter new namespaces; the caller's next child is the first process of the new pid namespace.
+
+    A process with the rights to do so is mapped to two users, so that children can be `nobody` on the host: the limit
+    on the number of processes is void for the host's root.
+
+    Raises:
+        CallError: which call the system refused (`unshare`, or a file of /proc that sets the mapping).
+    """
+    uid, gid = os.getuid(), os.getgid()
+    ready, go = os.pipe()
+    target = os.getpid()
+    helper = os.fork() if uid == 0 else 0  # only a process that stays outside may write a mapping of two users
+    if helper == 0 and uid == 0:
+        os.close(go)  # so that the other's death is the end of the pipe
+        if not os.read(ready, 1):
+            os._exit(1)
+        try:
+            _write(f"/proc/{target}/uid_map", f"0 0 1\n{INNER_UID} {NOBODY} 1")
+            _write(f"/proc/{target}/gid_map", f"0 {gid} 1\n{INNER_UID} {NOBODY} 1")
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    try:
+        syscalls.call("unshare", _SPACES)
+    finally:
+        os.write(go, b"g")
+        mapped = uid == 0 and os.waitpid(helper, 0)[1] == 0
+        os.close(ready)
+        os.close(go)
+    if not mapped:
+        try:
+            _write("/proc/self/uid_map", f"{INNER_UID} {uid} 1")
+            _write("/proc/self/setgroups", "deny")
+            _write("/proc/self/gid_map", f"{INNER_UID} {gid} 1")
+        except OSError as error:
+            raise CallError("write /proc/self/uid_map", error.errno or 0) from None
+
+
+def two_users() -> bool:
+    """True where the inner user is another one than the fork server's own."""
+    return os.getuid() != INNER_UID
+
+
+def places(preloaded: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
+    """Existing paths that code may read, folders within them that it may not, and packages that it may after all.
+
+    Readable are the standard library, shared libraries and devices. Folders of installed packages are not, since what
+    is installed there may hold the answers to problems; a preloaded package is.
+    """
+    standard = os.path.realpath(os.path.dirname(os.__file__))
+    libraries = {os.path.realpath(p.format(m=syscalls.MACHINE)) for p in _LIBRARIES} - {"/lib", "/usr/lib"}
+    roots = [standard, *sorted(p for p in libraries if os.path.isdir(p))]
+    holes = [os.path.join(standard, n) for n in _PACKAGES if os.path.isdir(os.path.join(standard, n))]
+    for root in roots[1:]:
+        inside = [os.path.join(root, n) for n in sorted(os.listdir(root)) if n.startswith("python") or n in _PACKAGES]
+        holes += [p for p in inside if os.path.isdir(p) and not f"{standard}/".startswith(p + "/")]
+    own = os.path.join(sys.base_prefix, "lib")
+    if os.path.isdir(own) and os.path.realpath(own) not in {"/lib", "/usr/lib", *roots}:
+        roots += [os.path.join(own, n) for n in sorted(os.listdir(own)) if ".so" in n]  # its own shared libraries
+    roots += [p for p in (*_DEVICES, *_FILES) if os.path.exists(p)]
+    return roots, holes, sorted(p for p in preloaded if os.path.exists(p))
+
+
+def carved(roots: list[str], holes: list[str]) -> tuple[list[str], list[str]]:
+    """For rules that can only allow: the roots without their holes, and the folders that must be listed for that.
+
+    A folder with a hole is given up for its entries, and may only be listed: Python's imports look at the list.
+    """
+    whole: list[str] = []
+    listed: list[str] = []
+    for root in roots:
+        if not any(hole.startswith(root + "/") for hole in holes):
+            whole.append(root)
+            continue
+        listed.append(root)
+        entries = [os.path.join(root, name) for name in sorted(os.listdir(root))]
+        below, also_listed = carved([e for e in entries if e not in holes], holes)
+        whole += below
+        listed += also_listed
+    return whole, listed
+
+
+def build(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
+    """Make a new root that holds these places read-only and an empty scratch folder, and move into it.
+
+    Raises:
+        CallError: which call the system refused.
+    """
+    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    # Opened before anything is mounted: the new root may hide a folder in which the interpreter lies.
+    opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*roots, *preloaded)}
+    links = {p: os.readlink(p) for p in ("/lib", "/lib64", "/bin") if os.path.islink(p)}
+    base = next(p for p in ("/tmp", "/var/tmp", "/run", "/mnt", "/") if os.path.isdir(p))
+    syscalls.mount("tmpfs", base, "tmpfs", _PLAIN, "mode=0755,size=1m")
+    for link, to in links.items():
+        os.symlink(to, base + link)
+    for path in roots:
+        _bind(opened[path], base + path)
+    for hole in holes:
+        syscalls.mount("tmpfs", base + hole, "tmpfs", _PLAIN, "mode=0755,size=1m")
+    for path in preloaded:
+        _bind(opened[path], base + path)
+    for hole in holes:
+        _make_read_only(base + hole)
+    for handle in opened.values():
+        os.close(handle)
+    os.makedirs(base + SCRATCH)
+    os.symlink(SCRATCH, base + "/dev/shm")
+    if not os.path.lexists(base + "/tmp"):  # something that is readable may lie there
+        os.symlink(SCRATCH, base + "/tmp")
+    os.chdir(base)
+    syscalls.call("pivot_root", b".", b".")
+    syscalls.call("umount2", b".", syscalls.MNT_DETACH)
+    os.chdir("/")
+    _make_read_only("/")
+    syscalls.call("sethostname", b"sandbox", 7)
+
+
+class Scratch:
+    """The scratch folder of a run: one that was left untouched serves the next run too, since mounts are slow."""
+
+    def __init__(self) -> None:
+        self._size_mb = 0
+        self._seen = (0, 0, 0)
+
+    def fresh(self, size_mb: int) -> None:
+        """Have an empty scratch folder of that size."""
+        if self._size_mb == size_mb and self._untouched():
+            return
+        if self._size_mb:
+            syscalls.call("umount2", SCRATCH.encode(), syscalls.MNT_DETACH)
+        options = f"size={size_mb}m,nr_inodes=512,mode=0700,uid={INNER_UID},gid={INNER_UID}"
+        syscalls.mount("tmpfs", SCRATCH, "tmpfs", _PLAIN | syscalls.MS_NOEXEC, options)
+        self._size_mb, self._seen = size_mb, self._look()
+
+    def _untouched(self) -> bool:
+        return self._look() == self._seen and not os.listdir(SCRATCH)
+
+    def _look(self) -> tuple[int, int, int]:
+        # Nobody can set the first: a file that was made and removed, or a mode set and set back, shows there.
+        now = os.stat(SCRATCH)
+        return now.st_ctime_ns, now.st_mtime_ns, now.st_mode
+
+
+def _bind(handle: int, target: str) -> None:
+    source = f"/proc/self/fd/{handle}"
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "a", encoding="ascii"):
+            pass
+    syscalls.mount(source, target, None, syscalls.MS_BIND | syscalls.MS_REC)
+    _make_read_only(target)
+
+
+def _make_read_only(target: str) -> None:
+    has = os.statvfs(target).f_flag  # the host's own flags may not be taken off
+    kept = has & (_PLAIN | syscalls.MS_NOEXEC | _NO_ACCESS_TIMES)
+    relative = _RELATIVE_TIMES if has & _STATVFS_RELATIVE else 0
+    flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | syscalls.MS_NOSUID
+    syscalls.mount("none", target, None, flags | kept | relative)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)

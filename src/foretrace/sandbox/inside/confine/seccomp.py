@@ -1,0 +1,268 @@
+"""System call filters as BPF programs: an allowlist, with ENOSYS for all that is not on it.
+
+It comes in two parts, since the kernel compiles a filter anew for each process that puts one in force: the list itself,
+which the fork server enters once and children inherit, and what it grants the fork server and a child may not do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import struct
+
+from foretrace.sandbox.inside.confine import syscalls
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+# What CPython, its standard library and numpy need to compute, read files, use threads and print.
+_ALLOWED = _names(
+    """
+    read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range open openat
+    openat2 creat stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents
+    getdents64 getcwd chdir fchdir statfs fstatfs fsync fdatasync ftruncate fallocate fadvise64 readahead
+    mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat umask sendfile
+    copy_file_range splice tee mmap mprotect munmap mremap brk madvise mincore msync rt_sigaction rt_sigprocmask
+    rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause nanosleep clock_nanosleep
+    clock_gettime clock_getres gettimeofday time times alarm setitimer getitimer timerfd_create timerfd_settime
+    timerfd_gettime poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
+    epoll_pwait2 eventfd eventfd2 pipe pipe2 dup dup2 dup3 getsockname getpeername getsockopt setsockopt shutdown
+    sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg futex futex_waitv set_robust_list get_robust_list
+    set_tid_address rseq membarrier arch_prctl restart_syscall getpid getppid gettid getuid geteuid getgid getegid
+    getresuid getresgid getgroups getpgrp getpgid getsid capget getrlimit getrusage sysinfo uname getcpu
+    getpriority getrandom sched_yield sched_getaffinity sched_getscheduler sched_getparam sched_get_priority_max
+    sched_get_priority_min sched_rr_get_interval wait4 waitid exit exit_group
+    """
+)
+
+# Changes of metadata. Landlock does not govern them: only a file system that is read-only outside of the scratch does.
+_METADATA = _names(
+    """
+    chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat truncate getxattr lgetxattr fgetxattr
+    listxattr llistxattr flistxattr
+    """
+)
+
+# Refused with EPERM, which Python turns into a plain PermissionError, instead of "function not implemented".
+_REFUSED = _names(
+    """
+    flock execve execveat fork vfork socket connect bind listen accept accept4 kill tkill pidfd_open pidfd_send_signal
+    rt_sigqueueinfo rt_tgsigqueueinfo ptrace process_vm_readv process_vm_writev chown fchown lchown fchownat mknod
+    mknodat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mount umount2 pivot_root chroot
+    unshare setns sethostname setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid
+    setpgid setsid setpriority sched_setaffinity sched_setscheduler setrlimit capset memfd_create
+    """
+)
+
+# What the fork server does beside that, and a child until its own filter is in force.
+_SERVER = _names(
+    """
+    clone fork kill tgkill pidfd_open prctl prlimit64 setsid setgroups setresgid setresuid capset landlock_restrict_self
+    seccomp mount umount2 memfd_create ioctl
+    """
+)
+
+_LOAD, _JEQ, _JSET, _AND, _JGE, _JUMP, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x35, 0x05, 0x06
+_ALLOW, _ERRNO, _KILL, _ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+_NEW_NAMESPACES = (
+    syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWCGROUP
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUSER
+    | syscalls.CLONE_NEWPID
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWTIME
+)
+# TCGETS (isatty), FIONREAD, FIONBIO, FIOCLEX, FIONCLEX. TIOCSTI would type into a terminal.
+_IOCTLS = (0x5401, 0x541B, 0x5421, 0x5451, 0x5450)
+# PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS.
+_PRCTLS = (15, 16, 3, 23, 21, 39)
+# Duplicates, flags, locks, the size of a pipe; not F_SETOWN, which sends signals.
+_FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
+_AF_UNIX, _SOCK_STREAM = 1, 1
+_OWN_PID = 0x7E5E7E5E
+"""Stands in the program where the child's own process id goes."""
+
+Code = list[bytes]
+
+
+def server_program(*, metadata: bool) -> bytes:
+    """The instructions of the fork server's own filter: the list of what is allowed, which each child inherits.
+
+    Args:
+        metadata: allow chmod, utime and the like: for a jail where all but the scratch is read-only.
+    """
+    code = [
+        _op(_LOAD, _ARCH),
+        _op(_JEQ, syscalls.AUDIT_ARCH, 1, 0),
+        _op(_RETURN, _KILL),
+        _op(_LOAD, _NUMBER),
+    ]
+    if syscalls.MACHINE == "x86_64":  # the x32 interface reuses the numbers with this bit set
+        code += [_op(_JGE, 0x40000000, 0, 1), _op(_RETURN, _KILL)]
+    return b"".join(code + _search(_ranges(_server_rules(metadata), _UNKNOWN)))
+
+
+def program(*, metadata: bool, forks: bool) -> bytes:
+    """The instructions of a child's filter on top of that, without the own process id (see `Filter`).
+
+    It holds only what the fork server may do and a child may not: the kernel compiles it anew for each child.
+
+    Args:
+        metadata: as given to the fork server's.
+        forks: have the fork server asked for each new process (see `Forks`): for a session, which it lets fork.
+    """
+    given, wanted = _server_rules(metadata), _rules(metadata, forks)
+    code = [_op(_LOAD, _NUMBER)]
+    for number in given:
+        if (rule := wanted.get(number, _UNKNOWN)) != given[number]:
+            code += [_op(_JEQ, number, 0, len(rule)), *rule]
+    return b"".join(code + _LEAVE)
+
+
+def _rules(metadata: bool, forks: bool) -> dict[int, Code]:
+    """What a child may do, by the call's number; any other number is unknown."""
+    refusal = [_op(_RETURN, _ERRNO | errno.EPERM)]
+    rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
+    allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
+    rules["clone"] = _clone(_ASK if forks else _ERRNO | errno.EPERM)
+    rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
+    rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
+    rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
+    rules["prlimit64"] = _null(2)  # where it only reads
+    return _numbered(rules | dict.fromkeys(allowed, _LEAVE))
+
+
+def _server_rules(metadata: bool) -> dict[int, Code]:
+    return _rules(metadata, False) | _numbered(dict.fromkeys(_SERVER, _LEAVE))
+
+
+def _numbered(rules: dict[str, Code]) -> dict[int, Code]:
+    return {syscalls.NUMBERS[name]: rule for name, rule in rules.items() if name in syscalls.NUMBERS}
+
+
+class Filter:
+    """A filter, ready to be put in force by a child."""
+
+    def __init__(self, instructions: bytes, *, asks: bool = False) -> None:
+        self._buffer = ctypes.create_string_buffer(instructions, len(instructions))
+        mark = struct.pack("=I", _OWN_PID)
+        self._marks = [i for i in range(4, len(instructions), 8) if instructions[i : i + 4] == mark]
+        """Where the own process id goes."""
+        self._given = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(self._buffer))
+        set_filter, allow_speculation = 1, 1 << 2  # the slower mode protects one's own memory from oneself
+        flags = allow_speculation | (1 << 3 if asks else 0)
+        self._call = syscalls.prepared("seccomp", set_filter, flags, self._given)
+
+    def install(self, own_pid: int) -> int:
+        """Put it in force for this process and all that it starts, for good (no_new_privs must be set).
+
+        Returns:
+            Where the filter asks: the descriptor to be asked by (see `Forks`).
+
+        Raises:
+            CallError: the kernel has no seccomp filters, or they are forbidden here.
+        """
+        for mark in self._marks:
+            struct.pack_into("=I", self._buffer, mark, own_pid)
+        return self._call()
+
+
+class Forks:
+    """Decides which new processes a session gets: the one that was asked of it, and no other."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.allowed = 0
+        """How many more may be made."""
+
+    def answer(self) -> None:
+        """Answer the question that is waiting."""
+        question = bytearray(80)
+        try:
+            fcntl.ioctl(self.descriptor, 0xC0502100, question)  # SECCOMP_IOCTL_NOTIF_RECV
+        except OSError:
+            return  # who asked has gone
+        (number,) = struct.unpack_from("=Q", question)
+        allow, self.allowed = self.allowed > 0, max(0, self.allowed - 1)
+        go_on, refused = struct.pack("=QqiI", number, 0, 0, 1), struct.pack("=QqiI", number, 0, -errno.EPERM, 0)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self.descriptor, 0xC0182101, go_on if allow else refused)  # SECCOMP_IOCTL_NOTIF_SEND
+
+
+def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, yes, no, value & 0xFFFFFFFF)
+
+
+_LEAVE, _UNKNOWN = [_op(_RETURN, _ALLOW)], [_op(_RETURN, _ERRNO | errno.ENOSYS)]
+
+
+def _ranges(rules: dict[int, Code], otherwise: Code) -> list[tuple[int, Code]]:
+    """The first number of each run of calls with one rule; `otherwise` is for those that no rule names."""
+    found: list[tuple[int, Code]] = []
+    for number in range(max(rules) + 2):
+        rule = rules.get(number, otherwise)
+        if not found or found[-1][1] != rule:
+            found.append((number, rule))
+    return found
+
+
+def _search(ranges: list[tuple[int, Code]]) -> Code:
+    """A binary search for the call's rule: the kernel tries a new filter on every call there is, for each child."""
+    if len(ranges) == 1:
+        return ranges[0][1]
+    middle = len(ranges) // 2
+    below, above = _search(ranges[:middle]), _search(ranges[middle:])
+    return [_op(_JGE, ranges[middle][0], 0, 1), _op(_JUMP, len(below)), *below, *above]
+
+
+def _one_of(argument: int, values: tuple[int, ...]) -> Code:
+    """Allow the call where its argument (the low half, which is all that the kernel takes of these) is in `values`."""
+    code = [_op(_LOAD, _ARGUMENTS + 8 * argument)]
+    for value in values:
+        code += [_op(_JEQ, value, 0, 1), _op(_RETURN, _ALLOW)]
+    return [*code, _op(_RETURN, _ERRNO | errno.EPERM)]
+
+
+def _clone(otherwise: int) -> Code:
+    """Allow threads, refuse new namespaces, and do `otherwise` about new processes."""
+    return [
+        _op(_LOAD, _ARGUMENTS),
+        _op(_JSET, _NEW_NAMESPACES, 2, 0),
+        _op(_JSET, syscalls.CLONE_THREAD, 0, 2),
+        _op(_RETURN, _ALLOW),
+        _op(_RETURN, _ERRNO | errno.EPERM),
+        _op(_RETURN, otherwise),
+    ]
+
+
+def _stream_pair() -> Code:
+    """Allow a pair of connected streams: an unconnected socket could be told an address in each message."""
+    return [
+        _op(_LOAD, _ARGUMENTS),
+        _op(_JEQ, _AF_UNIX, 0, 4),
+        _op(_LOAD, _ARGUMENTS + 8),
+        _op(_AND, 0xF),
+        _op(_JEQ, _SOCK_STREAM, 0, 1),
+        _op(_RETURN, _ALLOW),
+        _op(_RETURN, _ERRNO | errno.EPERM),
+    ]
+
+
+def _null(argument: int) -> Code:
+    """Allow the call where its argument is a null pointer."""
+    low = _ARGUMENTS + 8 * argument
+    return [
+        _op(_LOAD, low),
+        _op(_JEQ, 0, 0, 3),
+        _op(_LOAD, low + 4),
+        _op(_JEQ, 0, 0, 1),
+        _op(_RETURN, _ALLOW),
+        _op(_RETURN, _ERRNO | errno.EPERM),
+    ]

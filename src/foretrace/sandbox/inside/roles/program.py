@@ -1,0 +1,112 @@
+"""Run whole programs: once, as Python would run a script, or block after block in one namespace."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import linecache
+import os
+import sys
+import traceback
+import types
+from typing import Any
+
+from foretrace.sandbox.inside.channel import Channel
+from foretrace.sandbox.inside.error_report import describe
+
+FILE = "main.py"
+_STREAMS = (sys.stdout, sys.stderr)
+_exit = os._exit
+"""Kept here, both: code may put something else in their place."""
+
+
+def run(channel: Channel, source: str) -> int:
+    """Run `source` as `__main__`, with its threads and exit handlers, and return the exit code."""
+    namespace = main_module()
+    code, error = execute(source, FILE, namespace)
+    import threading
+
+    for finish in (threading._shutdown, atexit._run_exitfuncs, flush):  # type: ignore[attr-defined]
+        try:
+            finish()
+        except BaseException as raised:
+            error = error or describe(raised)
+            code = code or 1
+    if code is None or error is not None:  # came to its end; a program that left by itself says nothing here
+        channel.send(["ended", error])
+    return code or 0
+
+
+def live(channel: Channel) -> None:
+    """Run blocks in one process as they come: no way back after an error."""
+    namespace = main_module()
+    number = 0
+    while (message := channel.receive()) is not None:
+        number += 1
+        run_block(channel, message[1], number, namespace, number)
+
+
+def run_block(channel: Channel, source: str, number: int, namespace: dict[str, Any], *tag: int) -> bool:
+    """Run one block of a session, say how it ended, and return whether it came to its end.
+
+    A block that leaves by SystemExit says nothing, and leaves.
+    """
+    code, error = execute(source, f"block_{number}.py", namespace)
+    if code is not None and error is None:
+        with contextlib.suppress(BaseException):
+            flush()
+        _exit(code & 0xFF)
+    try:
+        flush()
+    except BaseException as raised:
+        error = error or describe(raised)
+    channel.send(["ended", error, *tag])
+    return error is None
+
+
+def flush() -> None:
+    """Flush what code has in the place of stdout and stderr, which may be nothing, and what it began with."""
+    for stream in (sys.stdout, sys.stderr, *_STREAMS):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+def main_module() -> dict[str, Any]:
+    """The namespace of a fresh `__main__`."""
+    module = types.ModuleType("__main__")
+    module.__dict__["__file__"] = FILE
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    return module.__dict__
+
+
+def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | None, dict[str, Any] | None]:
+    """Run source text; return the exit code where it left by SystemExit or failed, and the error that it raised.
+
+    A traceback is printed to stderr, as Python does.
+    """
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    try:
+        exec(compile(source, file, "exec", dont_inherit=True), namespace)
+    except SystemExit as leaving:
+        if leaving.code is None or isinstance(leaving.code, int):
+            code = int(leaving.code or 0)
+            return (code & 0xFF if abs(code) < 1 << 31 else 255), None
+        _print(str(leaving.code) + "\n")
+        return 1, None
+    except BaseException as raised:
+        error = describe(raised)
+        own = raised.__traceback__.tb_next if raised.__traceback__ else None
+        try:
+            _print("".join(traceback.format_exception(type(raised), raised, own)))
+        except BaseException as again:  # an exception whose text raises
+            _print(f"{error['kind']}: (its text raised {describe(again)['kind']})\n")
+        return 1, error
+    return None, None
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+    except BaseException:
+        os.write(2, text.encode("utf-8", "backslashreplace"))

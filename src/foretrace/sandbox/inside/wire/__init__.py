@@ -1,0 +1,1 @@
+"""Frames between processes, and values as tagged JSON: no pickle anywhere."""

@@ -1,0 +1,316 @@
+"""Values on the wire: builtin types and a few more as tagged JSON; all else is opaque, and equal to nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, OrderedDict, defaultdict
+from json.encoder import encode_basestring_ascii as _quoted
+from typing import Any
+
+from foretrace.sandbox.inside.wire.show import Opaque, Stream, show, type_name
+from foretrace.sandbox.inside.wire.stdlib_values import is_spelled, read, spell
+
+__all__ = ["MAX_DEPTH", "MAX_ITEMS", "Opaque", "Stream", "decode", "encode", "show", "type_name"]
+MAX_DEPTH = 200
+"""Containers within one another; what is deeper is opaque."""
+MAX_ITEMS = 1 << 20
+"""Values in one value that `decode` takes by default."""
+_STREAM_ITEMS = 1000
+"""Items that are taken from an iterator."""
+_SAME_HASH = 100
+"""Members of one set or dict that may share a hash: more are made to be slow."""
+_TEXT = 200
+_NUMBERS = frozenset({int, float, complex, bool})
+_DICTS = frozenset({dict, Counter, OrderedDict, defaultdict})
+_TAGS = {list: "l", tuple: "t", set: "S", frozenset: "F"}
+_ITERATORS = frozenset(
+    {
+        *(map, filter, zip, enumerate, reversed, type(_ for _ in ()), type({}.keys()), type({}.values())),
+        *(type({}.items()), type(iter([])), type(iter(())), type(iter("")), type(iter({})), type(iter(range(0)))),
+        *(type(iter(set())), type(reversed([])), type(iter({}.items())), type(iter({}.values()))),
+    }
+)
+
+
+class _Refused(Exception):  # noqa: N818 - a reason, and no error
+    pass
+
+
+def encode(value: Any, limit: int, keep: Any = None) -> Any:
+    """JSON of `value`, at most about `limit` bytes long; an opaque value where that cannot be done. Never raises.
+
+    Args:
+        keep: given a value that is no builtin one, returns the number under which it is kept, or None.
+    """
+    try:
+        return _Encoder(limit, keep).walk(value, 0)
+    except _Refused as why:
+        return ["o", type_name(value), str(why)]
+    except Exception as error:
+        return ["o", type_name(value), f"it could not be read ({type_name(error)})"]
+
+
+class _Encoder:
+    """One walk over a value, which counts bytes before it makes them."""
+
+    def __init__(self, limit: int, keep: Any) -> None:
+        self.left = limit
+        self.keep = keep
+        self.path: set[int] = set()
+
+    def pay(self, cost: int) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise _Refused("too large")
+
+    def walk(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if value is None or kind is bool:
+            self.pay(6)
+            return value
+        if kind is str:
+            return self.text(value)
+        if kind in _NUMBERS or kind in (bytes, bytearray, range) or value is Ellipsis:
+            return self.flat(value, kind)
+        if depth >= MAX_DEPTH:
+            raise _Refused("too deep")
+        if id(value) in self.path:
+            raise _Refused("it contains itself")
+        if kind in _TAGS or kind in _DICTS or kind in _ITERATORS:
+            self.pay(6)
+            self.path.add(id(value))
+            try:
+                return self.container(value, kind, depth + 1)
+            finally:
+                self.path.discard(id(value))
+        return self.other(value, kind, depth)
+
+    def text(self, value: str) -> Any:
+        self.pay(len(value) + 3)
+        quoted = _quoted(value)
+        self.pay(len(quoted) - len(value))
+        # Two lone surrogates in a row would be read back as one character.
+        if "\\ud" in quoted and any("\ud800" <= char <= "\udfff" for char in value):
+            code = value.encode("utf-8", "surrogatepass").hex()
+            self.pay(len(code))
+            return ["s", code]
+        return value
+
+    def flat(self, value: Any, kind: type) -> Any:
+        if kind is int:
+            self.pay(value.bit_length() // 4 + 8)
+            return value if -(1 << 53) < value < 1 << 53 else ["i", hex(value)]
+        self.pay(32)
+        if kind is float:
+            if value - value == 0:
+                return value
+            return ["f", "nan" if value != value else "inf" if value > 0 else "-inf"]
+        if kind is complex:
+            return ["c", self.flat(value.real, float), self.flat(value.imag, float)]
+        if kind is range:
+            return ["r", self.flat(value.start, int), self.flat(value.stop, int), self.flat(value.step, int)]
+        if value is Ellipsis:
+            return ["e"]
+        self.pay(2 * len(value))
+        return ["b" if kind is bytes else "ba", value.hex()]
+
+    def container(self, value: Any, kind: type, depth: int) -> Any:
+        walk = self.walk
+        if kind in _TAGS:
+            self.pay(2 * len(value))
+            out: list[Any] = [_TAGS[kind]]
+            for item in value:
+                out.append(walk(item, depth))
+            return out
+        if kind in _DICTS:
+            self.pay(2 * len(value))
+            out = ["d"]
+            for key, item in dict.items(value):
+                out.append(walk(key, depth))
+                out.append(walk(item, depth))
+            return out
+        return self.stream(value, depth)
+
+    def stream(self, value: Any, depth: int) -> Any:
+        """An iterator: what it gives is its value, as far as it is taken."""
+        out: list[Any] = ["g", "it goes on after the items that were taken from it"]
+        try:
+            for item in value:
+                out.append(self.walk(item, depth))
+                if len(out) > _STREAM_ITEMS + 1:
+                    return out
+        except _Refused:
+            raise
+        except Exception as error:
+            out[1] = f"it raised {type_name(error)}"
+            return out
+        out[1] = ""
+        return out
+
+    def other(self, value: Any, kind: type, depth: int) -> Any:
+        numpy = sys.modules.get("numpy")
+        generic = getattr(numpy, "generic", None)
+        if type(generic) is type and issubclass(kind, generic) and kind.__module__ == "numpy":
+            item = value.item()
+            if type(item) in _NUMBERS or type(item) in (str, bytes):
+                return self.walk(item, depth)
+        if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple is equal to a tuple
+            return self.walk(tuple(tuple.__iter__(value)), depth)
+        if is_spelled(value):
+            spelling = spell(value)
+            self.pay(len(spelling[1]) + 20)
+            return ["x", *spelling]
+        name = type_name(value)
+        self.pay(len(_quoted(name)) + 40)
+        number = self.keep(value) if self.keep is not None else None
+        return ["o", name, ""] if number is None else ["h", number, name]
+
+
+def decode(tagged: Any, limit: int = MAX_ITEMS, remote: Any = None) -> Any:
+    """A fresh value from what `encode` gave, whoever made it.
+
+    Args:
+        limit: how many values may be in it, itself counted.
+        remote: makes something of the number and type name of a kept value (`["h", ...]`); without it there are none.
+
+    Raises:
+        ValueError: `encode` cannot have given this.
+    """
+    return _Decoder(limit, remote).walk(tagged, 0)
+
+
+class _Decoder:
+    def __init__(self, limit: int, remote: Any) -> None:
+        self.left = limit
+        self.remote = remote
+
+    def walk(self, tagged: Any, depth: int) -> Any:
+        self.left -= 1
+        if self.left < 0 or depth > MAX_DEPTH + 1:
+            raise ValueError("too many values, or too deep")
+        kind = type(tagged)
+        if tagged is None or kind in (bool, int, str):
+            return tagged
+        if kind is float:
+            if tagged - tagged != 0:
+                raise ValueError("a number that is none")
+            return tagged
+        if kind is not list or not tagged or type(tagged[0]) is not str:
+            raise ValueError("no value")
+        reader = _READERS.get(tagged[0])
+        if reader is None:
+            raise ValueError("no known kind of value")
+        return reader(self, tagged[1:], depth + 1)
+
+    def walk_all(self, items: list[Any], depth: int) -> list[Any]:
+        return [self.walk(item, depth) for item in items]
+
+
+def _read_int(_: _Decoder, rest: list[Any], depth: int) -> int:
+    (text,) = _typed(rest, str)
+    return int(text, 16)
+
+
+def _read_float(_: _Decoder, rest: list[Any], depth: int) -> float:
+    (text,) = _typed(rest, str)
+    if text not in ("nan", "inf", "-inf"):
+        raise ValueError("no float")
+    return float(text)
+
+
+def _read_complex(decoder: _Decoder, rest: list[Any], depth: int) -> complex:
+    real, imaginary = _typed(decoder.walk_all(rest, depth), float, float)
+    return complex(real, imaginary)
+
+
+def _read_range(decoder: _Decoder, rest: list[Any], depth: int) -> range:
+    return range(*_typed(decoder.walk_all(rest, depth), int, int, int))
+
+
+def _read_text(_: _Decoder, rest: list[Any], depth: int) -> str:
+    (code,) = _typed(rest, str)
+    return bytes.fromhex(code).decode("utf-8", "surrogatepass")
+
+
+def _read_bytes(_: _Decoder, rest: list[Any], depth: int) -> bytes:
+    (code,) = _typed(rest, str)
+    return bytes.fromhex(code)
+
+
+def _read_ellipsis(_: _Decoder, rest: list[Any], depth: int) -> Any:
+    _typed(rest)
+    return ...
+
+
+def _read_set(decoder: _Decoder, rest: list[Any], depth: int) -> set[Any]:
+    return set(_hashable(decoder.walk_all(rest, depth)))
+
+
+def _read_dict(decoder: _Decoder, rest: list[Any], depth: int) -> dict[Any, Any]:
+    if len(rest) % 2:
+        raise ValueError("a key without a value")
+    items = decoder.walk_all(rest, depth)
+    return dict(zip(_hashable(items[::2]), items[1::2], strict=True))
+
+
+def _read_stream(decoder: _Decoder, rest: list[Any], depth: int) -> Stream:
+    (end,) = _typed(rest[:1], str)
+    return Stream(decoder.walk_all(rest[1:], depth), end[:_TEXT])
+
+
+def _read_spelled(_: _Decoder, rest: list[Any], depth: int) -> Any:
+    name, text = _typed(rest, str, str)
+    return read(name, text)
+
+
+def _read_opaque(_: _Decoder, rest: list[Any], depth: int) -> Opaque:
+    name, text = _typed(rest, str, str)
+    return Opaque(name[:_TEXT], text[:_TEXT])
+
+
+def _read_remote(decoder: _Decoder, rest: list[Any], depth: int) -> Any:
+    number, name = _typed(rest, int, str)
+    if decoder.remote is None or number < 0:
+        raise ValueError("a kept value, where none is kept")
+    return decoder.remote(number, name[:_TEXT])
+
+
+def _typed(given: list[Any], *kinds: type) -> list[Any]:
+    if [type(item) for item in given] != list(kinds):
+        raise ValueError("parts that do not fit")
+    return given
+
+
+def _hashable(items: list[Any]) -> list[Any]:
+    """The items, if they can be the members of a set at a fair price."""
+    seen: dict[int, int] = {}
+    for item in items:
+        try:
+            code = hash(item)
+        except TypeError:
+            raise ValueError("a member that cannot be hashed") from None
+        seen[code] = count = seen.get(code, 0) + 1
+        if count > _SAME_HASH:
+            raise ValueError("too many members of one hash")
+    return items
+
+
+_READERS: dict[str, Any] = {
+    "i": _read_int,
+    "f": _read_float,
+    "c": _read_complex,
+    "r": _read_range,
+    "s": _read_text,
+    "b": _read_bytes,
+    "ba": lambda decoder, rest, depth: bytearray(_read_bytes(decoder, rest, depth)),
+    "e": _read_ellipsis,
+    "l": lambda decoder, rest, depth: decoder.walk_all(rest, depth),
+    "t": lambda decoder, rest, depth: tuple(decoder.walk_all(rest, depth)),
+    "S": _read_set,
+    "F": lambda decoder, rest, depth: frozenset(_read_set(decoder, rest, depth)),
+    "d": _read_dict,
+    "g": _read_stream,
+    "x": _read_spelled,
+    "o": _read_opaque,
+    "h": _read_remote,
+}

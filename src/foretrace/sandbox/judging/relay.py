@@ -1,0 +1,164 @@
+"""Judging by test code in a second process: its calls of the candidate are relayed, one by one."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Self
+
+import msgspec
+
+from foretrace.core.problem import RunError, TestResult
+from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver.channel import Conversation, Open
+from foretrace.sandbox.forkserver.result import OUT_OF_TURN, out_of_turn, read_error
+from foretrace.sandbox.inside.wire.values import decode
+from foretrace.sandbox.judging.calls import LEAVE_S, NOT_RUN, Process, ending_of, load_ending, text_of
+from foretrace.sandbox.judging.plan import Plan
+from foretrace.sandbox.judging.report import Heard, judge_request
+
+_JUDGE_MEMORY_MB = 512
+_JUDGE_CPU_S = 10.0
+
+
+class Candidate:
+    """The candidate's side of a judging: a live process, replaced when it ends."""
+
+    def __init__(self, open_: Open, plan: Plan, code: str, limits: Limits) -> None:
+        self.process = Process()
+        self.failed: RunError | None = None
+        """Why the code cannot be loaded."""
+        self.out_of_turn = False
+        self._open, self._plan, self._code, self._limits = open_, plan, code, limits
+        self._child: Conversation | None = None
+        self._allowed = limits
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether all tests have failed, whatever comes."""
+        return self.out_of_turn or self.failed is not None
+
+    async def start(self) -> bool:
+        """Have a process with the code loaded; False when there can be none."""
+        allowed = self.process.left(self._limits)
+        if allowed is None or self.failed or self.out_of_turn or (self.process.count and self._plan.keep):
+            return False
+        needs = [self._plan.entry_point] if self._plan.entry_point else []
+        request: dict[str, Any] = {"mode": "candidate", "code": self._code, "needs": needs, "keep": self._plan.keep}
+        self._allowed = allowed
+        self._child = await self._stack.enter_async_context(self._open({**request, "interactive": True}, allowed))
+        message = await self._child.receive()
+        if message == ["loaded"]:
+            return True
+        error = None
+        if isinstance(message, list) and len(message) == 2 and message[0] == "failed":
+            error = read_error(message[1])
+        self.out_of_turn = message is not None and error is None
+        self.failed = await self._end(error, answered=False) or out_of_turn()
+        return False
+
+    async def relay(self, frame: list[Any]) -> list[Any]:
+        """The candidate's answer to a frame of the judge."""
+        if self._child is None and not await self.start():
+            return ["gone", text_of(self.failed) if self.failed else NOT_RUN]
+        assert self._child is not None
+        await self._child.send(frame)
+        answer = await self._child.receive()
+        if answer is not None and not _is_answer(answer, self._plan.keep):
+            self.out_of_turn = True
+            answer = None
+        if answer is not None:
+            return answer
+        error = await self._end(None, answered=False)
+        return ["gone", text_of(error) if error else NOT_RUN]
+
+    async def close(self) -> None:
+        """Let the process come to its end, after all is judged."""
+        if self._child is None:
+            return
+        await self._child.send(["bye"])
+        await self._end(None)
+
+    async def _end(self, failed: RunError | None, *, answered: bool = True) -> RunError | None:
+        """Take the end of the live process into account, and say what was wrong with it."""
+        assert self._child is not None
+        child, self._child = self._child, None
+        if self.out_of_turn:
+            child.stop()
+        ended = await child.finish(LEAVE_S)
+        await self._stack.aclose()
+        if self.out_of_turn or child.broken:
+            self.out_of_turn = True
+            self.process.add(ended, "killed", out_of_turn())
+            return out_of_turn()
+        if failed is not None:
+            self.process.add(ended, load_ending(failed), failed)
+            return failed
+        ending, error = ending_of(ended, answered, self._allowed)
+        self.process.add(ended, ending, error)
+        return error
+
+
+def _is_answer(answer: Any, keep: bool) -> bool:
+    """Whether a message is an answer to a call, of parts that can be passed on."""
+    if not isinstance(answer, list) or not answer:
+        return False
+    if answer[0] == "raised" and len(answer) == 2:
+        error = answer[1]
+        bases = error.get("bases", []) if isinstance(error, dict) else None
+        return (
+            read_error(error) is not None
+            and isinstance(error.get("message"), str)
+            and isinstance(bases, list)
+            and all(isinstance(base, str) for base in bases[:50])
+        )
+    if answer[0] != "value" or len(answer) != 3:
+        return False
+    remote = (lambda number, name: None) if keep else None
+    try:
+        decode(answer[1], remote=remote)
+        for key, changed in answer[2] or []:
+            if type(key) not in (int, str):
+                return False
+            decode(changed, remote=remote)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+async def relay(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
+    """Judge by the plan's test code."""
+    heard = Heard(plan)
+    patient = msgspec.structs.replace(
+        limits,
+        wall_s=2 * limits.wall_s + 1,
+        cpu_s=max(limits.cpu_s, _JUDGE_CPU_S),
+        memory_mb=max(limits.memory_mb, _JUDGE_MEMORY_MB),
+    )
+    # The judge first: who holds a candidate never waits for another process, so that judgings cannot block one another.
+    async with open_(judge_request(plan), patient) as judge, Candidate(open_, plan, code, limits) as candidate:
+        await candidate.start()
+        while not (heard.done or candidate.hopeless) and (frame := await judge.receive()) is not None:
+            if isinstance(frame, list) and len(frame) == 4 and frame[0] in ("call", "do"):
+                await judge.send(await candidate.relay(frame))
+            else:
+                heard.take(frame, judge.elapsed)
+        await candidate.close()
+        ended = await judge.finish(0 if candidate.hopeless else LEAVE_S)
+    if candidate.out_of_turn:
+        return heard.all_failed(OUT_OF_TURN), candidate.process
+    if candidate.failed:
+        return heard.all_failed(text_of(candidate.failed)), candidate.process
+    ending, error = ending_of(ended, heard.done, patient)
+    if error and candidate.process.ending == "ok":
+        # The tests failed to run, and not the candidate: the verdict must not read as if all had gone well.
+        candidate.process.ending, candidate.process.error = ending, error
+    return heard.results(
+        f"the tests did not come to their end: {text_of(error)}" if error else NOT_RUN
+    ), candidate.process

@@ -1,0 +1,83 @@
+"""What a process that runs test code is asked, and what it says of each test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foretrace.core.problem import TestResult
+from foretrace.sandbox.forkserver.result import read_error
+from foretrace.sandbox.judging.calls import text_of
+from foretrace.sandbox.judging.plan import Plan
+
+_TEXT = 500
+
+
+def judge_request(plan: Plan) -> dict[str, Any]:
+    """The request for a process that runs the plan's test code."""
+    return {
+        "mode": "judge",
+        "tests": [test.code for test in plan.tests],
+        "setup": plan.setup,
+        "entry_point": plan.entry_point,
+        "callees": plan.callees,
+        "exceptions": plan.exceptions,
+        "interactive": True,
+    }
+
+
+class Heard:
+    """The tests of a plan, and what was said of them; each is believed once, and in the order of the plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.done = False
+        """Whether the process said that it was through, or broke the protocol."""
+        self._problem: str | None = None
+        self._names = plan.names
+        self._results: list[TestResult] = []
+        self._before = 0.0
+
+    def take(self, frame: Any, elapsed: float) -> None:
+        """Take a frame into account.
+
+        Args:
+            elapsed: seconds from the start of the process to this frame.
+        """
+        if isinstance(frame, list) and len(frame) == 2 and frame[0] == "done":
+            error = read_error(frame[1])
+            self.done = True
+            self._problem = f"the setup of the tests failed: {text_of(error)}" if error else None
+            return
+        result = self._read(frame, elapsed - self._before)
+        if result is None:
+            self.done = True
+            self._problem = "the process of the tests broke the protocol"
+            return
+        self._before = elapsed
+        self._results.append(result)
+
+    def _read(self, frame: Any, seconds: float) -> TestResult | None:
+        if len(self._results) == len(self._names) or not isinstance(frame, list) or len(frame) != 6:
+            return None
+        kind, name, passed, *texts = frame
+        if kind != "test" or name != self._names[len(self._results)] or type(passed) is not bool:
+            return None
+        if any(text is not None and type(text) is not str for text in texts):
+            return None
+        actual, expected, error = (text if text is None else text[:_TEXT] for text in texts)
+        return TestResult(
+            name=name,
+            passed=passed,
+            actual=actual,
+            expected=expected,
+            error=error,
+            seconds=None if error and error.startswith("not r") else seconds,
+        )
+
+    def results(self, why: str) -> list[TestResult]:
+        """All tests; those of which nothing was said have failed, for the reason `why` unless a better one is known."""
+        missing = self._names[len(self._results) :]
+        return self._results + [TestResult(name=name, passed=False, error=self._problem or why) for name in missing]
+
+    def all_failed(self, why: str) -> list[TestResult]:
+        """All tests as failed for one reason."""
+        return [TestResult(name=name, passed=False, error=why) for name in self._names]
