@@ -1,0 +1,75 @@
+"""Right and wrong answers in many styles: the judge's verdict against plain Python's.
+
+`corpus/*.toml` hold the cases: tests as people write them, right answers and wrong ones. Plain Python, with answer and
+tests in one process, is the oracle. `corpus/disagreements.txt` lists where the judge still says something else; the
+list must be exact, so that a mended case is taken off it and a new one is seen.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foretrace.core.errors import ForetraceError
+from foretrace.core.problem import Test
+from foretrace.sandbox.base import Limits
+from sandbox.boxes import Box
+from sandbox.plain_python import verdicts
+
+CORPUS = Path(__file__).with_name("corpus")
+KNOWN = CORPUS / "disagreements.txt"
+
+
+class Answer(NamedTuple):
+    name: str
+    """File, case, `right` or `wrong`, and which one."""
+    right: bool
+    job: dict[str, Any]
+    """As `plain_python.verdicts` takes it."""
+
+
+def answers() -> Iterator[Answer]:
+    for file in sorted(CORPUS.glob("*.toml")):
+        for case in tomllib.loads(file.read_text(encoding="utf-8"))["case"]:
+            rest = {key: case[key] for key in ("prompt", "setup", "entry_point") if key in case}
+            tests = [program(test) if isinstance(test, dict) else test for test in case["tests"]]
+            for kind in ("right", "wrong"):
+                for number, code in enumerate(case[kind]):
+                    name = f"{file.stem}: {case['name']}: {kind} {number}"
+                    yield Answer(name, kind == "right", {"code": code, "tests": tests, **rest})
+
+
+def program(test: dict[str, str]) -> dict[str, str]:
+    """A test of a program; a long output is written as the expression that makes it."""
+    return {"stdin": test["stdin"], "stdout": test["stdout"] if "stdout" in test else eval(test["stdout_code"])}
+
+
+ANSWERS = list(answers())
+
+
+def test_the_corpus_is_what_it_says() -> None:
+    found = verdicts([answer.job for answer in ANSWERS])
+    assert [a.name for a, passed in zip(ANSWERS, found, strict=True) if passed != a.right] == []
+    assert len({a.name for a in ANSWERS}) == len(ANSWERS)
+    assert sum(a.right for a in ANSWERS) >= 300
+
+
+def judged(box: Box, answer: Answer) -> bool | None:
+    """Whether the judge lets an answer pass; None where it cannot say."""
+    job = answer.job
+    tests = [Test(**test) if isinstance(test, dict) else Test(code=test) for test in job["tests"]]
+    given = {"entry_point": job.get("entry_point"), "setup": job.get("setup", "")}
+    try:
+        verdict = box.do(box.sandbox.judge(job["code"], tests, limits=Limits(wall_s=120, cpu_s=60), **given))
+    except (ForetraceError, RecursionError):
+        return None
+    return verdict.passed
+
+
+def test_the_judge_agrees_with_plain_python_but_where_it_is_known_not_to(jailed: Box) -> None:
+    found = {answer.name for answer in ANSWERS if judged(jailed, answer) is not answer.right}
+    known = set(KNOWN.read_text(encoding="utf-8").splitlines())
+    assert sorted(found - known) == [], "new disagreements"
+    assert sorted(known - found) == [], f"take these off {KNOWN.name}: they agree now"
