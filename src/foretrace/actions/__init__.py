@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType, Effect, StepLabel
 
 if TYPE_CHECKING:
-    from foretrace.actions.classify import label_trace
+    from foretrace.actions.label_steps import label_trace
 
 __all__ = ["TAXONOMY_VERSION", "ActionType", "Effect", "StepLabel", "label_trace"]
 
@@ -15,7 +15,7 @@ __all__ = ["TAXONOMY_VERSION", "ActionType", "Effect", "StepLabel", "label_trace
 def __getattr__(name: str) -> object:
     # Lazy: the taxonomy alone must not cost the readers.
     if name == "label_trace":
-        from foretrace.actions.classify import label_trace
+        from foretrace.actions.label_steps import label_trace
 
         return label_trace
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

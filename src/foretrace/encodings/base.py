@@ -17,7 +17,7 @@ from foretrace.core.trace import ToolCall
 _TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WINDOW = 4096
-_MOST_REPAIRED = 64 * 1024
+_MAX_REPAIRED = 64 * 1024
 """Characters of broken JSON that repair is tried on: it takes long on more."""
 
 
@@ -35,7 +35,7 @@ class Encoding(Protocol):
         ...
 
 
-class Arguments(msgspec.Struct, frozen=True):
+class JsonArguments(msgspec.Struct, frozen=True):
     """What became of the text of a call's arguments."""
 
     text: str
@@ -57,7 +57,7 @@ def dumps(value: Any) -> str:
     return _encode(value)
 
 
-def verbatim(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int]) -> ToolCall:
+def attach_span(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int]) -> ToolCall:
     """The call with its span; where rendering would not give the text back, `extra` keeps the text."""
     raw = text[span[0] : span[1]]
     extra = call.extra if call.error is None and encoding.render(call) == raw else {**call.extra, "raw": raw}
@@ -67,7 +67,7 @@ def verbatim(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int
 _scan = json.JSONDecoder(strict=False).raw_decode
 
 
-def json_end(text: str, start: int) -> int | None:
+def find_json_end(text: str, start: int) -> int | None:
     """End of the JSON value that begins at `start` or after space there, null when none is whole.
 
     Raw control characters are allowed. The text is decoded once, in growing windows: trying every possible end, or
@@ -91,7 +91,7 @@ def json_end(text: str, start: int) -> int | None:
         size *= 8
 
 
-def read_arguments(text: str) -> Arguments:
+def read_arguments(text: str) -> JsonArguments:
     """Read JSON arguments: as JSON, then allowing raw control characters, then by repair; each repair is recorded.
 
     A text cut off in the middle is never repaired: the result would be a call that nobody made.
@@ -99,36 +99,36 @@ def read_arguments(text: str) -> Arguments:
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return _repaired(text)
+        return _repair(text)
     if isinstance(value, dict):
-        return Arguments(text)
-    return Arguments(dumps({"input": value}), ("wrapped",))
+        return JsonArguments(text)
+    return JsonArguments(dumps({"input": value}), ("wrapped",))
 
 
-def _repaired(text: str) -> Arguments:
+def _repair(text: str) -> JsonArguments:
     try:
         value: Any = json.loads(text, strict=False)
         kind = "control_characters"
     except (ValueError, RecursionError):
         if _is_cut_off(text):
-            return Arguments("{}", error="arguments are cut off" if text.strip() else "no arguments")
-        if len(text) > _MOST_REPAIRED:
-            return Arguments("{}", error="arguments are not JSON, and too long to repair")
+            return JsonArguments("{}", error="arguments are cut off" if text.strip() else "no arguments")
+        if len(text) > _MAX_REPAIRED:
+            return JsonArguments("{}", error="arguments are not JSON, and too long to repair")
         import json_repair
 
         try:
             value, kind = json_repair.loads(text), "json_repair"
         except (ValueError, RecursionError) as error:
-            return Arguments("{}", error=f"arguments are not JSON: {error}")
+            return JsonArguments("{}", error=f"arguments are not JSON: {error}")
     if not isinstance(value, dict):
-        return Arguments("{}", error="arguments are not a JSON object")
+        return JsonArguments("{}", error="arguments are not a JSON object")
     try:
         repaired = dumps(value)
     except (ValueError, RecursionError) as error:
-        return Arguments("{}", error=f"arguments are not JSON: {error}")
-    if whole := _without_lone_surrogates(repaired):
-        return Arguments(whole, ("lone_surrogates",))
-    return Arguments(repaired, (kind,))
+        return JsonArguments("{}", error=f"arguments are not JSON: {error}")
+    if whole := _replace_lone_surrogates(repaired):
+        return JsonArguments(whole, ("lone_surrogates",))
+    return JsonArguments(repaired, (kind,))
 
 
 def _is_cut_off(text: str) -> bool:
@@ -145,7 +145,7 @@ def _is_cut_off(text: str) -> bool:
     return quoted or depth > 0
 
 
-def _without_lone_surrogates(text: str) -> str | None:
+def _replace_lone_surrogates(text: str) -> str | None:
     """The text with half characters (a cut emoji) replaced, null when there is none."""
     try:
         text.encode()

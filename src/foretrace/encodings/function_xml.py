@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps, verbatim
+from foretrace.encodings.base import attach_span, dumps
 
 _OPEN = re.compile(r"<function=([^<>\s]+)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>")
@@ -15,9 +15,9 @@ _CLOSE_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=[^<>\n]+>|</function
 _CLOSE = re.compile(r"\s*</function>")
 _CUT_TAG = re.compile(r"\s*(?:<[^<>]*)?\Z")
 """What may follow an opening tag where the text was cut off; after anything else the tag was only mentioned."""
-_WRAPPED = frozenset({"old_str", "new_str", "file_text"})
+_MULTILINE_PARAMETERS = frozenset({"old_str", "new_str", "file_text"})
 """Parameters whose value stands on lines of its own, so that its own newlines survive."""
-_MOST_ENDS = 64
+_MAX_ENDS = 64
 """Closing tags that are looked at, after one that would do, for one that leaves no quoted block open."""
 
 
@@ -45,7 +45,7 @@ class FunctionXml:
         lines = [f"<function={call.name}>"]
         for key, value in msgspec.json.decode(call.arguments).items():
             text = value if isinstance(value, str) else dumps(value)
-            if key in _WRAPPED and key not in bare:
+            if key in _MULTILINE_PARAMETERS and key not in bare:
                 text = f"\n{text}\n"
             lines.append(f"<parameter={key}>{text}</parameter>")
         return "\n".join([*lines, "</function>"])
@@ -56,11 +56,11 @@ def _read_block(text: str, opening: re.Match[str]) -> ToolCall | None:
     bare: list[str] = []
     at = opening.end()
     while parameter := _PARAMETER.match(text, at):
-        end = _value_end(text, parameter.end())
+        end = _find_value_end(text, parameter.end())
         if end is None:
-            return _broken(text, opening, len(text), "parameter without an end")
+            return _make_broken_call(text, opening, len(text), "parameter without an end")
         key, value = parameter.group(1), text[parameter.end() : end]
-        if key in _WRAPPED:
+        if key in _MULTILINE_PARAMETERS:
             if len(value) > 1 and value[0] == "\n" and value[-1] == "\n":
                 value = value[1:-1]
             else:
@@ -73,16 +73,18 @@ def _read_block(text: str, opening: re.Match[str]) -> ToolCall | None:
         stop = len(text) if following < 0 else following
         close = text.find("</function>", at, stop)
         if close >= 0:
-            return _broken(text, opening, close + len("</function>"), "function block that holds no parameters")
+            return _make_broken_call(
+                text, opening, close + len("</function>"), "function block that holds no parameters"
+            )
         if at == opening.end() and not _CUT_TAG.match(text, at):
             return None
-        return _broken(text, opening, stop, "function block without an end")
+        return _make_broken_call(text, opening, stop, "function block without an end")
     call = ToolCall(name=opening.group(1), arguments=dumps(arguments), extra={"bare": bare} if bare else {})
-    call = verbatim(PLUGIN, call, text, (opening.start(), closing.end()))
+    call = attach_span(PLUGIN, call, text, (opening.start(), closing.end()))
     return msgspec.structs.replace(call, repairs=("layout",)) if "raw" in call.extra else call
 
 
-def _value_end(text: str, start: int) -> int | None:
+def _find_value_end(text: str, start: int) -> int | None:
     """Where the value that begins at `start` ends: at the first closing tag that leaves no orphan behind and no
     quoted block open.
 
@@ -101,7 +103,7 @@ def _value_end(text: str, start: int) -> int | None:
                 return end
             fallback = end if fallback is None else fallback
         tries += fallback is not None
-        if tries == _MOST_ENDS:
+        if tries == _MAX_ENDS:
             break
     return fallback
 
@@ -114,8 +116,8 @@ def _leaves_orphan(text: str, closing: re.Match[str]) -> bool:
     return orphan >= 0 and text.find("<function=", end.end(), orphan) < 0
 
 
-def _broken(text: str, opening: re.Match[str], stop: int, error: str) -> ToolCall:
-    return verbatim(PLUGIN, ToolCall(name=opening.group(1), error=error), text, (opening.start(), stop))
+def _make_broken_call(text: str, opening: re.Match[str], stop: int, error: str) -> ToolCall:
+    return attach_span(PLUGIN, ToolCall(name=opening.group(1), error=error), text, (opening.start(), stop))
 
 
 PLUGIN = FunctionXml()

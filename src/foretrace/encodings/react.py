@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import json_end, read_arguments, verbatim
+from foretrace.encodings.base import attach_span, find_json_end, read_arguments
 
 _ACTION = re.compile(r"^Action:(.*+)\nAction Input:[ \t]*", re.MULTILINE)
 _LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z)")
@@ -22,7 +22,7 @@ class React:
         calls: list[ToolCall] = []
         at = 0
         while action := _ACTION.search(text, at):
-            at = _end(text, action.end())
+            at = _find_end(text, action.end())
             raw = text[action.end() : at]
             arguments = read_arguments(raw)
             call = ToolCall(
@@ -31,7 +31,7 @@ class React:
                 repairs=arguments.repairs,
                 error=arguments.error,
             )
-            calls.append(verbatim(self, call, text, (action.start(), at)))
+            calls.append(attach_span(self, call, text, (action.start(), at)))
         return calls
 
     def render(self, call: ToolCall) -> str:
@@ -39,10 +39,10 @@ class React:
         return str(call.extra.get("raw") or "") or f"Action: {call.name}\nAction Input: {call.arguments}"
 
 
-def _end(text: str, start: int) -> int:
+def _find_end(text: str, start: int) -> int:
     """End of the arguments: where their JSON is whole, if its line or the text ends there; else, as the JSON is
     broken, before the next marker, or at the end of the text."""
-    whole = json_end(text, start)
+    whole = find_json_end(text, start)
     if whole is not None and _LINE_END.match(text, whole):
         return whole
     following = _BROKEN_END.search(text, start)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import Arguments, dumps, json_end, read_arguments, verbatim
+from foretrace.encodings.base import JsonArguments, attach_span, dumps, find_json_end, read_arguments
 
 _OPEN = re.compile(r"<tool_call>")
 _TAG = re.compile(r"</?tool_call>")
@@ -40,23 +40,23 @@ class ToolCallJson:
 
 
 def _read_block(text: str, start: int, body_start: int) -> ToolCall:
-    end = json_end(text, body_start)
+    end = find_json_end(text, body_start)
     tag = _TAG.search(text, body_start if end is None else end)
     if tag is None or tag.group() == "<tool_call>":
         stop = tag.start() if tag else len(text)
-        return verbatim(PLUGIN, ToolCall(error="tool call without an end"), text, (start, stop))
-    return _from_body(text[body_start : tag.start()], text, (start, tag.end()))
+        return attach_span(PLUGIN, ToolCall(error="tool call without an end"), text, (start, stop))
+    return _make_call(text[body_start : tag.start()], text, (start, tag.end()))
 
 
-def _from_body(body: str, text: str, span: tuple[int, int]) -> ToolCall:
+def _make_call(body: str, text: str, span: tuple[int, int]) -> ToolCall:
     read = read_arguments(body.strip())
     value: dict[str, Any] = {} if read.error else msgspec.json.decode(read.text)
     name, inner, error = value.get("name"), value.get("arguments"), read.error
     if error is None and not isinstance(name, str):
         error = "tool call without a name"
-    written = None if read.repairs else _member(read.text, "arguments")
+    written = None if read.repairs else _find_member(read.text, "arguments")
     if inner is None:
-        arguments = Arguments("{}")
+        arguments = JsonArguments("{}")
     elif isinstance(inner, str):
         arguments = read_arguments(inner)
     else:
@@ -67,15 +67,15 @@ def _from_body(body: str, text: str, span: tuple[int, int]) -> ToolCall:
         repairs=read.repairs + arguments.repairs,
         error=error or arguments.error,
     )
-    return verbatim(PLUGIN, call, text, span)
+    return attach_span(PLUGIN, call, text, span)
 
 
-def _member(text: str, wanted: str) -> str | None:
+def _find_member(text: str, wanted: str) -> str | None:
     """The text of one member of a JSON object: a number or an escape is kept as the agent wrote it."""
     found, at = None, text.index("{") + 1
-    while (key_end := json_end(text, at)) is not None:
+    while (key_end := find_json_end(text, at)) is not None:
         begin = text.index(":", key_end) + 1
-        end = json_end(text, begin)
+        end = find_json_end(text, begin)
         if end is None:
             return None
         if json.loads(text[at:key_end]) == wanted:

@@ -16,12 +16,12 @@ _POINT = re.compile(
     r"|(?P<line>\n)",
     re.S,
 )
-_STAND_IN = re.compile(r"ForetraceData(\d+)Here")
-KEEP = 200
+_PLACEHOLDER = re.compile(r"ForetraceData(\d+)Here")
+MAX_QUOTED = 200
 """Quoted texts up to this length stay where they are."""
 
 
-def squeeze(text: str) -> tuple[str, list[str]]:
+def elide(text: str) -> tuple[str, list[str]]:
     """The text with long data replaced by stand-ins, and the data. One linear pass; never raises."""
     parts: list[str] = []
     data: list[str] = []
@@ -35,21 +35,21 @@ def squeeze(text: str) -> tuple[str, list[str]]:
             for mark in pending:
                 end = re.compile(rf"^[ \t]*{mark}[ \t]*$", re.M).search(text, position)
                 stop = end.start() if end else len(text)
-                parts += [text[done:position], _stand_in(data, text[position:stop].removesuffix("\n")), "\n"]
+                parts += [text[done:position], _add_placeholder(data, text[position:stop].removesuffix("\n")), "\n"]
                 done = position = stop
                 # Go on behind the end mark: the next body, or the next command, follows it.
                 position = end.end() if end else len(text)
             pending.clear()
         else:
             quoted = found["single"] if found["single"] is not None else found["double"]
-            if quoted is not None and len(quoted) > KEEP:
-                parts += [text[done : found.start() + 1], _stand_in(data, quoted), text[position - 1]]
+            if quoted is not None and len(quoted) > MAX_QUOTED:
+                parts += [text[done : found.start() + 1], _add_placeholder(data, quoted), text[position - 1]]
                 done = position
     parts.append(text[done:])
     return "".join(parts), data
 
 
-def _stand_in(data: list[str], text: str) -> str:
+def _add_placeholder(data: list[str], text: str) -> str:
     data.append(text)
     return f"ForetraceData{len(data) - 1}Here"
 
@@ -58,4 +58,4 @@ def restore(text: str, data: list[str]) -> str:
     """Put the data back."""
     if "ForetraceData" not in text:
         return text
-    return _STAND_IN.sub(lambda m: data[int(m[1])] if int(m[1]) < len(data) else m[0], text)
+    return _PLACEHOLDER.sub(lambda m: data[int(m[1])] if int(m[1]) < len(data) else m[0], text)

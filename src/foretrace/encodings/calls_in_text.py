@@ -5,7 +5,7 @@ from __future__ import annotations
 from foretrace.core.trace import Message, ToolCall
 
 
-def without_calls(message: Message) -> str:
+def remove_calls(message: Message) -> str:
     """The content without the calls that are written in it."""
     text = message.content
     spans = sorted(c.span for c in message.tool_calls if c.span is not None)

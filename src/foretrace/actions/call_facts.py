@@ -10,7 +10,7 @@ import msgspec
 from foretrace.actions.taxonomy import Effect
 
 
-class Kind(IntEnum):
+class CallKind(IntEnum):
     """What a command does. The order is the precedence in a compound: the highest kind names it."""
 
     SETUP = 0
@@ -19,7 +19,7 @@ class Kind(IntEnum):
     """Shows a known file or directory."""
     SEARCH = 2
     """Looks for something, or fetches it by query or key."""
-    INSPECT = 3
+    COMPARE = 3
     """Compares state (git diff, git status): a search before the agent's own edits, a check after them."""
     OTHER = 4
     """Any other call: state-changing APIs, computation, installing, moving files, GUI moves."""
@@ -41,20 +41,20 @@ class Kind(IntEnum):
     """Ends the attempt with an answer."""
 
 
-EFFECTS = {
-    Kind.SETUP: Effect.PURE_READ,
-    Kind.READ: Effect.PURE_READ,
-    Kind.SEARCH: Effect.PURE_READ,
-    Kind.INSPECT: Effect.PURE_READ,
-    Kind.OTHER: Effect.UNKNOWN,
-    Kind.WRITE: Effect.LOCAL_WRITE,
-    Kind.UNDO: Effect.LOCAL_WRITE,
-    Kind.VERIFY: Effect.SANDBOX_EXEC,
-    Kind.ASK: Effect.TERMINAL,
-    Kind.SAY: Effect.TERMINAL,
-    Kind.HANDOVER: Effect.TERMINAL,
-    Kind.GIVE_UP: Effect.TERMINAL,
-    Kind.TERMINAL: Effect.TERMINAL,
+DEFAULT_EFFECTS = {
+    CallKind.SETUP: Effect.PURE_READ,
+    CallKind.READ: Effect.PURE_READ,
+    CallKind.SEARCH: Effect.PURE_READ,
+    CallKind.COMPARE: Effect.PURE_READ,
+    CallKind.OTHER: Effect.UNKNOWN,
+    CallKind.WRITE: Effect.LOCAL_WRITE,
+    CallKind.UNDO: Effect.LOCAL_WRITE,
+    CallKind.VERIFY: Effect.SANDBOX_EXEC,
+    CallKind.ASK: Effect.TERMINAL,
+    CallKind.SAY: Effect.TERMINAL,
+    CallKind.HANDOVER: Effect.TERMINAL,
+    CallKind.GIVE_UP: Effect.TERMINAL,
+    CallKind.TERMINAL: Effect.TERMINAL,
 }
 """The effect of a kind where nothing more is known."""
 
@@ -76,19 +76,19 @@ SEVERITY = {
 OPEN_FILE = "<open file>"
 """Target of an edit that names no file: the one that is open in the agent's window."""
 
-TESTED = "tested code"
-"""The `redo` of a test run whose call brings the code that is tested."""
+TESTED_CODE = "tested code"
+"""The `retry_key` of a test run whose call brings the code that is tested."""
 
 
-def words(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """The words of a table, written as one text."""
     return frozenset(text.split())
 
 
-class Meaning(msgspec.Struct, frozen=True, kw_only=True):
+class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one call does, as far as the call alone can say."""
 
-    kind: Kind
+    kind: CallKind
     rule: str
     """Name of the rule that decided, e.g. `shell.verify`."""
     effect: Effect
@@ -98,8 +98,8 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that it shows."""
     runs: tuple[str, ...] = ()
     """Scripts that it runs."""
-    redo: str = ""
-    """A failed attempt with the same non-empty `redo` is one that this call may do over."""
+    retry_key: str = ""
+    """A failed attempt with the same non-empty `retry_key` is one that this call may do over."""
     payload: str = ""
     """The text by which two attempts are compared: new content, code, arguments."""
     replaced: str = ""
@@ -110,17 +110,17 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     """Functions and classes that a code cell defines for the cells after it."""
 
 
-def meaning(kind: Kind, rule: str, effect: Effect | None = None, /, **facts: object) -> Meaning:
+def make_facts(kind: CallKind, rule: str, effect: Effect | None = None, /, **facts: object) -> CallFacts:
     """A `Meaning` with the effect of its kind unless another is given; `facts` are its other fields."""
-    return Meaning(kind=kind, rule=rule, effect=effect or EFFECTS[kind], **facts)  # type: ignore[arg-type]
+    return CallFacts(kind=kind, rule=rule, effect=effect or DEFAULT_EFFECTS[kind], **facts)  # type: ignore[arg-type]
 
 
-def worst(effects: Iterable[Effect]) -> Effect:
+def pick_worst_effect(effects: Iterable[Effect]) -> Effect:
     """The most severe of several effects; `pure_read` when there is none."""
     return max(effects, key=SEVERITY.__getitem__, default=Effect.PURE_READ)
 
 
-def merge(meanings: Iterable[Meaning]) -> Meaning | None:
+def merge_facts(meanings: Iterable[CallFacts]) -> CallFacts | None:
     """One meaning for several calls or commands: the highest kind, all paths, the worst effect."""
     found = list(meanings)
     if len(found) <= 1:
@@ -129,7 +129,7 @@ def merge(meanings: Iterable[Meaning]) -> Meaning | None:
     chief = max(found, key=lambda m: m.kind)
     return msgspec.structs.replace(
         chief,
-        effect=worst(m.effect for m in found),
+        effect=pick_worst_effect(m.effect for m in found),
         writes=_union(m.writes for m in found),
         reads=_union(m.reads for m in found),
         runs=_union(m.runs for m in found),

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 Table = Any
 """A `pyarrow.Table`, which has no types."""
 FORMATS = (".parquet", ".jsonl", ".csv")
-_TEXTS = ("key", "id", "source", "raw_file")
+_TEXT_COLUMNS = ("key", "id", "source", "raw_file")
 _TABLE_ROWS = 8192
 _BATCH_TRACES = 64
 
 
-def label_rows(trace: Trace) -> list[dict[str, Any]]:
+def make_label_rows(trace: Trace) -> list[dict[str, Any]]:
     """One row for each assistant message of the trace; `action` is null where it is no step."""
-    from foretrace.actions.classify import label_trace
+    from foretrace.actions.label_steps import label_trace
 
     origin = trace.provenance
     rows: list[dict[str, Any]] = []
@@ -56,34 +56,36 @@ def label_rows(trace: Trace) -> list[dict[str, Any]]:
     return rows
 
 
-def label_tables(folder: Path, *, workers: int = 1, traces: Callable[[int], None] = lambda n: None) -> Iterator[Table]:
+def make_label_tables(
+    folder: Path, *, workers: int = 1, report_traces: Callable[[int], None] = lambda n: None
+) -> Iterator[Table]:
     """Labels of all traces, in tables of any size (the first is empty); `traces` gets the number of traces done."""
     from foretrace.core.store import TraceStore
 
     store = TraceStore(folder)
     done = 0
-    yield _schema().empty_table()
+    yield _make_schema().empty_table()
     if workers <= 1 or len(store.shards) <= 1:
         stream = store.read()
         while batch := list(islice(stream, _BATCH_TRACES)):
-            yield _table(batch)
+            yield _make_table(batch)
             done += len(batch)
-            traces(done)
+            report_traces(done)
         return
-    for table, count in _by_shard(folder, store.shards, min(workers, len(store.shards))):
+    for table, count in _label_shards(folder, store.shards, min(workers, len(store.shards))):
         done += count
-        traces(done)
+        report_traces(done)
         yield table
 
 
-def _by_shard(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
+def _label_shards(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
     """Label shards in other processes; never more than a few wait for being written."""
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
     waiting: deque[Future[tuple[Table, int]]] = deque()
     # Not by fork: threads are running here.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _die_when_interrupted) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _exit_on_interrupt) as pool:
         try:
             for shard in shards:
                 waiting.append(pool.submit(_label_shard, folder, shard))
@@ -96,7 +98,7 @@ def _by_shard(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[T
             raise
 
 
-def _die_when_interrupted() -> None:
+def _exit_on_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -106,22 +108,22 @@ def _label_shard(folder: Path, shard: int) -> tuple[Table, int]:
     from foretrace.core.store import TraceStore
 
     stream = TraceStore(folder).read(shard)
-    tables, count = [_schema().empty_table()], 0
+    tables, count = [_make_schema().empty_table()], 0
     while batch := list(islice(stream, _BATCH_TRACES)):
-        tables.append(_table(batch))
+        tables.append(_make_table(batch))
         count += len(batch)
     return pa.concat_tables(tables), count
 
 
-def _table(traces: list[Trace]) -> Table:
+def _make_table(traces: list[Trace]) -> Table:
     import pyarrow as pa
 
-    return pa.Table.from_pylist([row for trace in traces for row in label_rows(trace)], schema=_schema())
+    return pa.Table.from_pylist([row for trace in traces for row in make_label_rows(trace)], schema=_make_schema())
 
 
 def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], None]) -> None:
     """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all."""
-    kind = label_format(out)
+    kind = find_label_format(out)
     with atomic_file(out) as file:
         if kind == ".parquet":
             _write_parquet(tables, file, watch)
@@ -129,10 +131,10 @@ def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], No
         with compressed(file, out.name) as stream:
             for number, table in enumerate(tables):
                 watch(table)
-                stream.write(_lines(table) if kind == ".jsonl" else _csv(table, header=number == 0))
+                stream.write(_format_jsonl(table) if kind == ".jsonl" else _format_csv(table, header=number == 0))
 
 
-def label_format(out: Path) -> str:
+def find_label_format(out: Path) -> str:
     """The format that the name of the file asks for."""
     stem = out.name.removesuffix(".gz").removesuffix(".zst")
     kind = Path(stem).suffix
@@ -145,8 +147,8 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO, watch: Callable[[Tab
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    empty = _schema().empty_table()
-    with pq.ParquetWriter(file, _schema(), compression="zstd") as writer:
+    empty = _make_schema().empty_table()
+    with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
         waiting = empty
         for table in tables:
             watch(table)
@@ -159,13 +161,13 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO, watch: Callable[[Tab
             writer.write_table(waiting.combine_chunks())
 
 
-def _lines(table: Table) -> bytes:
+def _format_jsonl(table: Table) -> bytes:
     import msgspec
 
     return b"".join(msgspec.json.encode(row) + b"\n" for row in table.to_pylist())
 
 
-def _csv(table: Table, *, header: bool) -> bytes:
+def _format_csv(table: Table, *, header: bool) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
@@ -175,13 +177,13 @@ def _csv(table: Table, *, header: bool) -> bytes:
     return text.getvalue().encode("utf-8", "surrogatepass")
 
 
-def _schema() -> Any:
+def _make_schema() -> Any:
     import pyarrow as pa
 
     text, number = pa.string(), pa.int32()
     return pa.schema(
         [
-            *((name, text) for name in _TEXTS),
+            *((name, text) for name in _TEXT_COLUMNS),
             ("raw_row", pa.int64()),
             ("message_index", number),
             ("raw_index", number),

@@ -10,9 +10,9 @@ from typing import Literal
 
 from foretrace.actions.taxonomy import ActionType
 
-LONG = 1500
+MIN_REPORT = 1500
 """Characters from which a message is a report: only its end can ask."""
-REPORT = 600
+MAX_REFUSAL = 600
 """Characters from which only the start of a message can refuse: explanations say `cannot` all the time."""
 
 _THINK = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*?</think(?:ing)?>", re.S)
@@ -30,7 +30,7 @@ _COURTESY = re.compile(
 _GREETING = re.compile(
     r"\A[^.\n]{0,60}?(?:[.!]\s*)?(?:how|what) (?:can|may) I (?:help|assist|do for) you\b[^?]{0,30}\?\W*\Z", re.I
 )
-_DATA = re.compile(
+_DATA_REQUEST = re.compile(
     r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide"
     r"|confirm|specify|share"
     r"|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me"
@@ -82,7 +82,7 @@ _LOOKUP = re.compile(
     r"|\bno (?:user|account|record|match)\b",
     re.I,
 )
-_HANDED = re.compile(
+_HANDOVER = re.compile(
     r"\b(?:you are|you're) being transferred\b|\btransferr(?:ed|ing) you to (?:a|an|the|our) (?:human|agent|live)", re.I
 )
 _IDK = re.compile(r"\A\W*\[?IDK\]?\W*\Z", re.I)
@@ -90,32 +90,34 @@ _DONE = re.compile(
     r"\bsuccessfully\b|\bhas been (?:updated|cancelled|canceled|processed|changed|submitted|created|booked)\b", re.I
 )
 
-Reading = tuple[ActionType, Literal["text.blocked", "text.ask", "text.answer"]]
-_BLOCKED: Reading = (ActionType.BLOCKED, "text.blocked")
-_ASK: Reading = (ActionType.ASK_CLARIFICATION, "text.ask")
-_ANSWER: Reading = (ActionType.FINAL_ANSWER, "text.answer")
+_Decision = tuple[ActionType, Literal["text.blocked", "text.ask", "text.answer"]]
+_BLOCKED: _Decision = (ActionType.BLOCKED, "text.blocked")
+_ASK: _Decision = (ActionType.ASK_CLARIFICATION, "text.ask")
+_ANSWER: _Decision = (ActionType.FINAL_ANSWER, "text.answer")
 
 
-def own_words(content: str) -> str:
+def strip_code_and_thinking(content: str) -> str:
     """The message without thinking and without fenced code."""
     text = _THINK.sub("", content, count=1) if "think" in content[:20] or "</think" in content else content
     return _FENCE.sub(" ", text).strip() if "```" in text else text.strip()
 
 
-def read_text(content: str) -> Reading:
+def classify_text(content: str) -> _Decision:
     """The action of a message that makes no call, and the rule that decided."""
-    text = own_words(content).replace("’", "'")
+    text = strip_code_and_thinking(content).replace("’", "'")
     if _IDK.match(text[:40]):
         return _BLOCKED
     if len(text) < 160 and _GREETING.match(text):
         return _ASK
-    if len(text) < 600 and _HANDED.search(text):
+    if len(text) < 600 and _HANDOVER.search(text):
         return _BLOCKED
     sentences = [
-        s for part in _SENTENCE.split(text[-LONG:] if len(text) > LONG else text) if (s := part.strip(" *_#>-"))
+        s
+        for part in _SENTENCE.split(text[-MIN_REPORT:] if len(text) > MIN_REPORT else text)
+        if (s := part.strip(" *_#>-"))
     ]
     live = [s for s in sentences if not _COURTESY.search(s)]
-    asks_data, asks = _asks(live, long=len(text) > LONG)
+    asks_data, asks = _asks(live, long=len(text) > MIN_REPORT)
     if _SCOPE.match(text) and len(text) < 400:
         return _BLOCKED
     refuses = _refuses(text, live)
@@ -130,7 +132,7 @@ def _asks(live: list[str], *, long: bool) -> tuple[bool, bool]:
     """Whether the text asks for data or confirmation, and whether it asks anything."""
     # Questions count where the turn is handed over: near the end. Requests for data count anywhere.
     ending = live[-2:]
-    data = any(_DATA.search(s) for s in (live[-6:] if long else live))
+    data = any(_DATA_REQUEST.search(s) for s in (live[-6:] if long else live))
     # A question further up must be to the user: a rhetorical one is answered in the next sentence.
     questions = [s for s in ending if _QUESTION.search(s) and (s is live[-1] or _YOU.search(s))]
     question = bool(questions)
@@ -141,7 +143,7 @@ def _asks(live: list[str], *, long: bool) -> tuple[bool, bool]:
 def _refuses(text: str, live: list[str]) -> bool:
     if _DONE.search(text[:300]):
         return False
-    if len(text) > REPORT:
+    if len(text) > MAX_REFUSAL:
         start = " ".join(s for s in _SENTENCE.split(text[:400])[:3])
         return bool(re.search(r"\b(?:I|we)\b", start) and _REFUSAL.search(start))
     return any(_REFUSAL.search(s) for s in live)

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from foretrace.actions.meaning import words
+from foretrace.actions.call_facts import split_words
 from foretrace.actions.taxonomy import ActionType
-from foretrace.actions.tool_names import PATH_KEYS, SPECIAL, words_of
+from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_name
 
-Level = Literal["exact", "normalised", "type"]
-LEVELS: tuple[Level, ...] = ("exact", "normalised", "type")
+MatchLevel = Literal["exact", "normalised", "type"]
+MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalised", "type")
 """From the finest to the coarsest: what is the same on one level is the same on all that follow."""
 
-_VERBATIM = words(
+_VERBATIM = split_words(
     "file_text old_str new_str old_string new_string oldString newString content contents text code "
     "source message "
     "thought replacement_text insert_text patch diff query pattern answer final_answer regex"
@@ -40,7 +40,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments as JSON text, or the text of a message without a call."""
 
 
-def same(a: Action, b: Action, level: Level = "normalised", *, root: str = "") -> bool:
+def is_same_action(a: Action, b: Action, level: MatchLevel = "normalised", *, root: str = "") -> bool:
     """Whether two actions are the same.
 
     Args:
@@ -52,22 +52,26 @@ def same(a: Action, b: Action, level: Level = "normalised", *, root: str = "") -
         root: the directory in which commands start, where it is known. With it `python a.py` and
             `cd ROOT && python a.py` are the same; without it they may not be.
     """
-    return key(a, level, root=root) == key(b, level, root=root)
+    return make_action_key(a, level, root=root) == make_action_key(b, level, root=root)
 
 
-def key(action: Action, level: Level = "normalised", *, root: str = "") -> tuple[str, ...]:
+def make_action_key(action: Action, level: MatchLevel = "normalised", *, root: str = "") -> tuple[str, ...]:
     """A hashable value that is equal for actions that are the same on a level (see `same`)."""
     kind = action.type.value if action.type is not None else ""
     if level == "type":
         return (kind,)
     if level == "exact":
-        return kind, action.tool, canonical(action.arguments)
+        return kind, action.tool, canonicalise_json(action.arguments)
     if level != "normalised":
-        raise ValueError(f"level {level!r} is none of {', '.join(LEVELS)}")
-    return kind, "_".join(words_of(action.tool)) or action.tool, normal_arguments(action.tool, action.arguments, root)
+        raise ValueError(f"level {level!r} is none of {', '.join(MATCH_LEVELS)}")
+    return (
+        kind,
+        "_".join(split_name(action.tool)) or action.tool,
+        normalise_arguments(action.tool, action.arguments, root),
+    )
 
 
-def canonical(arguments_json: str) -> str:
+def canonicalise_json(arguments_json: str) -> str:
     """Canonical JSON: sorted keys, no spaces. Text that is no JSON is returned as it is."""
     try:
         return _dump(json.loads(arguments_json))
@@ -80,31 +84,33 @@ def _dump(value: Any) -> str:
 
 
 @lru_cache(maxsize=512)
-def normal_arguments(tool: str, arguments_json: str, root: str = "") -> str:
+def normalise_arguments(tool: str, arguments_json: str, root: str = "") -> str:
     """Arguments with everything removed that does not change what the call does."""
     try:
         value = json.loads(arguments_json) if arguments_json.strip() else {}
         if not isinstance(value, dict):
             return _dump(value) if not isinstance(value, str) else _dump(value.strip())
-        is_shell = SPECIAL.get("_".join(words_of(tool))) == "shell"
-        return _dump({name: _normal(name, each, is_shell, root) for name, each in value.items() if each is not None})
+        is_shell = TOOL_GROUPS.get("_".join(split_name(tool))) == "shell"
+        return _dump(
+            {name: _normalise_argument(name, each, is_shell, root) for name, each in value.items() if each is not None}
+        )
     except (ValueError, RecursionError):
         return arguments_json.strip()
 
 
-def _normal(name: str, value: Any, is_shell: bool, root: str) -> Any:
+def _normalise_argument(name: str, value: Any, is_shell: bool, root: str) -> Any:
     if isinstance(value, str):
         if is_shell and name in _COMMAND_KEYS:
-            return normal_command(value, root)
+            return normalise_command(value, root)
         if name in PATH_KEYS:
-            return _normal_path(value.strip(), root)
+            return _normalise_path(value.strip(), root)
         if name in _VERBATIM:
             return value
-        return _number(_untyped(value))
-    return _number(value)
+        return _normalise_numbers(_parse_untyped(value))
+    return _normalise_numbers(value)
 
 
-def _untyped(text: str) -> Any:
+def _parse_untyped(text: str) -> Any:
     """The value that an untyped text stands for: `[1, 50]`, `3`, `true`; else the text without outer spaces."""
     if len(text) <= 400 and _LITERAL.match(text):
         try:
@@ -114,18 +120,18 @@ def _untyped(text: str) -> Any:
     return text.strip()
 
 
-def _number(value: Any) -> Any:
+def _normalise_numbers(value: Any) -> Any:
     """Numbers in one way of writing, also inside lists and mappings."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
-        return [_number(_untyped(v) if isinstance(v, str) else v) for v in value]
+        return [_normalise_numbers(_parse_untyped(v) if isinstance(v, str) else v) for v in value]
     if isinstance(value, dict):
-        return {k: _number(v) for k, v in value.items()}
+        return {k: _normalise_numbers(v) for k, v in value.items()}
     return value
 
 
-def _normal_path(path: str, root: str) -> str:
+def _normalise_path(path: str, root: str) -> str:
     if not path or "://" in path:
         return path
     joined = posixpath.join(root, path) if root and not path.startswith(("~", "$")) else path
@@ -134,26 +140,26 @@ def _normal_path(path: str, root: str) -> str:
     return normal[1:] if normal.startswith("//") else normal
 
 
-def normal_command(command: str, root: str = "") -> str:
+def normalise_command(command: str, root: str = "") -> str:
     """A shell command in one way of writing, for comparison only.
 
     Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is folded into the operands
     when all of them are plainly paths; otherwise the directory stays part of the command, because `cd a && make`
     and `cd b && make` are not the same. Reads by different tools (`cat f`, a viewer) stay different actions.
     """
-    from foretrace.actions.shell.parse import tokens
+    from foretrace.actions.shell.parse import tokenize
 
-    found = tokens(command)
+    found = tokenize(command)
     if found is None:
         return command.strip()
-    cwd, rest = _leading_cd(found, root)
-    folded = _fold(rest, cwd)
+    cwd, rest = _split_leading_cd(found, root)
+    folded = _resolve_operands(rest, cwd)
     if folded is None:
         folded = [("mark", f"cd {cwd} &&"), *rest] if cwd else rest
     return " ".join(text for _, text in folded)
 
 
-def _leading_cd(found: list[tuple[str, str]], root: str) -> tuple[str, list[tuple[str, str]]]:
+def _split_leading_cd(found: list[tuple[str, str]], root: str) -> tuple[str, list[tuple[str, str]]]:
     """The directory that a command is in after its leading `cd`s, and the command without them."""
     cwd = root
     while len(found) > 3 and found[0] == ("word", "cd") and found[1][0] == "word" and found[2] in (
@@ -162,10 +168,10 @@ def _leading_cd(found: list[tuple[str, str]], root: str) -> tuple[str, list[tupl
     ):  # fmt: skip
         cwd = posixpath.join(cwd, found[1][1].strip("'"))
         found = found[3:]
-    return (_normal_path(cwd, "") if cwd else ""), found
+    return (_normalise_path(cwd, "") if cwd else ""), found
 
 
-def _fold(found: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | None:
+def _resolve_operands(found: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | None:
     """Every operand as a path seen from `cwd`, or null when an operand is not plainly a path."""
     folded: list[tuple[str, str]] = []
     at_start = True
@@ -176,7 +182,7 @@ def _fold(found: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | Non
             at_start = kind == "mark" and text not in (">", ">>", "<", "&>", "2>", ">&")
             folded.append((kind, text))
         elif _PATH_LIKE.match(text) and "//" not in text:
-            folded.append((kind, _normal_path(text, cwd)))
+            folded.append((kind, _normalise_path(text, cwd)))
         elif cwd:
             return None
         else:
