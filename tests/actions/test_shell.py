@@ -105,19 +105,18 @@ def test_kind(command: str, kind: CallKind) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "writes", "runs"),
+    ("command", "writes"),
     [
-        ("cd /srv && cat > a.py <<EOF\nx\nEOF\npython a.py", ("/srv/a.py",), ("/srv/a.py",)),
-        ("cat <<EOF > b.py && ls\nx\nEOF", ("b.py",), ()),
-        ("echo x > /dev/null", (), ()),
-        ("sed -i -e 's/a/b/' x.py y.py", ("x.py", "y.py"), ()),
-        ('echo "today: $(date)" >> log.txt', ("log.txt",), ()),
-        ("pytest > out.txt", (), ()),
+        ("cd /srv && cat > a.py <<EOF\nx\nEOF\npython a.py", ("/srv/a.py",)),
+        ("cat <<EOF > b.py && ls\nx\nEOF", ("b.py",)),
+        ("echo x > /dev/null", ()),
+        ("sed -i -e 's/a/b/' x.py y.py", ("x.py", "y.py")),
+        ('echo "today: $(date)" >> log.txt', ("log.txt",)),
+        ("pytest > out.txt", ()),
     ],
 )
-def test_paths(command: str, writes: tuple[str, ...], runs: tuple[str, ...]) -> None:
-    found = classify_shell(command)
-    assert (found.writes, found.runs) == (writes, runs)
+def test_written_paths(command: str, writes: tuple[str, ...]) -> None:
+    assert classify_shell(command).writes == writes
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""What one call, command or code cell means, before the history of the trace decides its action type."""
+"""What one call, shell command or code cell does, as far as it alone can say.
+
+The rules of this package return `CallFacts`; `label_steps` makes labels of them with the history of the trace.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from foretrace.actions.taxonomy import Effect
 
 
 class CallKind(IntEnum):
-    """What a command does. The order is the precedence in a compound: the highest kind names it."""
+    """What a call does. Of several calls, or commands of one shell line, the highest kind stands for all."""
 
     SETUP = 0
-    """Says nothing about the step (cd, export, an echo between commands, a `| head` tail)."""
+    """Says nothing about the step (cd, export, an echo between commands, a `| head` behind one)."""
     READ = 1
     """Shows a known file or directory."""
     SEARCH = 2
@@ -56,7 +59,7 @@ DEFAULT_EFFECTS = {
     CallKind.GIVE_UP: Effect.TERMINAL,
     CallKind.TERMINAL: Effect.TERMINAL,
 }
-"""The effect of a kind where nothing more is known."""
+"""The effect of a call of this kind, unless its rule gives another."""
 
 SEVERITY = {
     effect: position
@@ -71,22 +74,22 @@ SEVERITY = {
         )
     )
 }
-"""Which of two effects counts when a step has both: the later one."""
+"""Effect -> its rank: of the effects of one step the highest counts."""
 
 OPEN_FILE = "<open file>"
-"""Target of an edit that names no file: the one that is open in the agent's window."""
+"""Path of an edit that names no file: it changes the one that is open in the agent's editor."""
 
 TESTED_CODE = "tested code"
-"""The `retry_key` of a test run whose call brings the code that is tested."""
+"""The `retry_key` of a test run whose call carries the code that is tested."""
 
 
 def split_words(text: str) -> frozenset[str]:
-    """The words of a table, written as one text."""
+    """The set of the words in a text, in which tables of names are written."""
     return frozenset(text.split())
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call does, as far as the call alone can say."""
+    """What one call does, or several together (`merge_facts`)."""
 
     kind: CallKind
     rule: str
@@ -96,16 +99,12 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that it creates or changes."""
     reads: tuple[str, ...] = ()
     """Paths that it shows."""
-    runs: tuple[str, ...] = ()
-    """Scripts that it runs."""
     retry_key: str = ""
-    """A failed attempt with the same non-empty `retry_key` is one that this call may do over."""
+    """What the call is an attempt at, e.g. `sql` or the name of a tool: calls with the same one may be retries."""
     payload: str = ""
     """The text by which two attempts are compared: new content, code, arguments."""
-    replaced: str = ""
-    """The text that an edit replaces."""
     creates: bool = False
-    """Whether a write makes the whole file rather than changing a part of it."""
+    """Whether a write makes the whole file rather than changes a part of it."""
     defines: tuple[str, ...] = ()
     """Functions and classes that a code cell defines for the cells after it."""
 
@@ -116,25 +115,24 @@ def make_facts(kind: CallKind, rule: str, effect: Effect | None = None, /, **fac
 
 
 def pick_worst_effect(effects: Iterable[Effect]) -> Effect:
-    """The most severe of several effects; `pure_read` when there is none."""
+    """Find the effect that counts among several; `pure_read` when there is none."""
     return max(effects, key=SEVERITY.__getitem__, default=Effect.PURE_READ)
 
 
-def merge_facts(meanings: Iterable[CallFacts]) -> CallFacts | None:
-    """One meaning for several calls or commands: the highest kind, all paths, the worst effect."""
-    found = list(meanings)
-    if len(found) <= 1:
-        return found[0] if found else None
+def merge_facts(facts: Iterable[CallFacts]) -> CallFacts | None:
+    """Merge several calls or commands: the highest kind, all paths, the worst effect; `None` when there are none."""
+    parts = list(facts)
+    if len(parts) <= 1:
+        return parts[0] if parts else None
     # max keeps the first of equals, so that the earliest command of the highest kind gives its rule.
-    chief = max(found, key=lambda m: m.kind)
     return msgspec.structs.replace(
-        chief,
-        effect=pick_worst_effect(m.effect for m in found),
-        writes=_union(m.writes for m in found),
-        reads=_union(m.reads for m in found),
-        runs=_union(m.runs for m in found),
+        max(parts, key=lambda part: part.kind),
+        effect=pick_worst_effect(part.effect for part in parts),
+        writes=_join_paths(part.writes for part in parts),
+        reads=_join_paths(part.reads for part in parts),
     )
 
 
-def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def _join_paths(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """All paths, each once, in order."""
     return tuple(dict.fromkeys(path for group in groups for path in group))

@@ -1,4 +1,7 @@
-"""Labels of all steps of a traces folder as rows, in the order of the store, whatever the number of workers."""
+"""The table of labels of a traces folder: one row a step, written as Parquet, JSON lines or CSV.
+
+Rows are in the order of the traces, whatever the number of workers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from foretrace.core.trace import Trace
 
 Table = Any
-"""A `pyarrow.Table`, which has no types."""
+"""A `pyarrow.Table`: pyarrow has no type stubs."""
 FORMATS = (".parquet", ".jsonl", ".csv")
 _TEXT_COLUMNS = ("key", "id", "source", "raw_file")
 _TABLE_ROWS = 8192
@@ -26,7 +29,7 @@ _BATCH_TRACES = 64
 
 
 def make_label_rows(trace: Trace) -> list[dict[str, Any]]:
-    """One row for each assistant message of the trace; `action` is null where it is no step."""
+    """Make one row for each assistant message of the trace; `action` is `None` where it is no step."""
     from foretrace.actions.label_steps import label_trace
 
     origin = trace.provenance
@@ -59,7 +62,16 @@ def make_label_rows(trace: Trace) -> list[dict[str, Any]]:
 def make_label_tables(
     folder: Path, *, workers: int = 1, report_traces: Callable[[int], None] = lambda n: None
 ) -> Iterator[Table]:
-    """Labels of all traces, in tables of any size (the first is empty); `traces` gets the number of traces done."""
+    """Label all traces, in tables of any size.
+
+    Args:
+        folder: the traces folder.
+        workers: processes that label.
+        report_traces: called with the number of traces labelled so far.
+
+    Yields:
+        Tables with the columns of `make_label_rows`; the first has no rows.
+    """
     from foretrace.core.store import TraceStore
 
     store = TraceStore(folder)
@@ -79,7 +91,7 @@ def make_label_tables(
 
 
 def _label_shards(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
-    """Label shards in other processes; never more than a few wait for being written."""
+    """Label shards in other processes; only `workers` of their tables are kept in memory at a time."""
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -122,7 +134,16 @@ def _make_table(traces: list[Trace]) -> Table:
 
 
 def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], None]) -> None:
-    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all."""
+    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all.
+
+    Args:
+        tables: from `make_label_tables`.
+        out: the file; its name says the format.
+        watch: called with each table before it is written.
+
+    Raises:
+        UsageError: the name of the file asks for no known format.
+    """
     kind = find_label_format(out)
     with atomic_file(out) as file:
         if kind == ".parquet":
@@ -135,7 +156,11 @@ def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], No
 
 
 def find_label_format(out: Path) -> str:
-    """The format that the name of the file asks for."""
+    """Find the format that the name of a file asks for: `.parquet`, `.jsonl` or `.csv`.
+
+    Raises:
+        UsageError: it asks for none of them.
+    """
     stem = out.name.removesuffix(".gz").removesuffix(".zst")
     kind = Path(stem).suffix
     if kind not in FORMATS or (kind == ".parquet" and stem != out.name):
@@ -153,7 +178,7 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO, watch: Callable[[Tab
         for table in tables:
             watch(table)
             waiting = pa.concat_tables([waiting, table])
-            # Row groups of one size: how the tables were cut leaves no mark in the file.
+            # Row groups of one size, so that the file is the same for any number of workers.
             while waiting.num_rows >= _TABLE_ROWS:
                 writer.write_table(waiting.slice(0, _TABLE_ROWS).combine_chunks())
                 waiting = waiting.slice(_TABLE_ROWS)

@@ -1,4 +1,4 @@
-"""What an observation shows: whether a check passed, a write was refused, a call failed.
+"""Rules for observations: whether what answered a step shows that it passed, failed or was refused.
 
 Observations can be large: only their first and last characters are searched, and of those only the lines that
 hold one of a few short texts are matched against patterns.
@@ -7,7 +7,7 @@ hold one of a few short texts are matched against patterns.
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+from enum import Enum
 
 from foretrace.actions.call_facts import CallKind
 from foretrace.core.trace import Message
@@ -18,16 +18,13 @@ MAX_LINES = 200
 """Lines of an observation that are matched against patterns."""
 
 
-class ObservedResult(IntEnum):
+class ObservedResult(Enum):
     """What the observation of a step shows."""
 
-    NONE = 0
-    """Nothing answered the step."""
-    FAILED = 1
-    CLEAN = 2
+    FAILED = "failed"
+    UNCLEAR = "unclear"
     """It ran; nothing says that it was a success or a failure."""
-    PASSED = 3
-    """It says that it succeeded."""
+    PASSED = "passed"
 
 
 _FAIL_HINTS = (
@@ -113,12 +110,12 @@ _EXCEPTION_LINE = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception)\b\s*(?::|$)|
 
 
 def clip_observation(text: str) -> str:
-    """The part of an observation that is searched."""
+    """Cut an observation down to the part that is searched."""
     return text if len(text) <= MAX_HEAD + MAX_TAIL else f"{text[:MAX_HEAD]}\n{text[-MAX_TAIL:]}"
 
 
 def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
-    """What one observation of a step of this kind shows."""
+    """Find what one observation of a step of this kind shows."""
     if message.is_error:
         return ObservedResult.FAILED
     text = clip_observation(message.content)
@@ -126,7 +123,7 @@ def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
         return _classify_check(text)
     head = text[:400]
     if kind in (CallKind.READ, CallKind.SEARCH, CallKind.COMPARE):
-        # The content of files and search results proves nothing; only the frame around it does.
+        # Errors in the content of files and search results prove nothing; only the text around it counts.
         # A search that finds nothing exits with 1, and that is an answer.
         failed = _shows_call_error(head) or (kind is CallKind.READ and _shows_nonzero_exit(text))
     elif kind is CallKind.WRITE:
@@ -134,11 +131,11 @@ def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
         failed = _shows_nonzero_exit(text) or _REFUSED.search(head)
     else:
         failed = _shows_nonzero_exit(text) or _shows_call_error(head) or _shows_exception(text)
-    return ObservedResult.FAILED if failed else ObservedResult.CLEAN
+    return ObservedResult.FAILED if failed else ObservedResult.UNCLEAR
 
 
 def _shows_nonzero_exit(text: str) -> bool:
-    """Whether the frame around an output reports another exit code than 0."""
+    """Whether the start or the end of an output reports an exit code other than 0."""
     ends = (text[:200], text[-600:]) if len(text) > 800 else (text,)
     return any(_NONZERO_EXIT.search(end) for end in ends if any(hint in end for hint in _EXIT_HINTS))
 
@@ -160,25 +157,24 @@ def _shows_exception(text: str) -> bool:
 
 
 def _classify_check(text: str) -> ObservedResult:
-    """A check: hard signs of failure count anywhere, a script's own error lines unless a success "
-    "follows them."""
+    """Find the result of a check: sure signs of failure count anywhere, error lines unless a success follows them."""
     if _shows_nonzero_exit(text):
         return ObservedResult.FAILED
-    bad = find_lines_with(text, _FAIL_HINTS)
-    if any(_FAILURE.search(line) for _, line in bad):
+    suspicious = find_lines_with(text, _FAIL_HINTS)
+    if any(_FAILURE.search(line) for _, line in suspicious):
         return ObservedResult.FAILED
-    soft = next((start for start, line in reversed(bad) if _ERROR_LINE.search(line)), -1)
-    good = find_lines_with(text, _PASS_HINTS)
-    success = next((start for start, line in reversed(good) if _SUCCESS.search(line)), -1)
-    if soft > success:
+    error = next((start for start, line in reversed(suspicious) if _ERROR_LINE.search(line)), -1)
+    promising = find_lines_with(text, _PASS_HINTS)
+    success = next((start for start, line in reversed(promising) if _SUCCESS.search(line)), -1)
+    if error > success:
         return ObservedResult.FAILED
-    return ObservedResult.PASSED if success >= 0 else ObservedResult.CLEAN
+    return ObservedResult.PASSED if success >= 0 else ObservedResult.UNCLEAR
 
 
 def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Start and text of the lines that hold one of the hints, in order.
+    """Find the lines that hold one of the hints: (start offset, text), in order.
 
-    To search for short texts costs a tenth of what a pattern with alternatives costs.
+    Searching for short texts costs a tenth of what a pattern with alternatives costs.
     """
     starts: set[int] = set()
     for hint in hints:
@@ -196,6 +192,6 @@ def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
 
 
 def reports_exception(text: str) -> bool:
-    """Whether a message that reports what code printed shows an error."""
+    """Whether a message that reports what code printed shows an exception."""
     part = clip_observation(text)
     return "Traceback (most recent call last)" in part or bool(_EXCEPTION_LINE.search(part))

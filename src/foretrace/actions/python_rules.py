@@ -1,4 +1,4 @@
-"""What a piece of Python code does, from its syntax tree: look up, read, write, verify or compute."""
+"""Rules for Python code: by its syntax tree, whether it looks up, reads, writes, verifies or computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
-from foretrace.actions.sql_rules import classify_sql, is_sql_query
+from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
 from foretrace.actions.taxonomy import Effect
 
 MAX_CHARACTERS = 30_000
@@ -33,7 +33,7 @@ _MODULE_INFO = split_words("__file__ __version__ __path__ version version_info p
 
 
 class _CodeFacts(msgspec.Struct):
-    """What the syntax tree holds."""
+    """What the syntax tree of a code holds."""
 
     called: list[str] = []
     """Names called as functions (`f(...)`)."""
@@ -43,9 +43,11 @@ class _CodeFacts(msgspec.Struct):
     imported: list[str] = []
     defined: set[str] = set()
     queries: int = 0
+    """String constants that are SQL queries."""
     changes: int = 0
+    """String constants that are SQL statements that change data."""
     writes: list[str] = []
-    """Literal paths that are opened for writing; empty text where the path is no literal."""
+    """Paths that it opens for writing; empty text where the path is no literal."""
     reads: int = 0
     saves: int = 0
     """Calls that save data or a figure."""
@@ -56,7 +58,7 @@ class _CodeFacts(msgspec.Struct):
 
 @lru_cache(maxsize=256)
 def collect_code_facts(code: str) -> _CodeFacts | None:
-    """Facts about the code, or null when it does not parse. Never raises."""
+    """Collect facts about the code, `None` when it does not parse. Never raises."""
     text = _MAGIC.sub("pass", code[:MAX_CHARACTERS])
     try:
         tree = ast.parse(text)
@@ -117,7 +119,7 @@ def _add_constant(node: ast.AST, facts: _CodeFacts) -> None:
     if isinstance(value, str) and len(value) > 6:
         if is_sql_query(value):
             facts.queries += 1
-        elif classify_sql(value) is False:
+        elif is_read_only_sql(value) is False:
             facts.changes += 1
 
 
@@ -158,7 +160,7 @@ def _get_path(node: ast.expr) -> str:
 
 
 def classify_inline_python(code: str) -> CallFacts:
-    """What `python -c CODE` or a heredoc fed to Python means in a shell: exercising code is a check."""
+    """Classify `python -c CODE`, or a heredoc for Python, in a shell: there, running code of the project is a check."""
     facts = collect_code_facts(code)
     if facts is None:
         return make_facts(CallKind.VERIFY, "python.unparsed")
@@ -191,35 +193,35 @@ def _only_shows_module_info(facts: _CodeFacts) -> bool:
     return bool(set(facts.attributes) & _MODULE_INFO) and not set(facts.methods) - {"join", "get", "format", "dirname"}
 
 
-def classify_cell(code: str, lookup: Callable[[str], CallKind | None]) -> CallFacts:
-    """What a code cell of an agent means (CodeAct, Jupyter): computing is a tool call, not a check.
+def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:
+    """Classify a code cell of an agent (CodeAct, Jupyter): there, running code is a tool call and no check.
 
     Args:
         code: Python source.
-        lookup: the kind of a tool by name, or null; cells call tools as functions.
+        find_kind: gives the kind of a tool by its name, or `None`; cells call tools as functions.
     """
-    same: dict[str, object] = {
+    common: dict[str, object] = {
         "retry_key": "code",
         "payload": code[:6000],
         "defines": tuple(_DEFINITION.findall(code[:MAX_CHARACTERS])),
     }
     facts = collect_code_facts(code)
     if facts is None:
-        return make_facts(CallKind.OTHER, "cell.unparsed", Effect.SANDBOX_EXEC, **same)
+        return make_facts(CallKind.OTHER, "cell.unparsed", Effect.SANDBOX_EXEC, **common)
     if facts.writes or facts.saves:
         paths = tuple(path for path in facts.writes if path)
-        return make_facts(CallKind.WRITE, "cell.write", writes=paths, **same)
+        return make_facts(CallKind.WRITE, "cell.write", writes=paths, **common)
     if facts.asserts or set(facts.imported) & {"pytest", "unittest", "doctest"}:
-        return make_facts(CallKind.VERIFY, "cell.assert", **same)
+        return make_facts(CallKind.VERIFY, "cell.assert", **common)
     if facts.changes:
-        return make_facts(CallKind.OTHER, "cell.sql_change", Effect.LOCAL_WRITE, **same)
+        return make_facts(CallKind.OTHER, "cell.sql_change", Effect.LOCAL_WRITE, **common)
     if facts.queries:
-        return make_facts(CallKind.SEARCH, "cell.sql", **same)
-    kinds = [kind for name in facts.called if name not in facts.defined and (kind := lookup(name)) is not None]
+        return make_facts(CallKind.SEARCH, "cell.sql", **common)
+    kinds = [kind for name in facts.called if name not in facts.defined and (kind := find_kind(name)) is not None]
     if kinds:
         kind = max(kinds)
         effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
-        return make_facts(kind, f"cell.{kind.name.lower()}", effect, **same)
+        return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
     if facts.reads and not facts.project:
-        return make_facts(CallKind.READ, "cell.read", **same)
-    return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **same)
+        return make_facts(CallKind.READ, "cell.read", **common)
+    return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)

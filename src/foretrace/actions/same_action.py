@@ -16,7 +16,7 @@ from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_name
 
 MatchLevel = Literal["exact", "normalised", "type"]
 MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalised", "type")
-"""From the finest to the coarsest: what is the same on one level is the same on all that follow."""
+"""From the strictest to the loosest: what is the same on one level is the same on all that follow."""
 
 _VERBATIM = split_words(
     "file_text old_str new_str old_string new_string oldString newString content contents text code "
@@ -31,7 +31,7 @@ _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """One action, done or predicted."""
+    """One action: what was done, or what a model predicts."""
 
     type: ActionType | None
     tool: str = ""
@@ -47,7 +47,7 @@ def is_same_action(a: Action, b: Action, level: MatchLevel = "normalised", *, ro
         a: one action.
         b: the other.
         level: `exact` compares type, tool and arguments (as JSON: order of keys and spaces do not count);
-            `normalised` forgets how they are written: paths, numbers as text, spaces and quotes of shell
+            `normalised` ignores how they are written: paths, numbers as text, spaces and quotes of shell
             commands, a leading `cd`; `type` compares only the action type.
         root: the directory in which commands start, where it is known. With it `python a.py` and
             `cd ROOT && python a.py` are the same; without it they may not be.
@@ -56,7 +56,7 @@ def is_same_action(a: Action, b: Action, level: MatchLevel = "normalised", *, ro
 
 
 def make_action_key(action: Action, level: MatchLevel = "normalised", *, root: str = "") -> tuple[str, ...]:
-    """A hashable value that is equal for actions that are the same on a level (see `same`)."""
+    """Make a hashable value that is equal for actions that are the same on a level (see `is_same_action`)."""
     kind = action.type.value if action.type is not None else ""
     if level == "type":
         return (kind,)
@@ -72,7 +72,7 @@ def make_action_key(action: Action, level: MatchLevel = "normalised", *, root: s
 
 
 def canonicalise_json(arguments_json: str) -> str:
-    """Canonical JSON: sorted keys, no spaces. Text that is no JSON is returned as it is."""
+    """Write JSON text with sorted keys and without spaces; text that is no JSON is returned as it is."""
     try:
         return _dump(json.loads(arguments_json))
     except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def _dump(value: Any) -> str:
 
 @lru_cache(maxsize=512)
 def normalise_arguments(tool: str, arguments_json: str, root: str = "") -> str:
-    """Arguments with everything removed that does not change what the call does."""
+    """Write arguments as JSON in one way for all that do the same."""
     try:
         value = json.loads(arguments_json) if arguments_json.strip() else {}
         if not isinstance(value, dict):
@@ -111,7 +111,7 @@ def _normalise_argument(name: str, value: Any, is_shell: bool, root: str) -> Any
 
 
 def _parse_untyped(text: str) -> Any:
-    """The value that an untyped text stands for: `[1, 50]`, `3`, `true`; else the text without outer spaces."""
+    """Parse a text that stands for a value: `[1, 50]`, `3`, `true`; any other comes back without outer spaces."""
     if len(text) <= 400 and _LITERAL.match(text):
         try:
             return json.loads(_PYTHON_WORDS.get(text.strip(), text))
@@ -121,7 +121,7 @@ def _parse_untyped(text: str) -> Any:
 
 
 def _normalise_numbers(value: Any) -> Any:
-    """Numbers in one way of writing, also inside lists and mappings."""
+    """Write whole numbers as integers, also inside of lists and mappings."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
@@ -141,52 +141,52 @@ def _normalise_path(path: str, root: str) -> str:
 
 
 def normalise_command(command: str, root: str = "") -> str:
-    """A shell command in one way of writing, for comparison only.
+    """Write a shell command in one way for all that do the same; for comparison only.
 
-    Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is folded into the operands
+    Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is joined to the operands
     when all of them are plainly paths; otherwise the directory stays part of the command, because `cd a && make`
     and `cd b && make` are not the same. Reads by different tools (`cat f`, a viewer) stay different actions.
     """
     from foretrace.actions.shell.parse import tokenize
 
-    found = tokenize(command)
-    if found is None:
+    tokens = tokenize(command)
+    if tokens is None:
         return command.strip()
-    cwd, rest = _split_leading_cd(found, root)
-    folded = _resolve_operands(rest, cwd)
-    if folded is None:
-        folded = [("mark", f"cd {cwd} &&"), *rest] if cwd else rest
-    return " ".join(text for _, text in folded)
+    cwd, rest = _split_leading_cd(tokens, root)
+    resolved = _resolve_operands(rest, cwd)
+    if resolved is None:
+        resolved = [("mark", f"cd {cwd} &&"), *rest] if cwd else rest
+    return " ".join(text for _, text in resolved)
 
 
-def _split_leading_cd(found: list[tuple[str, str]], root: str) -> tuple[str, list[tuple[str, str]]]:
-    """The directory that a command is in after its leading `cd`s, and the command without them."""
+def _split_leading_cd(tokens: list[tuple[str, str]], root: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split off the leading `cd`s: the directory that they lead to, and the other tokens."""
     cwd = root
-    while len(found) > 3 and found[0] == ("word", "cd") and found[1][0] == "word" and found[2] in (
+    while len(tokens) > 3 and tokens[0] == ("word", "cd") and tokens[1][0] == "word" and tokens[2] in (
         ("mark", "&&"),
         ("mark", ";"),
     ):  # fmt: skip
-        cwd = posixpath.join(cwd, found[1][1].strip("'"))
-        found = found[3:]
-    return (_normalise_path(cwd, "") if cwd else ""), found
+        cwd = posixpath.join(cwd, tokens[1][1].strip("'"))
+        tokens = tokens[3:]
+    return (_normalise_path(cwd, "") if cwd else ""), tokens
 
 
-def _resolve_operands(found: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | None:
-    """Every operand as a path seen from `cwd`, or null when an operand is not plainly a path."""
-    folded: list[tuple[str, str]] = []
+def _resolve_operands(tokens: list[tuple[str, str]], cwd: str) -> list[tuple[str, str]] | None:
+    """Resolve every operand against `cwd`; `None` when one of them is not plainly a path."""
+    resolved: list[tuple[str, str]] = []
     at_start = True
-    for kind, text in found:
+    for kind, text in tokens:
         if kind != "word" or at_start or text.startswith("-"):
             if kind in ("raw", "body") and cwd:
                 return None
             at_start = kind == "mark" and text not in (">", ">>", "<", "&>", "2>", ">&")
-            folded.append((kind, text))
+            resolved.append((kind, text))
         elif _PATH_LIKE.match(text) and "//" not in text:
-            folded.append((kind, _normalise_path(text, cwd)))
+            resolved.append((kind, _normalise_path(text, cwd)))
         elif cwd:
             return None
         else:
-            folded.append((kind, text))
-    if cwd and not any(kind == "word" and text.startswith("/") for kind, text in folded):
+            resolved.append((kind, text))
+    if cwd and not any(kind == "word" and text.startswith("/") for kind, text in resolved):
         return None
-    return folded
+    return resolved

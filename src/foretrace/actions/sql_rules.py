@@ -1,4 +1,7 @@
-"""Whether an SQL text only reads."""
+"""Rules for SQL: whether a text is a query or changes data.
+
+Shell clients, SQL tools and Python code all ask here.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ _FULL_QUERY = re.compile(
 )
 
 
-def classify_sql(text: str) -> bool | None:
-    """True for a query, false for a statement that changes data, null for what is no SQL."""
+def is_read_only_sql(text: str) -> bool | None:
+    """True for a query, false for a statement that changes data, `None` for what is no SQL."""
     head = text[:4000]
-    while found := _COMMENT.match(head):
-        head = head[found.end() :]
+    while comment := _COMMENT.match(head):
+        head = head[comment.end() :]
     if _CHANGES.match(head):
         return False
     return True if _READS.match(head) else None

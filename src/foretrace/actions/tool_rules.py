@@ -1,4 +1,4 @@
-"""What a tool call means: by the tool's name and its arguments, never by the words around the call."""
+"""Rules for tool calls: by the name of the tool and its arguments, never by the words around the call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from foretrace.actions.call_facts import OPEN_FILE, TESTED_CODE, CallFacts, CallKind, make_facts, split_words
 from foretrace.actions.python_rules import classify_cell
 from foretrace.actions.shell.command_rules import classify_shell
-from foretrace.actions.sql_rules import classify_sql
+from foretrace.actions.sql_rules import is_read_only_sql
 from foretrace.actions.taxonomy import Effect
 from foretrace.actions.tool_tables import (
     CHANGE_VERBS,
@@ -33,7 +33,6 @@ _PATCH_PATH = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)
 _FIRST_PATH = re.compile(r"\s*([\"']?)([^\s\"']+)\1")
 _URL = re.compile(r"https?://|www\.")
 _NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
-_OLD_KEYS = ("old_str", "old_string", "oldString", "search", "to_replace", "old_text")
 _NEW_KEYS = (
     "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace",
     "new_content", "text",
@@ -47,14 +46,14 @@ _AGENT_LINE = re.compile(
     r"|(edit)\s+(\d+:\d+\s*\n.*))",
     re.S,
 )
-"""A command of SWE-agent's own, sent as a line of its shell."""
+"""A command of SWE-agent, sent as a line of its shell."""
 _HANDOVER_TO = split_words("human agent agents representative operator support person staff specialist")
 _HANDOVER = split_words("transfer escalate handoff handover forward connect")
 _FILE_WORDS = split_words("file files docx document notebook xlsx pptx markdown csv json")
 
 
 def classify_call(name: str, arguments: str) -> CallFacts:
-    """What one tool call means.
+    """Classify one tool call.
 
     Args:
         name: the tool's name; prefixes such as `functions.` and `mcp__server__` are ignored.
@@ -69,9 +68,9 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
     plain = _PREFIX.sub("", name.strip())
     snake = _to_snake_case(plain)
     values = decode_arguments(arguments)
-    reader = _GROUP_RULES.get(TOOL_GROUPS.get(snake, ""))
-    if reader is not None:
-        return reader(snake, values)
+    rule = _GROUP_RULES.get(TOOL_GROUPS.get(snake, ""))
+    if rule is not None:
+        return rule(snake, values)
     known = TOOL_KINDS.get(snake)
     if known is not None:
         return _classify_listed_tool(snake, known, values)
@@ -84,7 +83,7 @@ def _to_snake_case(name: str) -> str:
 
 
 def decode_arguments(arguments: str) -> Arguments:
-    """The arguments as a mapping; anything that is no JSON object is `{"input": text}`."""
+    """Decode arguments to a mapping; anything that is no JSON object becomes `{"input": value}`."""
     try:
         value = _decode(arguments) if arguments else {}
     except (ValueError, RecursionError):
@@ -93,7 +92,7 @@ def decode_arguments(arguments: str) -> Arguments:
 
 
 def _get_text(values: Arguments, keys: tuple[str, ...]) -> str:
-    """The first of `keys` that has text; lists of text are joined."""
+    """Get the first argument of `keys` that has text, lists joined with newlines; empty text where none has."""
     for key in keys:
         value = values.get(key)
         if isinstance(value, str) and value:
@@ -112,15 +111,15 @@ def _get_path(values: Arguments) -> str:
 
 
 def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
-    given = next((values[key] for key in _SHELL_KEYS if values.get(key)), None)
+    command = next((values[key] for key in _SHELL_KEYS if values.get(key)), None)
     if str(values.get("is_input", "")).lower() == "true":
         return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
-    if isinstance(given, list):
-        words = [str(word) for word in given[:200]]
+    if isinstance(command, list):
+        words = [str(word) for word in command[:200]]
         # ["bash", "-lc", "cd x && make"] names the shell itself.
         joined = words[2] if len(words) == 3 and re.match(r"-[a-z]*c$", words[1]) else " ".join(words)
         return classify_shell(joined)
-    text = given if isinstance(given, str) else _get_any_text(values, _SHELL_KEYS)
+    text = command if isinstance(command, str) else _get_any_text(values, _SHELL_KEYS)
     if re.fullmatch(r"\s*(?:[Cc]trl\+[a-z]|C-[a-z])?\s*", text):
         return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
     if line := _AGENT_LINE.match(text):
@@ -133,13 +132,13 @@ def _classify_code_tool(name: str, values: Arguments) -> CallFacts:
     code = _get_any_text(values, _CODE_KEYS)
     stripped = code.lstrip()
     if stripped.startswith(("!", "%%bash", "%bash", "%%sh")):
-        found = classify_shell(re.sub(r"^\s*(?:!|%%?(?:bash|sh)\n?)", "", code))
-        return msgspec.structs.replace(found, retry_key=found.retry_key or "code", payload=found.payload or code[:4000])
+        facts = classify_shell(re.sub(r"^\s*(?:!|%%?(?:bash|sh)\n?)", "", code))
+        return msgspec.structs.replace(facts, retry_key=facts.retry_key or "code", payload=facts.payload or code[:4000])
     return classify_cell(code, _find_function_kind)
 
 
 def _find_function_kind(name: str) -> CallKind | None:
-    """The kind of a function that a code cell calls, where its name is one of a tool that reads or writes."""
+    """Find the kind of a function that a code cell calls by its name; `None` where that is not a tool's."""
     if name in ("open", "view", "type", "count", "input", "look", "use", "act", "go", "move", "put", "take", "edit"):
         return None
     snake = _to_snake_case(name)
@@ -166,14 +165,13 @@ def _classify_write(rule: str, values: Arguments, *, creates: bool) -> CallFacts
     path = _get_path(values)
     if not path and creates:
         # SWE-agent's `create FILE`: the only argument is the path.
-        found = _FIRST_PATH.match(_get_text(values, ("input",)))
-        path = found.group(2) if found else ""
+        match = _FIRST_PATH.match(_get_text(values, ("input",)))
+        path = match.group(2) if match else ""
     return make_facts(
         CallKind.WRITE,
         rule,
         writes=(path or OPEN_FILE,),
         payload=_get_text(values, _NEW_KEYS)[:4000],
-        replaced=_get_text(values, _OLD_KEYS)[:4000],
         creates=creates,
     )
 
@@ -189,7 +187,7 @@ def _classify_patch(name: str, values: Arguments) -> CallFacts:
 
 def _classify_sql_tool(name: str, values: Arguments) -> CallFacts:
     text = _get_any_text(values, _QUERY_KEYS)
-    if classify_sql(text):
+    if is_read_only_sql(text):
         return make_facts(CallKind.SEARCH, "tool.sql", retry_key="sql", payload=text[:4000])
     return make_facts(CallKind.OTHER, "tool.sql_change", Effect.EXTERNAL_WRITE, retry_key="sql", payload=text[:4000])
 
@@ -197,8 +195,8 @@ def _classify_sql_tool(name: str, values: Arguments) -> CallFacts:
 def _classify_terminal(name: str, values: Arguments) -> CallFacts:
     if str(values.get("return_type", "")).startswith("give_up"):
         return make_facts(CallKind.GIVE_UP, "terminal_give_up")
-    given = next((values[key] for key in ("answer", "final_answer", "input") if key in values), None)
-    if isinstance(given, str) and name != "stop" and _NO_ANSWER.match(given[:40]) and (given or name == "answer"):
+    answer = next((values[key] for key in ("answer", "final_answer", "input") if key in values), None)
+    if isinstance(answer, str) and name != "stop" and _NO_ANSWER.match(answer[:40]) and (answer or name == "answer"):
         return make_facts(CallKind.GIVE_UP, "terminal_no_answer")
     return make_facts(CallKind.TERMINAL, "terminal_call")
 
@@ -230,7 +228,7 @@ _GROUP_RULES: dict[str, Callable[[str, Arguments], CallFacts]] = {
     "ask": _classify_ask,
     "say": _classify_say,
 }
-"""How the tools of `SPECIAL` are read."""
+"""Group in `TOOL_GROUPS` -> the rule for its tools, given the name of the tool and its arguments."""
 
 
 def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], values: Arguments) -> CallFacts:
@@ -242,8 +240,8 @@ def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], valu
     if kind in (CallKind.READ, CallKind.UNDO):
         path = _get_path(values)
         if not path:
-            found = _FIRST_PATH.match(_get_text(values, ("input",)))
-            path = found.group(2) if found else ""
+            match = _FIRST_PATH.match(_get_text(values, ("input",)))
+            path = match.group(2) if match else ""
         if name in ("open", "goto", "view") and (_URL.match(path) or values.get("url") or values.get("id")):
             return make_facts(CallKind.OTHER, "tool.navigate", Effect.EXTERNAL_WRITE)
         paths = (path,) if path else ()
@@ -254,14 +252,14 @@ def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], valu
             writes=() if kind is CallKind.READ else paths,
         )
     if kind is CallKind.VERIFY and isinstance(code := values.get("code"), str) and code:
-        # The call brings the code that it tests: sent again with other code, it does that over.
+        # The call carries the code that it tests: with other code it is another attempt.
         return make_facts(kind, f"tool.{name}", effect, retry_key=TESTED_CODE, payload=code)
     return make_facts(kind, f"tool.{name}", effect)
 
 
 def _classify_by_name(name: str, values: Arguments) -> CallFacts:
-    """A tool that no table names: by the words that its name is made of."""
-    # ToolBench writes `api_for_tool`: only the api says what is done.
+    """Classify a tool that is in no table by the words of its name."""
+    # ToolBench writes `api_for_tool`: only the part before `_for_` says what is done.
     api, marker, _ = name.rpartition("_for_")
     words = [word for word in split_name(api or name) if not re.fullmatch(r"v?\d*", word)]
     if not words:
@@ -286,7 +284,7 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, str]) -> CallFacts:
-    """The first word is no verb (`crm_search_customers`, `chain_details`, `tracks_for_spotify`)."""
+    """Classify a name whose first word is no verb (`crm_search_customers`, `chain_details`, `tracks_for_spotify`)."""
     if not is_api:
         verb = next((w for w in words[1:] if w in READ_VERBS or w in CHANGE_VERBS or w in COMPUTE_VERBS), "")
         if verb in COMPUTE_VERBS:
@@ -305,7 +303,7 @@ def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, st
 
 @lru_cache(maxsize=512)
 def classify_description(description: str) -> CallKind | None:
-    """What the description in a tool's specification says that it does, by its first verb; null when unclear."""
+    """Find the kind of a tool by the first verb of its description; `None` where no verb is known."""
     for word in split_name(description[:200])[:8]:
         stems = {word, word.removesuffix("s"), word.removesuffix("es")}
         if stems & (READ_VERBS | {"return", "provide"}):

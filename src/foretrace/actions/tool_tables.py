@@ -1,6 +1,6 @@
 """Tables of tool names, and of the words that tool names are made of.
 
-To teach the labels a tool, put its name (lower case, letters and digits only) into `TOOLS`.
+To teach the labels a tool, put its name in snake case into `TOOL_KINDS`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOOL_GROUPS = _make_table(
     ("say", "respond send_msg_to_user reply message_user respond_to_user send_message_to_user say notify_user"),
     ("say", "report_infeasible"),
 )
-"""Tools whose arguments decide: name -> how they are read."""
+"""Name of a tool whose arguments decide -> the group of tools whose rule it follows (`tool_rules`)."""
 
 TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
     name: (kind, effect)
@@ -98,7 +98,7 @@ TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
     )
     for name in names.split()
 }
-"""Tools that one meaning fits, by name in snake case."""
+"""Name of any other tool in snake case -> its kind, and its effect or `None` for that of the kind."""
 
 READ_VERBS = split_words(
     "get list search lookup look find check fetch query retrieve show describe browse read view download "
@@ -157,5 +157,5 @@ PATH_KEYS = (
 
 
 def split_name(name: str) -> list[str]:
-    """The lower-case words of a tool name in snake, kebab or camel case."""
+    """Split a tool name in snake, kebab or camel case into its words, in lower case."""
     return [word.lower() for word in _SPLIT.findall(name[:200])]

@@ -1,71 +1,56 @@
-"""What a shell command means: what wraps it is cut off, then tables and readers of single programs decide.
+"""Rules for shell commands: what wraps a command is cut off, commands inside of commands are followed.
 
-A program whose arguments decide has a reader (`READERS`, at the end); the others stand in the tables of `programs.py`.
+What a single program does is in `program_rules`.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, merge_facts, pick_worst_effect
-from foretrace.actions.python_rules import classify_inline_python
-from foretrace.actions.shell.git_rules import classify_git
 from foretrace.actions.shell.parse import MAX_DEPTH, SimpleCommand, split_commands
-from foretrace.actions.shell.program_tables import (
-    CHECK_FLAGS,
-    FILTERS,
-    INTERPRETERS,
-    PROGRAMS,
-    PYTHON,
-    RUN_WRAPPERS,
-    SHELLS,
-    SUBCOMMANDS,
-    VALUE_FLAGS,
-    WRAPPERS,
-    WRITE_FLAGS,
-)
-from foretrace.actions.sql_rules import classify_sql
+from foretrace.actions.shell.program_rules import classify_program, get_program_name
+from foretrace.actions.shell.program_tables import RUN_WRAPPERS, SHELLS, VALUE_FLAGS, WRAPPERS
 from foretrace.actions.taxonomy import Effect
-
-FINAL_MARKERS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
-"""Printing one of these ends the attempt (mini-swe-agent)."""
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _XARGS_FLAGS = frozenset(("-I", "-n", "-P", "-d", "-L", "-s", "-a", "-j"))
-_EXECUTABLE = re.compile(r"\.(?:sh|bash|py|rb|pl|js|out|exe|bin|run)$")
 
 
 @lru_cache(maxsize=1024)
 def classify_shell(command: str, depth: int = 0) -> CallFacts:
-    """What a shell command means. Never raises on any text."""
-    found = [m for c in split_commands(command) if (m := classify_command(c, depth)) is not None]
-    chief = merge_facts(found)
-    if chief is None:
+    """Classify a line or script of a shell. Never raises on any text.
+
+    Args:
+        command: the text.
+        depth: how many shells around it started it (`bash -c`).
+    """
+    commands = (classify_command(each, depth) for each in split_commands(command))
+    facts = merge_facts(each for each in commands if each is not None)
+    if facts is None:
         return make_facts(CallKind.OTHER, "shell.empty", Effect.PURE_READ)
-    if chief.kind is CallKind.SETUP:
+    if facts.kind is CallKind.SETUP:
         # Nothing but cd, export, echo: it is no read and no search.
-        return msgspec.structs.replace(chief, kind=CallKind.OTHER, rule="shell.setup")
-    return chief
+        return msgspec.structs.replace(facts, kind=CallKind.OTHER, rule="shell.setup")
+    return facts
 
 
 def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None:
-    """What one command of a compound means; null when nothing is left of it."""
+    """Classify one command of a line; `None` where nothing is left of it without its wrappers."""
     argv = strip_wrappers(command.argv)
     if not argv:
         return None if not command.writes else _add_redirection(make_facts(CallKind.SETUP, "shell.setup"), command)
-    found = _classify_nested(command, argv, depth) or classify_program(command, argv)
-    if command.background and found.kind is CallKind.VERIFY:
-        found = make_facts(CallKind.OTHER, "shell.service", Effect.SANDBOX_EXEC)
-    return _add_redirection(found, command) if command.writes else found
+    facts = _classify_nested(command, argv, depth) or classify_program(command, argv)
+    if command.background and facts.kind is CallKind.VERIFY:
+        facts = make_facts(CallKind.OTHER, "shell.service", Effect.SANDBOX_EXEC)
+    return _add_redirection(facts, command) if command.writes else facts
 
 
 def strip_wrappers(argv: list[str]) -> list[str]:
-    """Cut off what only wraps a command: assignments, sudo, env, timeout N, `poetry run`, ..."""
+    """Cut off the words in front that only wrap a command: assignments, sudo, env, timeout N, `poetry run`, ..."""
     position, count = 0, len(argv)
     while position < count:
         word = argv[position]
@@ -90,10 +75,6 @@ def strip_wrappers(argv: list[str]) -> list[str]:
     return []
 
 
-def get_program_name(word: str) -> str:
-    return word.rsplit("/", 1)[-1] if len(word) < 300 else "?"
-
-
 def _skip_flags(argv: list[str], position: int, with_value: frozenset[str] = VALUE_FLAGS) -> int:
     while position < len(argv) and (argv[position].startswith("-") or _ASSIGNMENT.match(argv[position])):
         position += 2 if argv[position] in with_value else 1
@@ -101,7 +82,7 @@ def _skip_flags(argv: list[str], position: int, with_value: frozenset[str] = VAL
 
 
 def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> CallFacts | None:
-    """The meaning of a command that starts others given in its arguments, else null."""
+    """Classify a command by those that its arguments tell it to start; `None` where there are none."""
     name = get_program_name(argv[0])
     if depth >= MAX_DEPTH:
         return None
@@ -123,7 +104,7 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
 
 
 def _classify_nested_shell(command: SimpleCommand, argv: list[str], depth: int) -> CallFacts | None:
-    """`bash -c "..."`, `bash <<EOF`; null for `bash script.sh`."""
+    """Classify `bash -c "..."` and `bash <<EOF`; `None` for `bash script.sh`."""
     for position, word in enumerate(argv[1:], 1):
         if re.match(r"-[a-z]*c$", word):
             return classify_shell(argv[position + 1], depth + 1) if position + 1 < len(argv) else None
@@ -135,301 +116,17 @@ def _classify_nested_shell(command: SimpleCommand, argv: list[str], depth: int) 
 
 
 def _classify_started(command: SimpleCommand, argv: list[str], depth: int) -> CallFacts | None:
-    """The meaning of a command that another one starts at the same place."""
+    """Classify a command that another one starts in the same directory."""
     return classify_command(SimpleCommand(argv=argv, writes=[], cwd=command.cwd), depth + 1) if argv else None
 
 
-def classify_program(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """One command that starts no others, without its redirections."""
-    name = get_program_name(argv[0])
-    if name in ("echo", "printf"):
-        if any(marker in word for marker in FINAL_MARKERS for word in argv[1:]):
-            return make_facts(CallKind.TERMINAL, "shell.final_marker")
-        return make_facts(CallKind.SETUP, "shell.print")
-    if command.piped and name in FILTERS and name not in PROGRAM_RULES:
-        return make_facts(CallKind.SETUP, "shell.filter")
-    reader = PROGRAM_RULES["python"] if PYTHON.match(name) else PROGRAM_RULES.get(name)
-    if reader is not None:
-        return reader(command, argv)
-    if name in INTERPRETERS:
-        return _classify_interpreter(command, argv)
-    if name in PROGRAMS and ("/" not in argv[0] or argv[0].startswith("/") or PROGRAMS[name][0] is CallKind.VERIFY):
-        kind, effect, rule = PROGRAMS[name]
-        if kind is CallKind.READ:
-            return _classify_file_viewer(command, argv)
-        if kind is CallKind.WRITE:
-            return _classify_file_editor(command, argv)
-        if kind is CallKind.VERIFY and len(argv) == 2 and argv[1] in VERSION_FLAGS:
-            return make_facts(CallKind.OTHER, "shell.version", Effect.PURE_READ)
-        return make_facts(kind, f"shell.{rule}", effect)
-    if "/" in argv[0] or _EXECUTABLE.search(name):
-        return make_facts(CallKind.VERIFY, "shell.run", runs=(command.resolve_path(argv[0]),))
-    return make_facts(CallKind.OTHER, "shell.other", Effect.SANDBOX_EXEC)
-
-
-def _add_redirection(found: CallFacts, command: SimpleCommand) -> CallFacts:
-    """Add what the output of a command is redirected into."""
-    if found.kind >= CallKind.VERIFY:
+def _add_redirection(facts: CallFacts, command: SimpleCommand) -> CallFacts:
+    """The facts with the files that the output of the command is redirected to."""
+    if facts.kind >= CallKind.VERIFY:
         # The log of a run is a by-product, not something that the agent wrote.
-        return msgspec.structs.replace(found, effect=pick_worst_effect((found.effect, Effect.LOCAL_WRITE)))
+        return msgspec.structs.replace(facts, effect=pick_worst_effect((facts.effect, Effect.LOCAL_WRITE)))
     paths = tuple(command.resolve_path(name) for name in command.writes)
     content = command.stdin if command.stdin is not None else " ".join(command.argv[1:])
     return make_facts(
-        CallKind.WRITE, "shell.redirect", writes=paths, reads=found.reads, payload=content[:4000], creates=True
+        CallKind.WRITE, "shell.redirect", writes=paths, reads=facts.reads, payload=content[:4000], creates=True
     )
-
-
-ProgramRule = Callable[[SimpleCommand, list[str]], CallFacts]
-
-VERSION_FLAGS = frozenset(("--version", "-V", "-version", "--help", "-h"))
-_LOCAL_URL = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?:[:/]|$)")
-_SENDING_FLAG = re.compile(r"-X(?:POST|PUT|PATCH|DELETE)?$|--request$|-d$|--data|-F$|--form|-T$|--upload-file|--post")
-_CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
-
-
-def list_operands(command: SimpleCommand, argv: list[str]) -> tuple[str, ...]:
-    """The words that are no flags, as paths."""
-    return tuple(command.resolve_path(word) for word in argv[1:] if word and not word.startswith("-"))
-
-
-def _classify_file_viewer(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """A program that shows files."""
-    paths = tuple(path for path in list_operands(command, argv) if not path.isdigit())
-    if not paths and argv[0] == "cat" and command.stdin is not None:
-        return make_facts(CallKind.SETUP, "shell.print")
-    if command.reads:
-        paths += (command.resolve_path(command.reads),)
-    return make_facts(CallKind.READ, "shell.read", reads=paths)
-
-
-def _classify_file_editor(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """A program that changes files, unless a flag makes it a check."""
-    name = argv[0].rsplit("/", 1)[-1]
-    flags = {word.split("=", 1)[0] for word in argv[1:] if word.startswith("-")}
-    if flags & set(CHECK_FLAGS.get(name, "").split()):
-        return make_facts(CallKind.VERIFY, "shell.lint")
-    if name in WRITE_FLAGS and not flags & set(WRITE_FLAGS[name].split()):
-        return make_facts(CallKind.VERIFY, "shell.lint")
-    paths = list_operands(command, argv)
-    if name == "tee":
-        if all(path == "/dev/null" or path.startswith("/dev/") for path in paths):
-            return make_facts(CallKind.SETUP, "shell.filter")
-        # What a command prints is logged; the text of a heredoc is written.
-        return make_facts(
-            CallKind.WRITE, "shell.edit", writes=paths, payload=(command.stdin or "")[:4000], creates=True
-        )
-    return make_facts(CallKind.WRITE, "shell.edit", writes=paths, payload=" ".join(argv)[:4000])
-
-
-def _classify_python(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    position = 1
-    while position < len(argv):
-        word = argv[position]
-        if word in ("-c", "-uc", "-Ic", "-Bc", "-bc"):
-            return _classify_python_code(command, argv[position + 1] if position + 1 < len(argv) else "")
-        if word == "-m":
-            return _classify_python_module(command, argv[position + 1 :])
-        if word in VERSION_FLAGS:
-            return make_facts(CallKind.OTHER, "shell.version", Effect.PURE_READ)
-        if word in ("-W", "-X"):
-            position += 1
-        elif word == "-":
-            break
-        elif not word.startswith("-"):
-            return _classify_script(command, argv[position:])
-        position += 1
-    if command.stdin is not None:
-        return classify_inline_python(command.stdin)
-    if command.reads:
-        return make_facts(CallKind.VERIFY, "shell.run", runs=(command.resolve_path(command.reads),))
-    if command.piped:
-        return make_facts(CallKind.VERIFY, "shell.run")
-    return make_facts(CallKind.OTHER, "shell.interactive", Effect.SANDBOX_EXEC)
-
-
-def _classify_python_code(command: SimpleCommand, code: str) -> CallFacts:
-    found = classify_inline_python(code)
-    if (command.piped and found.kind in (CallKind.OTHER, CallKind.READ)) or (command.piped and "sys.stdin" in code):
-        # Code behind a pipe that only reads standard input shapes what is printed.
-        return make_facts(CallKind.SETUP, "shell.filter")
-    return found
-
-
-def _classify_python_module(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """`python -m MODULE ...`."""
-    name = argv[0] if argv else ""
-    if name in ("http.server", "flask", "uvicorn", "gunicorn", "jupyter", "notebook"):
-        return make_facts(CallKind.OTHER, "shell.service", Effect.SANDBOX_EXEC)
-    if name == "json.tool":
-        return make_facts(CallKind.SETUP if command.piped else CallKind.VERIFY, "shell.filter")
-    if name in ("venv", "virtualenv", "ensurepip", "zipfile", "tarfile"):
-        return make_facts(CallKind.OTHER, "shell.install", Effect.LOCAL_WRITE)
-    if name in ("site", "sysconfig", "platform", "pydoc"):
-        return make_facts(CallKind.OTHER, "shell.environment", Effect.PURE_READ)
-    if name in ("pip", "black", "isort", "autopep8", "yapf", "coverage", "ruff", "alembic"):
-        return classify_program(command, argv)
-    return make_facts(CallKind.VERIFY, "shell.module", runs=(name,))
-
-
-def _classify_script(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """An interpreter with a script file."""
-    name = argv[0].rsplit("/", 1)[-1]
-    if name in SUBCOMMANDS:
-        return _classify_subcommand(command, [name, *argv[1:]])
-    return make_facts(CallKind.VERIFY, "shell.run", runs=(command.resolve_path(argv[0]),))
-
-
-def _classify_interpreter(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Another interpreter: a script, code in an argument, or nothing."""
-    if any(word in _CODE_FLAGS for word in argv[1:3]):
-        return make_facts(CallKind.VERIFY, "shell.code")
-    if len(argv) == 2 and argv[1] in VERSION_FLAGS | {"-v"}:
-        return make_facts(CallKind.OTHER, "shell.version", Effect.PURE_READ)
-    rest = [word for word in argv[1:] if not word.startswith("-")]
-    if rest:
-        return _classify_script(command, rest)
-    runs = command.stdin is not None or command.piped or command.reads or ("-version" not in argv and len(argv) > 1)
-    return make_facts(CallKind.VERIFY if runs else CallKind.OTHER, "shell.run", Effect.SANDBOX_EXEC)
-
-
-def _classify_sed(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    if any(re.match(r"-[nErsz]*i|--in-place", word) for word in argv[1:]):
-        given = ("-e", "-f", "--expression", "--file")
-        words = [w for before, w in itertools.pairwise(argv) if w[:1] != "-" and before not in given]
-        # Without -e the first word is the script.
-        files = words if any(w in given for w in argv) else words[1:]
-        paths = tuple(command.resolve_path(w) for w in files if w not in ("{}", ";", "+"))
-        return make_facts(CallKind.WRITE, "shell.sed", writes=paths, payload=" ".join(argv)[:4000])
-    if command.piped:
-        return make_facts(CallKind.SETUP, "shell.filter")
-    return make_facts(CallKind.READ, "shell.read", reads=list_operands(command, argv)[1:])
-
-
-def _classify_perl(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    if any(re.match(r"-[a-z0]*i", word) for word in argv[1:]):
-        paths = tuple(command.resolve_path(w) for w in argv[1:] if not w.startswith("-") and re.match(r"[\w./-]+$", w))
-        return make_facts(CallKind.WRITE, "shell.sed", writes=paths, payload=" ".join(argv)[:4000])
-    if any(re.match(r"-[a-z]*[np][a-z]*e$", word) for word in argv[1:]):
-        return make_facts(CallKind.SETUP if command.piped else CallKind.READ, "shell.filter")
-    return _classify_interpreter(command, argv)
-
-
-def _classify_awk(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    if command.piped:
-        return make_facts(CallKind.SETUP, "shell.filter")
-    if "inplace" in argv:
-        return make_facts(
-            CallKind.WRITE, "shell.sed", writes=list_operands(command, argv)[-1:], payload=" ".join(argv)[:4000]
-        )
-    script = next((word for word in argv[1:] if not word.startswith("-")), "")
-    search = "NR" not in script and re.match(r"\s*!?/[^/]+/\s*(?:\{|$)", script)
-    return make_facts(CallKind.SEARCH if search else CallKind.READ, "shell.awk")
-
-
-def _classify_dd(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    target = next((word[3:] for word in argv if word.startswith("of=")), "")
-    return make_facts(CallKind.WRITE, "shell.edit", writes=(command.resolve_path(target),) if target else ())
-
-
-def _classify_pip(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    words = [word for word in argv[1:] if word != "pip"]
-    verb = next((word for word in words if not word.startswith("-")), "")
-    if verb in ("show", "list", "freeze", "search", "index", "inspect", "tree"):
-        return make_facts(CallKind.SEARCH, "shell.package")
-    if verb == "check":
-        return make_facts(CallKind.VERIFY, "shell.package")
-    if verb in ("config", "debug", "help", "") or set(words) & VERSION_FLAGS:
-        return make_facts(CallKind.OTHER, "shell.environment", Effect.PURE_READ)
-    return make_facts(CallKind.OTHER, "shell.install", Effect.LOCAL_WRITE)
-
-
-def _classify_package_manager(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """System package managers: only some of their verbs look."""
-    if len(argv) > 1 and argv[1] in ("show", "list", "search", "info", "-l", "-s", "-qa", "-L", "policy"):
-        return make_facts(CallKind.SEARCH, "shell.package")
-    return make_facts(CallKind.OTHER, "shell.install", Effect.LOCAL_WRITE)
-
-
-def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """A program with sub-commands: `npm test`, `cargo build`, `make`, `manage.py test`."""
-    name = argv[0] if argv[0] in SUBCOMMANDS else argv[0].rsplit("/", 1)[-1]
-    checks, services, looks = (part.split() for part in SUBCOMMANDS[name])
-    words = [word for word in argv[1:] if not word.startswith("-")]
-    verb = words[0] if words else ""
-    given = {verb, *argv[1:4]} if name in ("gh", "nginx", "apachectl", "npm", "yarn", "pnpm") else {verb, *argv[1:2]}
-    if set(argv[1:]) & {"--version", "-V"} or (len(argv) == 2 and argv[1] in VERSION_FLAGS | {"-v", "version"}):
-        return make_facts(CallKind.OTHER, "shell.version", Effect.PURE_READ)
-    if name in ("eslint", "ruff", "rubocop", "cargo") and (
-        set(argv) & {"--fix", "--unsafe-fixes", "-a", "-A", "--autocorrect"} or verb in ("format", "fmt", "fix")
-    ):
-        check = set(argv) & {"--check", "--diff"}
-        return make_facts(
-            CallKind.VERIFY if check else CallKind.WRITE,
-            "shell.lint",
-            writes=tuple(map(command.resolve_path, words[1:])),
-        )
-    if given & set(services) or (name in ("npm", "yarn", "pnpm") and words[1:2] in (["dev"], ["start"], ["serve"])):
-        return make_facts(CallKind.OTHER, "shell.service", Effect.SANDBOX_EXEC)
-    if given & set(checks) or "*" in checks:
-        return make_facts(CallKind.VERIFY, "shell.build")
-    if given & set(looks):
-        return make_facts(CallKind.SEARCH, "shell.look")
-    return make_facts(CallKind.OTHER, "shell.project", Effect.LOCAL_WRITE)
-
-
-def _classify_curl(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    sends = any(_SENDING_FLAG.match(word) for word in argv[1:]) and "GET" not in argv and "HEAD" not in argv
-    if any(_LOCAL_URL.match(word) for word in argv[1:]):
-        return make_facts(CallKind.VERIFY, "shell.probe")
-    if sends:
-        return make_facts(CallKind.OTHER, "shell.send", Effect.EXTERNAL_WRITE)
-    return make_facts(CallKind.SEARCH, "shell.fetch")
-
-
-def _classify_sql_client(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    texts = [*argv[1:], command.stdin or ""]
-    found = [reads for text in texts if (reads := classify_sql(text)) is not None]
-    if not found:
-        return make_facts(CallKind.OTHER, "shell.sql", Effect.UNKNOWN)
-    if all(found):
-        return make_facts(CallKind.SEARCH, "shell.sql")
-    return make_facts(CallKind.OTHER, "shell.sql", Effect.LOCAL_WRITE)
-
-
-def _classify_sort(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    if "-o" in argv[:-1]:
-        return make_facts(CallKind.WRITE, "shell.edit", writes=(command.resolve_path(argv[argv.index("-o") + 1]),))
-    return make_facts(CallKind.SETUP, "shell.filter") if command.piped else _classify_file_viewer(command, argv)
-
-
-def _classify_checksum(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    if "-c" in argv or "--check" in argv:
-        return make_facts(CallKind.VERIFY, "shell.checksum")
-    return _classify_file_viewer(command, argv)
-
-
-def _classify_git(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    return classify_git(argv)
-
-
-PROGRAM_RULES: dict[str, ProgramRule] = {
-    "git": _classify_git,
-    "sed": _classify_sed,
-    "gsed": _classify_sed,
-    "perl": _classify_perl,
-    "awk": _classify_awk,
-    "gawk": _classify_awk,
-    "mawk": _classify_awk,
-    "dd": _classify_dd,
-    "sort": _classify_sort,
-    "python": _classify_python,
-    **dict.fromkeys(("pip", "pip3", "uv"), _classify_pip),
-    **dict.fromkeys(
-        ("apt", "apt-get", "apt-cache", "dpkg", "conda", "mamba", "brew", "gem"), _classify_package_manager
-    ),
-    **dict.fromkeys(("curl", "wget", "http", "httpie"), _classify_curl),
-    **dict.fromkeys(("sqlite3", "mysql", "psql", "mariadb", "duckdb", "clickhouse-client"), _classify_sql_client),
-    **dict.fromkeys(("md5sum", "sha1sum", "sha256sum", "sha512sum"), _classify_checksum),
-    **{name: _classify_subcommand for name in SUBCOMMANDS if name != "uv"},
-}
-"""Program -> its reader."""

@@ -1,4 +1,7 @@
-"""What a git command means."""
+"""Rules for git commands.
+
+`git diff` and `git status` compare state: `label_steps` makes that a verifier once the agent has written something.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ _LOOKUP_ARGUMENTS = {
     "notes": ("", "show", "list"),
     "bisect": ("log", "view"),
 }
-"""Sub-commands that only look with one of these as their first argument (`""`: with none)."""
+"""Sub-command -> first arguments with which it only looks something up (`""`: without any)."""
 
 
 def classify_git(argv: list[str]) -> CallFacts:
-    """What `git ...` does; paths are left as written."""
+    """Classify `git ...`; paths are left as written."""
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
         position += 2 if argv[position] in _VALUE_FLAGS else 1
@@ -46,12 +49,12 @@ def classify_git(argv: list[str]) -> CallFacts:
         return make_facts(CallKind.UNDO, "git.undo", writes=tuple(w for w in rest if not w.startswith("-")))
     if verb == "bisect" and first == "run":
         return make_facts(CallKind.VERIFY, "git.bisect")
-    outside = verb in ("push", "send-email")
-    return make_facts(CallKind.OTHER, "git.other", Effect.EXTERNAL_WRITE if outside else Effect.LOCAL_WRITE)
+    remote = verb in ("push", "send-email")
+    return make_facts(CallKind.OTHER, "git.other", Effect.EXTERNAL_WRITE if remote else Effect.LOCAL_WRITE)
 
 
 def _discards_changes(verb: str, rest: list[str]) -> bool:
-    """Whether it takes back changes of the working tree."""
+    """Whether a sub-command takes back changes of the working tree."""
     if verb == "checkout":
         if "-b" in rest or "-B" in rest:
             return False

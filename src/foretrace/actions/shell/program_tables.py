@@ -1,6 +1,6 @@
 """Tables of shell programs and of what each does when its arguments do not matter.
 
-To teach the labels a program, put its name into a table. Where arguments decide, write a reader (`readers.py`).
+To teach the labels a program, put its name into a table. Where its arguments decide, write a rule (`program_rules`).
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ PROGRAMS = _make_table(
     (CallKind.WRITE, None, "edit", "clang-format pyupgrade autoflake 2to3 sponge"),
     (CallKind.TERMINAL, None, "submit", "submit"),
 )
-"""Program -> (kind, effect or the kind's own, rule)."""
+"""Program -> (kind, effect or `None` for that of the kind, name of the rule without `shell.`)."""
 
 FILTERS = split_words(
     "head tail sort uniq wc cut tr less more cat column nl fold tac rev paste jq yq awk gawk sed perl xxd bat"
     " fmt pr od base64 dos2unix"
 )
-"""Programs that only shape what a pipeline prints when they stand behind a pipe."""
+"""Programs that, behind a pipe, only change how the output looks."""
 
 INTERPRETERS = split_words(
     "bash sh zsh dash ksh fish node nodejs deno bun ruby perl php lua Rscript R julia java dotnet ts-node tsx"
@@ -101,6 +101,7 @@ WRAPPERS = split_words(
     "sudo doas nohup time nice ionice stdbuf command builtin exec xvfb-run unbuffer setsid env timeout gtimeout"
     " proxychains strace-off faketime"
 )
+"""Programs that run the command that follows."""
 RUN_WRAPPERS = split_words("poetry uv pipenv pdm hatch rye conda mamba micromamba bundle docker pixi")
 """Programs whose `run` or `exec` starts the command that follows."""
 VALUE_FLAGS = split_words("-u -n -i -o -e -p -k -s -g -C --signal --kill-after --user --adjustment -w --with -d")
@@ -130,7 +131,6 @@ WRITE_FLAGS = {
 """Formatters that only print unless one of these flags is given."""
 
 SUBCOMMANDS = {
-    # Programs with sub-commands: (those that check, those that start a service, those that only look).
     "npm": ("test t run run-script build lint ci-test", "start", "ls list view outdated audit"),
     "yarn": ("test run build lint tsc jest", "start dev serve", "list why info"),
     "pnpm": ("test t run build lint", "start dev", "ls list why"),
@@ -168,4 +168,4 @@ SUBCOMMANDS = {
     "manage.py": ("check test shell", "runserver", "showmigrations"),
     "setup.py": ("test check build build_ext", "", ""),
 }
-"""Program -> sub-commands that verify, that start or change something, that look; `*` is every other."""
+"""Program -> sub-commands that check, that start or change something, that look something up; `*` is any other one."""
