@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from foretrace.core import plugins
 from foretrace.core.trace import Message, ToolCall
-from foretrace.encodings.base import dumps, read_arguments
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as XML
+from foretrace.encodings.json_arguments import dumps, read_arguments
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.encodings.tool_call_json import PLUGIN as JSON
 

@@ -9,15 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings.reply_blocks import (
-    ReplyBlock,
-    find_blocks,
-    find_hallucinated_result,
-    render_blocks,
-    split_reply,
-)
+from foretrace.encodings.reply_blocks import ReplyBlock, find_hallucinated_result, split_reply
 
 PROSE = ["think", "verify", "wait", "plan", "action", "reflection", "result", "error", "hint", "answer"]
+
+
+def find_blocks(text: str) -> list[ReplyBlock]:
+    """The blocks of a text without the plain text between them."""
+    return [part for part in split_reply(text) if part.kind != "text"]
+
+
+def render(block: ReplyBlock) -> str:
+    """The text of a block; `split_reply` gives the block back, but for its span."""
+    closing = block.ended_by == "marker"
+    name = "final_answer" if block.kind == "answer" else block.kind
+    if block.syntax == "text":
+        return block.content
+    if block.syntax == "fence":
+        return f"```{'output' if block.kind == 'result' else 'python'}\n{block.content}{'```' * closing}"
+    if block.syntax == "bracket":
+        name = name.replace("_", " ").upper()
+        return f"[{name}]{block.content}{f'[/{name}]' * closing}"
+    return f"<{name}>{block.content}{f'</{name}>' * closing}"
 
 
 def found(text: str) -> list[tuple[str, str, str, str]]:
@@ -47,7 +60,7 @@ NOISE = [
 
 
 @given(st.lists(st.sampled_from(NOISE), max_size=30).map("".join) | st.text(max_size=80))
-def test_pieces_cover_any_text(text: str) -> None:
+def test_parts_cover_any_text(text: str) -> None:
     check_cover(text)
     cut = find_hallucinated_result(text)
     assert cut is None or 0 <= cut < len(text)
@@ -85,7 +98,7 @@ def replies(draw: st.DrawFn) -> list[ReplyBlock]:
 
 @given(replies())
 def test_what_is_rendered_is_read_back(items: list[ReplyBlock]) -> None:
-    text = render_blocks(items)
+    text = "".join(map(render, items))
     assert [msgspec.structs.replace(p, span=(0, 0)) for p in split_reply(text)] == items
     check_cover(text)
 

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import attach_span, dumps
+from foretrace.encodings.base import attach_span
+from foretrace.encodings.json_arguments import dumps
 
 _BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
 _ANY_FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
@@ -20,19 +21,19 @@ _SHELL_TOKEN = re.compile(
 )
 _ESCAPED = re.compile(r"""\\(["\\])""")
 _MAX_TOOL_LINES = 8
-"""Fences that are tried as a tool's line: the rest of the text is read anew for each."""
+"""Fences that are tried as the line of a tool: the rest of the text is read once for each."""
 _EDITOR = "str_replace_editor"
 _EDITOR_SLOTS = ("file_text", "view_range", "old_str", "new_str", "insert_line")
 _NUMBER_SLOTS = frozenset({"view_range", "insert_line"})
 
 
 class Fence:
-    """SWE-agent's `ticks`: thought, blank line, a bare fence. A quoted body may itself hold fences."""
+    """The `ticks` of SWE-agent: a thought, a blank line, a bare fence. Quoted arguments in it may hold fences."""
 
     name = "fence"
 
     def parse(self, text: str) -> list[ToolCall]:
-        """At most one call."""
+        """Find the call in the last fence, if the text ends with one."""
         end = len(text.rstrip()) - len("\n```")
         if end < 0 or not text.startswith("\n```", end):
             return []
@@ -48,7 +49,7 @@ class Fence:
         return [_attach_span(ToolCall(name="bash", arguments=dumps({"command": body})), text, opening.start())]
 
     def render(self, call: ToolCall) -> str:
-        """The fence with the call's line in it; for a parsed call exactly what its span covers."""
+        """Write the fence with the line of the call; for a parsed call exactly what its span covers."""
         if raw := call.extra.get("raw"):
             return str(raw)
         arguments: dict[str, Any] = msgspec.json.decode(call.arguments)
@@ -62,7 +63,7 @@ class Fence:
 
 
 def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.Match[str]:
-    """The opening of the last fence: an earlier block in the thought is closed before it."""
+    """Find the opening of the last fenced block: earlier blocks in the thought are closed before it."""
     bare = {m.start(): m for m in openings}
     is_open, opening = False, openings[-1]
     for mark in _ANY_FENCE.finditer(text, 0, end):
@@ -80,7 +81,7 @@ def _attach_span(call: ToolCall, text: str, start: int) -> ToolCall:
 
 
 def _split_shell_words(line: str) -> list[str] | None:
-    """Words of a shell line, null when a quote is open: `shlex.split`, which takes quadratic time on long words."""
+    """Split a shell line into words as `shlex.split` does, which takes quadratic time; `None` when a quote is open."""
     words: list[str] = []
     pieces: list[str] | None = None
     at = 0
@@ -101,6 +102,7 @@ def _split_shell_words(line: str) -> list[str] | None:
 
 
 def _parse_tool_line(line: str) -> ToolCall | None:
+    """Parse `submit` or the line of the editor; `None` for any other line."""
     words = _split_shell_words(line)
     if not words:
         return None
@@ -127,6 +129,7 @@ def _parse_tool_line(line: str) -> ToolCall | None:
 
 
 def _parse_value(key: str, values: list[str]) -> Any:
+    """Parse the words of one argument; numbers where the editor takes them."""
     if key not in _NUMBER_SLOTS:
         return values[0]
     try:
@@ -137,7 +140,7 @@ def _parse_value(key: str, values: list[str]) -> Any:
 
 
 def _render_editor_line(arguments: dict[str, Any]) -> str:
-    """SWE-agent fills a fixed row of slots; an argument that is not given leaves its blank."""
+    """Write the line of the editor as SWE-agent does: a fixed row of arguments, blank where one is not given."""
     words = [_EDITOR, *(shlex.quote(str(arguments[k])) for k in ("command", "path") if k in arguments)]
     for key in (*_EDITOR_SLOTS, *(k for k in arguments if k not in (*_EDITOR_SLOTS, "command", "path"))):
         value = arguments.get(key)

@@ -7,27 +7,28 @@ import re
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import attach_span, dumps
+from foretrace.encodings.base import attach_span
+from foretrace.encodings.json_arguments import dumps
 
 _OPEN = re.compile(r"<function=([^<>\s]+)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>")
 _CLOSE_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=[^<>\n]+>|</function>))")
 _CLOSE = re.compile(r"\s*</function>")
 _CUT_TAG = re.compile(r"\s*(?:<[^<>]*)?\Z")
-"""What may follow an opening tag where the text was cut off; after anything else the tag was only mentioned."""
+"""What may follow an opening tag if the text was cut off there; before anything else the tag is only mentioned."""
 _MULTILINE_PARAMETERS = frozenset({"old_str", "new_str", "file_text"})
-"""Parameters whose value stands on lines of its own, so that its own newlines survive."""
+"""Parameters whose value is written between two line breaks, which are not part of it."""
 _MAX_ENDS = 64
-"""Closing tags that are looked at, after one that would do, for one that leaves no quoted block open."""
+"""Closing tags that are tried, from the first that could end the value, for one that leaves no quoted block open."""
 
 
 class FunctionXml:
-    """Values are text and not escaped: a body may hold tag-like text, so blocks are read from their structure."""
+    """Values are not escaped and may hold tags themselves, so that blocks are found by their structure."""
 
     name = "function_xml"
 
     def parse(self, text: str) -> list[ToolCall]:
-        """All blocks, in order; one without an end has `error` set. A tag that opens no block is text."""
+        """Find all blocks, in order; one without an end has `error` set. A tag that opens no block is text."""
         calls: list[ToolCall] = []
         at = 0
         while opening := _OPEN.search(text, at):
@@ -38,7 +39,7 @@ class FunctionXml:
         return calls
 
     def render(self, call: ToolCall) -> str:
-        """The block; `extra` says which values deviate from the usual layout, or keeps the text as it stood."""
+        """Write the block; `extra` says which values have an unusual layout, or holds the text as it was."""
         if raw := call.extra.get("raw"):
             return str(raw)
         bare = set(call.extra.get("bare", ()))
@@ -85,12 +86,11 @@ def _read_block(text: str, opening: re.Match[str]) -> ToolCall | None:
 
 
 def _find_value_end(text: str, start: int) -> int | None:
-    """Where the value that begins at `start` ends: at the first closing tag that leaves no orphan behind and no
-    quoted block open.
+    """Find the end of the value that begins at `start`; `None` when it has none.
 
-    A body may quote whole blocks. A structural end is right unless a closing `</function>` follows before any new
-    block opens (then the end belonged to the body), or unless the value up to it opens more blocks than it closes
-    (then a quoted block goes on).
+    A value may quote whole blocks. It ends at the first closing tag, but not where another `</function>` follows
+    before a new block opens (then the tag is part of the value), nor where the value so far opens more blocks than it
+    closes (then a quoted block goes on).
     """
     fallback: int | None = None
     tries, opened, counted = 0, 0, start
@@ -109,6 +109,7 @@ def _find_value_end(text: str, start: int) -> int | None:
 
 
 def _leaves_orphan(text: str, closing: re.Match[str]) -> bool:
+    """Whether the block would end at this tag, and another `</function>` follow before a new block opens."""
     end = _CLOSE.match(text, closing.end())
     if end is None:
         return False

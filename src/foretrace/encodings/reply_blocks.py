@@ -1,7 +1,7 @@
 """Find the blocks of a model's reply: thinking, code and the rest, as bracket markers, XML tags or markdown fences.
 
-Blocks do not nest: what stands inside of one (a fence in `<code>`, a marker in a string of its code) is its content.
-A marker counts at the start of a line or right behind another block; in the middle of a line it is only mentioned.
+Blocks do not nest: what is inside of one (a fence in `<code>`, a marker in a string of its code) is its content.
+A marker opens a block at the start of a line or right behind another block; elsewhere it is only mentioned.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import bisect
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -32,7 +32,6 @@ _KIND_OF_NAME: dict[str, BlockKind] = {
     "execution_results": "result", "stderr": "result", "interpreter": "result", "system": "result",
     "error": "error", "hint": "hint", "answer": "answer", "final_answer": "answer", "final answer": "answer",
 }  # fmt: skip
-_NAME_OF_KIND = {kind: name for name, kind in reversed(_KIND_OF_NAME.items())} | {"answer": "final_answer"}
 _ENVIRONMENT_KINDS = frozenset({"result", "error", "hint"})
 _CODE_FENCES = frozenset({"python", "py", "python3", "tool_code"})
 _RESULT_FENCES = frozenset({"output", "result", "stdout", "stderr", "tool_output", "tool_response", "tool_result"})
@@ -53,12 +52,12 @@ _OUTPUT_NAMES = (
 )
 _SPEAKER_NAMES = r"(?:user|human|system|environment|tool|sandbox|interpreter|executor)"
 _OUTPUT_LABEL = re.compile(rf"\s*(?P<at>[*_#> \t]*(?:{_OUTPUT_NAMES}|{_SPEAKER_NAMES})[*_ \t]*:)", re.IGNORECASE)
-"""What a model writes right behind its code when it goes on as the one who runs it."""
+"""What a model writes behind its code when it goes on in the place of the environment."""
 _SPEAKER_LABEL = re.compile(r"\n[ \t]*\n(?P<at>[*_#> \t]*(?:User|Human|System)[*_ \t]*:)")
 _CHAT_TEMPLATE_TURN = re.compile(
     r"<\|(?:(?:im_start|start_header_id)\|>\s*(?:user|tool|system|ipython)\b|(?:user|tool|observation)\|>)"
 )
-"""The turn of another, in the control tokens of chat templates."""
+"""A turn that is not the model's, in the control tokens of chat templates."""
 _EXECUTED_KINDS = frozenset({"code", "action", "verify"})
 _END_OF_CODE = re.compile(r"(?:```|</(?:code|tool_call|action)>|\[/(?:CODE|ACTION)\]|\nAction Input:[^\n]*)\s*\Z")
 
@@ -82,11 +81,13 @@ class ReplyBlock(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        """The content as code: out of its fence, without blank lines around it."""
+        """The code in the content, without its fence and without blank lines around it."""
         return _extract_code(self.content)
 
 
 class _Marker(msgspec.Struct, frozen=True):
+    """A bracket marker, a tag or a fence in a text, whether it stands for a block or is only mentioned."""
+
     start: int
     end: int
     kind: BlockKind
@@ -95,71 +96,45 @@ class _Marker(msgspec.Struct, frozen=True):
     may_open: bool
     """Whether it may open a block: it begins a line, or follows a block."""
     ticks: str = ""
+    """The backticks or tildes of a fence."""
     info: str = ""
-
-
-def find_blocks(text: str) -> list[ReplyBlock]:
-    """The blocks of a text, in order, without the plain text between them."""
-    return [piece for piece in split_reply(text) if piece.kind != "text"]
+    """The language of a fence, in lower case."""
 
 
 def split_reply(text: str) -> list[ReplyBlock]:
-    """The blocks and the plain text between them: their spans cover the text without gap or overlap."""
-    found: list[ReplyBlock] = []
+    """Split a text into blocks and the plain text between them: their spans cover it without gap or overlap."""
+    parts: list[ReplyBlock] = []
     at = 0
     for block in _scan_reply(text).blocks:
         start, end = block.span
         if start > at:
-            found.append(ReplyBlock("text", text[at:start], "text", "marker", (at, start)))
-        found.append(block)
+            parts.append(ReplyBlock("text", text[at:start], "text", "marker", (at, start)))
+        parts.append(block)
         at = end
     if at < len(text):
-        found.append(ReplyBlock("text", text[at:], "text", "marker", (at, len(text))))
-    return found
-
-
-def render_blocks(items: Iterable[ReplyBlock]) -> str:
-    """The text of blocks and plain text; spans are not looked at.
-
-    Law: `pieces(render(items))` gives the items back, but for their spans, where no content holds a marker of its own,
-    a block that has no marker at its end is followed by a block or by nothing, and a fence begins and ends a line.
-    """
-    return "".join(map(_render_block, items))
-
-
-def _render_block(item: ReplyBlock) -> str:
-    name, closing = _NAME_OF_KIND.get(item.kind, ""), item.ended_by == "marker"
-    if item.syntax == "text":
-        return item.content
-    if item.syntax == "fence":
-        return f"```{'output' if item.kind == 'result' else 'python'}\n{item.content}{'```' * closing}"
-    if item.syntax == "bracket":
-        name = name.replace("_", " ").upper()
-        return f"[{name}]{item.content}{f'[/{name}]' * closing}"
-    return f"<{name}>{item.content}{f'</{name}>' * closing}"
+        parts.append(ReplyBlock("text", text[at:], "text", "marker", (at, len(text))))
+    return parts
 
 
 def find_hallucinated_result(text: str) -> int | None:
-    """Where the first result stands that the model wrote itself, null when there is none: the text is cut there.
+    """Find where the first result begins that the model made up; `None` when there is none.
 
-    Results, errors, hints and the turns of others are the environment's to write: as markers, as tags, as an `output`
-    fence, as control tokens; right behind code or a call also as `Output:`, `User:` or the like, and as text that a
-    closing tag ends. Inside of thinking they count too; inside of code or a call they do not.
+    Only the environment writes results, errors, hints and the turns of others: as markers, tags, an `output` fence or
+    control tokens; right behind code or a call also as `Output:`, `User:` or the like, and as text that a closing tag
+    ends. They count inside of thinking too, but not inside of code or of a call.
     """
     scan = _scan_reply(text)
+    results = [m.start for m in scan.markers if m.kind in _ENVIRONMENT_KINDS and not m.closes and scan.is_used(m)]
+    for match in _OBSERVATION.finditer(text):
+        if _END_OF_CODE.search(text, max(0, match.start() - 400), match.start()):
+            results.append(match.start("at"))
+    for match in _CHAT_TEMPLATE_TURN.finditer(text):
+        if text[max(0, match.start() - 1) : match.start()] not in _QUOTES:
+            results.append(match.start())
+    results += scan.find_unmarked_results()
     inert = scan.list_inert_spans()
-    found = [m.start for m in scan.markers if m.kind in _ENVIRONMENT_KINDS and not m.closes and scan.is_used(m)]
-    found += [
-        m.start("at")
-        for m in _OBSERVATION.finditer(text)
-        if _END_OF_CODE.search(text, max(0, m.start() - 400), m.start())
-    ]
-    found += [
-        m.start() for m in _CHAT_TEMPLATE_TURN.finditer(text) if text[max(0, m.start() - 1) : m.start()] not in _QUOTES
-    ]
-    found += scan.find_unmarked_results()
     starts = [start for start, _ in inert]
-    for at in sorted(found):
+    for at in sorted(results):
         index = bisect.bisect_right(starts, at) - 1
         if index < 0 or at >= inert[index][1]:
             return at
@@ -167,7 +142,7 @@ def find_hallucinated_result(text: str) -> int | None:
 
 
 def _extract_code(content: str) -> str:
-    """Code in a block's content: in its one python fence when it is no Python as it stands."""
+    """Extract the code of a block: what is in its only Python fence, where the content as a whole is no Python."""
     if ("```" not in content and "~~~" not in content) or parse_python(content) is not None:
         return content.strip("\n")
     inner = [b for b in _Scanner(content, fences_only=True).blocks if b.kind == "code"]
@@ -175,7 +150,7 @@ def _extract_code(content: str) -> str:
 
 
 class _Scanner:
-    """One text and its marks, found once."""
+    """The markers and blocks of one text."""
 
     def __init__(self, text: str, *, fences_only: bool = False) -> None:
         self._text = text
@@ -185,10 +160,10 @@ class _Scanner:
         self._starts = [m.start for m in self.markers]
         self._fences = dict(self._pair_fences())
         self._hidden = self._find_markers_in_fences()
-        self._has_code_marks = any(m.kind == "code" and m.syntax != "fence" and self._opens(m) for m in self.markers)
+        self._has_code_markers = any(m.kind == "code" and m.syntax != "fence" and self._opens(m) for m in self.markers)
 
     def _find_markers(self) -> Iterator[_Marker]:
-        """All marks outside of calls."""
+        """Find all markers outside of calls."""
         before, follows, call = 0, True, 0
         for match in _MARKER.finditer(self._text):
             start, end = match.span()
@@ -198,140 +173,154 @@ class _Scanner:
                 continue
             line = self._text[before:start].rpartition("\n")
             counts = not line[2].strip() and (bool(line[1]) or follows)
-            mark = _make_marker(match, counts or (self._text.startswith("\n", end) and match["tag"] is not None))
-            yield mark
-            before, follows = end, counts or mark.closes
+            marker = _make_marker(match, counts or (self._text.startswith("\n", end) and match["tag"] is not None))
+            yield marker
+            before, follows = end, counts or marker.closes
 
     def _pair_fences(self) -> Iterator[tuple[int, int]]:
-        """Start of an opening fence, and index of the mark that closes it."""
+        """Pair fences: the start of an opening one, and the index of the marker that closes it."""
         opening: _Marker | None = None
-        for index, mark in enumerate(self.markers):
-            if mark.syntax != "fence":
+        for index, marker in enumerate(self.markers):
+            if marker.syntax != "fence":
                 continue
-            if opening is None or (not opening.info and mark.info in _CODE_FENCES):
-                opening = mark if mark.info or mark.ticks[0] == "`" else None  # `~~~` alone underlines
-            elif not mark.info and mark.ticks.startswith(opening.ticks) and self._may_close(opening, mark, index):
+            if opening is None or (not opening.info and marker.info in _CODE_FENCES):
+                opening = marker if marker.info or marker.ticks[0] == "`" else None  # `~~~` alone underlines
+            elif not marker.info and marker.ticks.startswith(opening.ticks) and self._may_close(opening, marker, index):
                 yield opening.start, index
                 opening = None
 
-    def _may_close(self, opening: _Marker, mark: _Marker, index: int) -> bool:
-        """A fence in a string of the code does not close it: the code must be whole, or no later fence may help."""
-        if opening.info not in _CODE_FENCES or parse_python(self._text[opening.end : mark.start]) is not None:
+    def _may_close(self, opening: _Marker, marker: _Marker, index: int) -> bool:
+        """Whether a fence closes the code: one in a string does not, as the code is whole only at a later fence."""
+        if opening.info not in _CODE_FENCES or parse_python(self._text[opening.end : marker.start]) is not None:
             return True
         later = [m for m in self.markers[index + 1 : index + 1 + _MAX_TRIES] if m.syntax == "fence"][:2]
         return not any(parse_python(self._text[opening.end : m.start]) is not None for m in later if not m.info)
 
     def _find_markers_in_fences(self) -> set[int]:
-        """Starts of marks inside of closed fences."""
+        """Find the starts of the markers inside of closed fences."""
         hidden: set[int] = set()
         end = -1
-        for mark in self.markers:
-            if mark.start < end:
-                hidden.add(mark.start)
-            elif mark.start in self._fences:
-                end = self.markers[self._fences[mark.start]].end
+        for marker in self.markers:
+            if marker.start < end:
+                hidden.add(marker.start)
+            elif marker.start in self._fences:
+                end = self.markers[self._fences[marker.start]].end
         return hidden
 
-    def _opens(self, mark: _Marker) -> bool:
-        return mark.may_open and not mark.closes and mark.start not in self._hidden and mark.kind != "text"
+    def _opens(self, marker: _Marker) -> bool:
+        return marker.may_open and not marker.closes and marker.start not in self._hidden and marker.kind != "text"
 
-    def _iterate_after(self, mark: _Marker) -> Iterator[_Marker]:
-        index = bisect.bisect_right(self._starts, mark.start)
+    def _iterate_after(self, marker: _Marker) -> Iterator[_Marker]:
+        index = bisect.bisect_right(self._starts, marker.start)
         while index < len(self.markers):
             yield self.markers[index]
             index += 1
 
     @functools.cached_property
     def blocks(self) -> list[ReplyBlock]:
-        """The blocks, in order."""
+        """The blocks of the text, in order."""
         return list(self._find_blocks())
 
     def _find_blocks(self) -> Iterator[ReplyBlock]:
         at = 0
-        for mark in self.markers:
-            if mark.start < at or not mark.may_open or mark.closes:
+        for marker in self.markers:
+            if marker.start < at or not marker.may_open or marker.closes:
                 continue
-            if mark.syntax == "fence":
-                if mark.kind == "text" and mark.start not in self._fences:
+            if marker.syntax == "fence":
+                if marker.kind == "text" and marker.start not in self._fences:
                     continue  # a stray fence
-                block = self._read_fence(mark)
+                block = self._read_fence(marker)
             else:
-                block = self._read_code(mark) if mark.kind == "code" else self._read_prose(mark)
+                block = self._read_code(marker) if marker.kind == "code" else self._read_prose(marker)
             at = block.span[1]
             if block.kind != "text":
                 yield block
 
-    def _make_block(self, mark: _Marker, end: _Marker | None, *, closes: bool) -> ReplyBlock:
+    def _make_block(self, marker: _Marker, end: _Marker | None, *, closes: bool) -> ReplyBlock:
         text, stop = self._text, len(self._text) if end is None else end.start
-        how = "cut" if end is None else "marker" if closes else "next"
-        begin = min(mark.end + (mark.syntax == "fence"), stop)
+        ended_by = "cut" if end is None else "marker" if closes else "next"
+        begin = min(marker.end + (marker.syntax == "fence"), stop)
         span_end = end.end if end is not None and closes else stop
-        return ReplyBlock(mark.kind, text[begin:stop], mark.syntax, how, (mark.start, span_end))
+        return ReplyBlock(marker.kind, text[begin:stop], marker.syntax, ended_by, (marker.start, span_end))
 
-    def _read_fence(self, mark: _Marker) -> ReplyBlock:
-        index = self._fences.get(mark.start)
+    def _read_fence(self, marker: _Marker) -> ReplyBlock:
+        index = self._fences.get(marker.start)
         if index is None:
-            return self._read_code(mark) if mark.kind == "code" else self._make_block(mark, None, closes=False)
-        block = self._make_block(mark, self.markers[index], closes=True)
+            return self._read_code(marker) if marker.kind == "code" else self._make_block(marker, None, closes=False)
+        block = self._make_block(marker, self.markers[index], closes=True)
         if (
-            mark.info == ""
+            marker.info == ""
             and (module := parse_python(block.content)) is not None
             and _is_program(block.content, len(module.body))
         ):
             return msgspec.structs.replace(block, kind="code")
         return block
 
-    def _read_prose(self, mark: _Marker) -> ReplyBlock:
-        """To its closing marker; without one, to the next block. A fence in it is a draft, but where code has no other
-        markers and the block has no end."""
+    def _read_prose(self, marker: _Marker) -> ReplyBlock:
+        """Read a block of prose: to its closing marker or, without one, to the next block.
+
+        A fence in it is a part of it. But where it has brackets and no end, and all code of the text is in fences, a
+        fence with code is the next block.
+        """
         following: _Marker | None = None
-        for other in self._iterate_after(mark):
-            same = other.syntax == mark.syntax and other.kind == mark.kind
+        for other in self._iterate_after(marker):
+            same = other.syntax == marker.syntax and other.kind == marker.kind
             if same and other.closes:
-                return self._make_block(mark, other, closes=True)
-            if other.syntax == "fence" and (mark.syntax != "bracket" or self._has_code_marks or other.kind != "code"):
+                return self._make_block(marker, other, closes=True)
+            if other.syntax == "fence" and (
+                marker.syntax != "bracket" or self._has_code_markers or other.kind != "code"
+            ):
                 continue
             if following is None and self._opens(other):
                 following = other
             if same and self._opens(other):
                 break
-        return self._make_block(mark, following, closes=False)
+        return self._make_block(marker, following, closes=False)
 
-    def _read_code(self, mark: _Marker) -> ReplyBlock:
-        """To the first marker that leaves whole code behind, else to the end if that does, else to the first marker."""
+    def _read_code(self, marker: _Marker) -> ReplyBlock:
+        """Read a block of code: to the first marker before which it is whole.
+
+        Else to the end of the text if it is whole there, else to the first marker.
+        """
         first: _Marker | None = None
         tries = 0
-        for other in self._iterate_after(mark):
-            closes = other.closes and other.syntax == mark.syntax and other.kind == mark.kind and mark.syntax != "fence"
+        for other in self._iterate_after(marker):
+            closes = (
+                other.closes
+                and other.syntax == marker.syntax
+                and other.kind == marker.kind
+                and marker.syntax != "fence"
+            )
             if not closes and (other.syntax == "fence" or not self._opens(other)):
                 continue
             first = first or other
-            if parse_python(_extract_code(self._text[mark.end : other.start])) is not None:
-                return self._make_block(mark, other, closes=closes)
+            if parse_python(_extract_code(self._text[marker.end : other.start])) is not None:
+                return self._make_block(marker, other, closes=closes)
             tries += 1
             if tries == _MAX_TRIES:
                 break
         few = tries < _MAX_TRIES  # else the end of the text would be tried for each of many blocks
-        if first is None or (few and parse_python(_extract_code(self._text[mark.end :])) is not None):
-            return self._make_block(mark, None, closes=False)
-        return self._make_block(mark, first, closes=first.closes)
+        if first is None or (few and parse_python(_extract_code(self._text[marker.end :])) is not None):
+            return self._make_block(marker, None, closes=False)
+        return self._make_block(marker, first, closes=first.closes)
 
-    def is_used(self, mark: _Marker) -> bool:
-        """Whether the mark stands for a block: at the start of a line, or with its end and not as a quotation."""
-        if mark.start in self._hidden:
+    def is_used(self, marker: _Marker) -> bool:
+        """Whether a marker stands for a block: it begins a line, or is a tag with an end and not quoted."""
+        if marker.start in self._hidden:
             return False
-        if mark.may_open:
+        if marker.may_open:
             return True
-        quoted = self._text[max(0, mark.start - 1) : mark.start] in _QUOTES
-        ends = (m for m in self._iterate_after(mark) if m.closes and m.syntax == mark.syntax and m.kind == mark.kind)
-        end = None if quoted or mark.syntax != "xml" else next(ends, None)
-        return end is not None and bool(self._text[mark.end : end.start].strip())
+        quoted = self._text[max(0, marker.start - 1) : marker.start] in _QUOTES
+        ends = (
+            m for m in self._iterate_after(marker) if m.closes and m.syntax == marker.syntax and m.kind == marker.kind
+        )
+        end = None if quoted or marker.syntax != "xml" else next(ends, None)
+        return end is not None and bool(self._text[marker.end : end.start].strip())
 
     def find_unmarked_results(self) -> Iterator[int]:
-        """Where a result or another's turn begins without a marker of its own, behind code or a call that is run."""
-        found = self.blocks
+        """Find where results or the turns of others begin without a marker, behind code or a call that is run."""
         ends = [end for _, end in self._calls]
-        for block, following in itertools.zip_longest(found, found[1:]):
+        for block, following in itertools.zip_longest(self.blocks, self.blocks[1:]):
             if block.kind in _EXECUTED_KINDS:
                 ends.append(block.span[1])
                 stop = len(self._text) if following is None else following.span[0]
@@ -340,24 +329,27 @@ class _Scanner:
         yield from self._find_lone_closing_tags(sorted(ends))
 
     def _find_lone_closing_tags(self, ends: list[int]) -> Iterator[int]:
-        """The text behind code that a closing tag ends, or that tag where it has a line of its own."""
+        """Find closing tags of results that nothing opened: the start of the text from the code to the tag.
+
+        Where there are other markers between, the tag itself, if it begins a line.
+        """
         last = 0
-        for mark in self.markers:
-            if mark.kind not in _ENVIRONMENT_KINDS or not mark.closes:
-                last = last if mark.closes else mark.end
+        for marker in self.markers:
+            if marker.kind not in _ENVIRONMENT_KINDS or not marker.closes:
+                last = last if marker.closes else marker.end
                 continue
-            index = bisect.bisect_right(ends, mark.start) - 1
-            line = self._text[: mark.start].rpartition("\n")[2]
-            if index < 0 or mark.start in self._hidden or self._text[mark.start - 1] in _QUOTES:
+            index = bisect.bisect_right(ends, marker.start) - 1
+            line = self._text[: marker.start].rpartition("\n")[2]
+            if index < 0 or marker.start in self._hidden or self._text[marker.start - 1] in _QUOTES:
                 continue
             if ends[index] >= last:
-                between = self._text[ends[index] : mark.start]
-                yield mark.start - len(between.lstrip())
+                between = self._text[ends[index] : marker.start]
+                yield marker.start - len(between.lstrip())
             elif not line.strip():
-                yield mark.start
+                yield marker.start
 
     def list_inert_spans(self) -> list[tuple[int, int]]:
-        """Spans in which nothing is a result: code, calls, fences; sorted."""
+        """List the spans of code and calls, in which nothing is a result; sorted."""
         spans = list(self._calls)
         for block in self.blocks:
             if block.kind == "code":
@@ -371,20 +363,20 @@ class _Scanner:
 
 @functools.lru_cache(maxsize=4)
 def _scan_reply(text: str) -> _Scanner:
-    """A reply is read more than once: for results that it invents, and for its blocks."""
+    """Scan a reply, which is done more than once: for hallucinated results, and for its blocks."""
     return _Scanner(text)
 
 
-def _make_marker(match: re.Match[str], counts: bool) -> _Marker:
+def _make_marker(match: re.Match[str], may_open: bool) -> _Marker:
     if ticks := match["ticks"] or match["tildes"]:
         info = (match["info"] or match["language"] or "").strip().lower()
         kind: BlockKind = "code" if info in _CODE_FENCES else "result" if info in _RESULT_FENCES else "text"
         return _Marker(*match.span(), kind, "fence", False, True, ticks, info)
-    form: BlockSyntax = "bracket" if match["bracket"] else "xml"
+    syntax: BlockSyntax = "bracket" if match["bracket"] else "xml"
     kind = _KIND_OF_NAME[(match["bracket"] or match["tag"]).lower()]
-    return _Marker(*match.span(), kind, form, bool(match["bracket_end"] or match["tag_end"]), counts)
+    return _Marker(*match.span(), kind, syntax, bool(match["bracket_end"] or match["tag_end"]), may_open)
 
 
 def _is_program(content: str, statements: int) -> bool:
-    """Whether a fence without a language holds code: output may parse as well."""
+    """Whether a fence without a language holds code: output may be valid Python too."""
     return statements > 0 and re.search(r"[=(]|^\s*(?:import|from|def|class|for|while|if)\b", content, re.M) is not None

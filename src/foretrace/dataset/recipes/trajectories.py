@@ -9,8 +9,8 @@ import msgspec
 
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 from foretrace.dataset.recipes.base import IDENTITY, Attempt, Config, Row, Siblings
-from foretrace.encodings.base import dumps
 from foretrace.encodings.calls_in_text import remove_calls
+from foretrace.encodings.json_arguments import dumps
 
 _ANY = '{"type":"object"}'
 """Parameters of a tool of which nothing else is known."""

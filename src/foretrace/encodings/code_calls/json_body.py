@@ -1,4 +1,7 @@
-"""Find the code, the name and the other arguments in the JSON of a call, whole or broken."""
+"""Find the code, the tool and the other arguments in the JSON of a call, whole or broken.
+
+What is found are candidates (`CodeCandidate`): which of them is the code is decided in `code_candidates`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _RENAMED_PATHS = {("parameters",), ("args",), ("input",), ("kwargs",)}
 _NAME_KEYS = ("name", "tool", "tool_name", "function")
 _MAX_DEPTH = 6
 _MAX_BROKEN = 64 * 1024
-"""Characters of broken JSON that are repaired: every way to end its strings is tried."""
+"""Characters of broken JSON that are read: every way to end its strings is tried."""
 _MAX_ENDS = 8
 _CODE_MEMBER = re.compile(rf"""(?<!\\)(\\*+)["']{CODE_KEY}\1["']\s*:\s*(\\*)("{{3}}|'{{3}}|["'])""")
 _REST_OF_CALL = re.compile(
@@ -38,30 +41,33 @@ _REST_OF_CALL = re.compile(
 _END_OF_MEMBER = re.compile(r"""\s*(?:,\s*\\*["']|[}\]])""")
 _VALID_ESCAPES = re.compile(r"""(?:[^\\]++|\\["'/\\bfnrt]|\\u[0-9a-fA-F]{4})*+""")
 _BROKEN_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*+)\\([\n\t])")
-"""An escape that lost its letter: a line break was put for the `\n` of `\\n`, or a tab for its `\t`."""
+"""What is left of `\\n` or `\\t` once their `\n` or `\t` was replaced by a line break or a tab."""
 _PYTHON_DICT = re.compile(r"\s*\{\s*'")
 _NOT_PYTHON = re.compile(r"""\\\n|(?<!\\)(?:\\\\)*+\\u[dD][89a-fA-F]|(?<!\\)(?:\\\\)*+\\[^\\'"nrtxuU]""")
-"""What JSON and Python read differently: a broken line, halves of characters, which Python does not join, and escapes
-that Python never writes."""
+"""Escapes that JSON and Python read differently: a backslash before a line break, surrogate halves, which Python does
+not join, and escapes that Python never writes."""
 _QUOTE = re.compile(r"""(?<!\\)(\\*+)(["'])""")
 _ESCAPED_QUOTE = re.compile(r"""\\(["'])""")
 _APOSTROPHE = re.compile(r"(?<!\\)((?:\\\\)*+)\\'")
-"""An escape that JSON has not, so that it may belong to the code: in a raw string it matters."""
+"""An escape that JSON does not know, so that it may belong to the code, where it matters in a raw string."""
 _DOUBLED_QUOTE_ESCAPE = re.compile(r'(?<!\\)\\\\"')
 _BACKSLASHES = re.compile(r"(?<!\\)(\\++)(.)", re.DOTALL)
 _JSON_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _PLACEHOLDER = "0"
-"""Stands for the code while the JSON around it is repaired."""
+"""Put in the place of the code while the JSON around it is repaired."""
 
 
 class _CodeMember(msgspec.Struct, frozen=True):
+    """The code argument in a JSON value, and what stands around it."""
+
     code: str
     other_arguments: dict[str, Any]
     tool: str
     path: tuple[str, ...]
+    """Keys that lead to the object with the code."""
     repairs: tuple[str, ...]
     source: str = ""
-    """The JSON text whose string the code is."""
+    """The JSON text in which the code is a string."""
 
 
 class _CodeString(msgspec.Struct, frozen=True):
@@ -70,14 +76,16 @@ class _CodeString(msgspec.Struct, frozen=True):
     start: int
     """Offset of the quote, or of the backslashes before it."""
     slashes: int
+    """Backslashes before that quote: the code is in a string inside of a string."""
     quote: str
     raw: str
+    """What stands between the quotes."""
     end: int
     """Offset behind the quote that ends it."""
 
 
 def read_json(text: str) -> list[CodeCandidate] | str:
-    """Readings of a whole JSON value; for a value without a code, or with several, the error."""
+    """Read a JSON value that is whole: its candidates, or the error where it holds no code or several."""
     value, repairs, doubled = _load_json(text)
     if value is None:
         return "the call is not JSON"
@@ -87,36 +95,45 @@ def read_json(text: str) -> list[CodeCandidate] | str:
 
 
 def _read_value(value: Any, repairs: tuple[str, ...], source: str = "") -> list[CodeCandidate] | str:
-    found = list(_find_code(value, source=source))
-    if not found and (inner := _get_arguments_text(value)):
+    """Read a call from its value; `source` is the JSON text that it came from, if any."""
+    members = list(_find_code(value, source=source))
+    if not members and (inner := _get_arguments_text(value)):
         name, text = inner
         if text.lstrip().startswith("{"):
             more = (*repairs, "arguments_string")
             return [
-                msgspec.structs.replace(r, tool=r.tool or name, repairs=(*more, *r.repairs))
-                for r in read_broken_json(text)
+                msgspec.structs.replace(each, tool=each.tool or name, repairs=(*more, *each.repairs))
+                for each in read_broken_json(text)
             ] or "the call's arguments are not JSON"
         if parse_python(text) is not None:
-            found = [_CodeMember(text, {}, name, ("arguments",), ("arguments_string",))]
-    if len(found) != 1:
-        return f"the call holds {CODE_KEY!r} more than once" if found else f"the call has no {CODE_KEY!r} argument"
-    one = found[0]
-    raw = _find_raw(one.code, one.source) if "\\" in one.source else ""
+            members = [_CodeMember(text, {}, name, ("arguments",), ("arguments_string",))]
+    if len(members) != 1:
+        return f"the call holds {CODE_KEY!r} more than once" if members else f"the call has no {CODE_KEY!r} argument"
+    member = members[0]
+    raw = _find_raw(member.code, member.source) if "\\" in member.source else ""
     return [
-        CodeCandidate(one.code, (*repairs, *one.repairs), tool=one.tool, other_arguments=one.other_arguments, raw=raw)
+        CodeCandidate(
+            member.code, (*repairs, *member.repairs), tool=member.tool, other_arguments=member.other_arguments, raw=raw
+        )
     ]
 
 
 def _find_raw(code: str, source: str) -> str:
-    """The code as it is written in a JSON text: the inside of its string, or of those of its lines; empty where it is
-    in none."""
+    """Find the code as written in a JSON text: the inside of its string, or of the strings of its lines.
+
+    Empty where it is in none.
+    """
     written = {_decode_string(m[1]): m[1] for m in _JSON_STRING.finditer(source)}
     lines = [written.get(line, written.get(f"{line}\n")) for line in code.split("\n")] if code not in written else []
     return written.get(code) or "\\n".join(filter(None, lines)) * (None not in lines)
 
 
 def _load_json(text: str) -> tuple[Any, tuple[str, ...], bool]:
-    """The JSON value (null when there is none), the repairs it took, and whether a key that counts is there twice."""
+    """Load JSON.
+
+    Returns:
+        The value (`None` when there is none), the repairs it took, and whether a key that matters is there twice.
+    """
     doubled: list[str] = []
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -137,7 +154,7 @@ def _load_json(text: str) -> tuple[Any, tuple[str, ...], bool]:
 def _find_code(
     node: Any, name: str = "", path: tuple[str, ...] = (), repairs: tuple[str, ...] = (), source: str = ""
 ) -> Iterator[_CodeMember]:
-    """Every code in the value: in an object, or in a string that holds an object."""
+    """Find every code in a value: in an object, or in a string that holds an object as JSON."""
     if len(path) > _MAX_DEPTH:
         return
     if isinstance(node, str) and node.lstrip().startswith(("{", "[", '"')):
@@ -174,7 +191,7 @@ def _list_path_repairs(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unwrap_nested_call(found: _CodeMember) -> Iterator[_CodeMember]:
-    """Code that is itself a call's JSON, and nothing else: as Python it would do nothing."""
+    """Unwrap code that is itself the JSON of a call: as Python it would do nothing."""
     text = found.code.strip()
     if text.startswith("{"):
         value, _, doubled = _load_json(text)
@@ -193,7 +210,7 @@ def _unwrap_nested_call(found: _CodeMember) -> Iterator[_CodeMember]:
 
 
 def _get_arguments_text(value: Any) -> tuple[str, str] | None:
-    """Name and text of arguments that are a string but no JSON."""
+    """Get the tool and the arguments of a call whose arguments are a string."""
     if not isinstance(value, dict):
         return None
     members = cast("dict[str, Any]", value)
@@ -204,39 +221,40 @@ def _get_arguments_text(value: Any) -> tuple[str, str] | None:
 
 
 def read_broken_json(text: str) -> list[CodeCandidate]:
-    """Readings of broken JSON: the code is cut out, what is around it is repaired and must then be a call.
+    """Read broken JSON: the code is cut out; what is left is repaired and must then be a call.
 
-    Every end of the code that what follows allows is one reading: quotes in it may not be escaped.
+    Quotes in the code may not be escaped, so that each quote after which the call can end gives a candidate.
     """
-    if len(text) <= _MAX_BROKEN and (value := _parse_python_dict(text)) is not None:
-        given = _read_value(value, ("single_quotes",))
-        return _add_raw(given, text) if isinstance(given, list) else []
-    if len(text) > _MAX_BROKEN or (match := _CODE_MEMBER.search(text)) is None:
+    if len(text) > _MAX_BROKEN:
         return []
-    readings: list[CodeCandidate] = []
-    opens, slashes, quote, start = match.start(2), len(match.group(2)), match.group(3), match.end()
+    if (value := _parse_python_dict(text)) is not None:
+        from_dict = _read_value(value, ("single_quotes",))
+        return _add_raw(from_dict, text) if isinstance(from_dict, list) else []
+    if (match := _CODE_MEMBER.search(text)) is None:
+        return []
+    opening, slashes, quote, start = match.start(2), len(match.group(2)), match.group(3), match.end()
     if len(quote) == 3:
         end = text.rfind(quote, start)
         if end >= 0:
+            if not _REST_OF_CALL.match(text, end + 3):
+                return []
             raw = text[start:end]
-            cut = _CodeString(opens, slashes, quote, raw, end + 3)
-            return (
-                _make_candidates(text, cut, [raw, unescape_leniently(raw)])
-                if _REST_OF_CALL.match(text, end + 3)
-                else []
-            )
+            string = _CodeString(opening, slashes, quote, raw, end + 3)
+            return _make_candidates(text, string, [raw, unescape_leniently(raw)])
         start, quote = match.start(3) + 1, quote[0]
+    candidates: list[CodeCandidate] = []
     for end in _find_ends(text, start, slashes, quote):
         raw = text[start : end - slashes]
-        readings += _make_candidates(
-            text, _CodeString(opens, slashes, quote, raw, end + 1), _decode_in_all_ways(raw, quote, slashes)
-        )
-    return readings
+        string = _CodeString(opening, slashes, quote, raw, end + 1)
+        candidates += _make_candidates(text, string, _decode_in_all_ways(raw, quote, slashes))
+    return candidates
 
 
 def _parse_python_dict(text: str) -> Any:
-    """The value of a Python dict with single quotes, null when it is none. Strings side by side are none: they are
-    one string with quotes that are not escaped."""
+    """Parse a Python dict with single quotes; `None` when the text is none.
+
+    One with strings side by side is none: they are one string with quotes that are not escaped.
+    """
     if not _PYTHON_DICT.match(text) or _NOT_PYTHON.search(text):
         return None
     try:
@@ -250,25 +268,27 @@ def _parse_python_dict(text: str) -> Any:
         return None
 
 
-def _add_raw(given: list[CodeCandidate], text: str) -> list[CodeCandidate]:
-    """Readings of a Python dict with the inside of the string that their code is; in triple quotes, whose use is to
-    leave code as it is, that inside is a reading too."""
-    found: list[CodeCandidate] = []
-    for reading in given:
+def _add_raw(candidates: list[CodeCandidate], text: str) -> list[CodeCandidate]:
+    """Add the raw text to candidates from a Python dict.
+
+    In triple quotes code is often not escaped at all: then the raw text is a candidate too.
+    """
+    result: list[CodeCandidate] = []
+    for candidate in candidates:
         for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline):
-            if token.type == tokenize.STRING and ast.literal_eval(token.string) == reading.code:
+            if token.type == tokenize.STRING and ast.literal_eval(token.string) == candidate.code:
                 size = 3 if token.string.startswith(('"""', "'''")) else 1
-                reading = msgspec.structs.replace(reading, raw=token.string[size:-size])
-                found += [msgspec.structs.replace(reading, code=reading.raw)] * (size == 3)
+                candidate = msgspec.structs.replace(candidate, raw=token.string[size:-size])
+                result += [msgspec.structs.replace(candidate, code=candidate.raw)] * (size == 3)
                 if token.string[0] == '"' and size == 1:
                     code = ast.literal_eval(_APOSTROPHE.sub(r"\1\\\\'", token.string))
-                    found += [msgspec.structs.replace(reading, code=code)] * (parse_python(code) is not None)
-        found.append(reading)
-    return found
+                    result += [msgspec.structs.replace(candidate, code=code)] * (parse_python(code) is not None)
+        result.append(candidate)
+    return result
 
 
 def _find_ends(text: str, start: int, slashes: int, quote: str) -> list[int]:
-    """Offsets of quotes that may end the code: the first that is not escaped, and the last ones."""
+    """Find the offsets of quotes that may end the code: the first that is not escaped, and the last ones."""
     quotes = [
         m.end() - 1
         for m in _QUOTE.finditer(text, start)
@@ -285,8 +305,10 @@ def _find_ends(text: str, start: int, slashes: int, quote: str) -> list[int]:
 
 
 def _decode_in_all_ways(raw: str, cut_quote: str, slashes: int) -> list[str]:
-    """The code that the inside of a string stands for, decoded once for each string around it; where quotes or other
-    escapes in it are broken, also with its backslashes left alone."""
+    """Decode the inside of a string once for each string around it.
+
+    Where quotes or other escapes in it are broken, also with its backslashes left as they are.
+    """
     values = [raw]
     if _BROKEN_ESCAPE.search(raw):
         values.append(_BROKEN_ESCAPE.sub(lambda m: m[1] + ("\\\\n" if m[2] == "\n" else "\\\\t"), raw))
@@ -308,50 +330,51 @@ def _decode_in_all_ways(raw: str, cut_quote: str, slashes: int) -> list[str]:
 
 
 def _decode_string(raw: str) -> str:
+    """Decode the inside of one JSON string, leniently where it is broken."""
     try:
         return str(json.loads(f'"{raw}"', strict=False))
     except ValueError:
         return unescape_leniently(raw)
 
 
-def _make_candidates(text: str, cut: _CodeString, values: list[str]) -> list[CodeCandidate]:
-    """The values as code of the call that the text is when its code is taken out and the rest is repaired."""
+def _make_candidates(text: str, string: _CodeString, values: list[str]) -> list[CodeCandidate]:
+    """Make a candidate of each value, if the text is a call once its code is taken out and the rest is repaired."""
     import json_repair
 
-    before, after, slash = text[: cut.start], text[cut.end :], "\\" * cut.slashes
+    before, after, slash = text[: string.start], text[string.end :], "\\" * string.slashes
     frame = f'{before}{slash}"{_PLACEHOLDER}{slash}"{after}'
     whole = frame.replace('\\"', '"') if frame.lstrip("[{ \n").startswith('\\"') else frame
     try:
-        found = list(_find_code(json_repair.loads(whole)))
+        members = list(_find_code(json_repair.loads(whole)))
     except (ValueError, RecursionError):
         return []
-    bare = len(cut.quote) == 1 and _has_bare_quotes(cut.raw, cut.quote, cut.slashes)
-    if len(found) != 1 or found[0].code != _PLACEHOLDER or "tool_call>" in after or (bare and "}" not in after):
-        return []  # with bare quotes and no brace after it, it may as well be cut off
-    repairs = [*found[0].repairs, *_list_structure_repairs(before, after, cut.quote)]
-    repairs += ["newlines"] * ("\n" in cut.raw) + ["bare_quotes"] * bare
-    repairs += ["bad_escapes"] * (not _VALID_ESCAPES.fullmatch(cut.raw))
-    kinds = tuple(dict.fromkeys(repairs)) or ("json_repair",)
+    bare = len(string.quote) == 1 and _has_bare_quotes(string.raw, string.quote, string.slashes)
+    if len(members) != 1 or members[0].code != _PLACEHOLDER or "tool_call>" in after or (bare and "}" not in after):
+        return []  # with bare quotes and no brace after it, the call may as well be cut off
+    repairs = [*members[0].repairs, *_list_structure_repairs(before, after, string.quote)]
+    repairs += ["newlines"] * ("\n" in string.raw) + ["bare_quotes"] * bare
+    repairs += ["bad_escapes"] * (not _VALID_ESCAPES.fullmatch(string.raw))
+    unique = tuple(dict.fromkeys(repairs)) or ("json_repair",)
     return [
-        CodeCandidate(v, kinds, True, found[0].tool, found[0].other_arguments, raw=cut.raw)
+        CodeCandidate(v, unique, True, members[0].tool, members[0].other_arguments, raw=string.raw)
         for v in dict.fromkeys(values)
     ]
 
 
 def _has_bare_quotes(raw: str, quote: str, slashes: int) -> bool:
-    """Whether quotes of the kind that ends the string stand in it without an escape."""
+    """Whether quotes of the kind that ends a string stand in it without an escape."""
     period = 2 * (slashes + 1)
     return any(len(m.group(1)) % period == slashes for m in _QUOTE.finditer(raw) if m.group(2) == quote)
 
 
 def _has_single_backslashes(raw: str, slashes: int) -> bool:
-    """Whether backslashes stand in a string in a string that were not doubled for the outer one."""
+    """Whether a string inside of a string holds backslashes that were not doubled for the outer string."""
     runs = ((len(m[1]), m[2]) for m in _BACKSLASHES.finditer(raw))
     return any(size % (2 * (slashes + 1)) != 2 * slashes + 1 if c == '"' else size % (slashes + 1) for size, c in runs)
 
 
 def _list_structure_repairs(before: str, after: str, quote: str) -> list[str]:
-    """Kinds of what is broken around the code."""
+    """List the repairs that the JSON around the code needs."""
     opened, closed = before.count("{") + after.count("{"), before.count("}") + after.count("}")
     found = {
         "single_quotes": "'" in before or quote == "'",

@@ -1,7 +1,7 @@
-"""Read the calls that carry code: `<tool_call>{"name": .., "arguments": {"code": ..}}</tool_call>`, damaged or not.
+"""Read calls that carry code from a reply: `<tool_call>{"name": .., "arguments": {"code": ..}}</tool_call>`.
 
-As JSON, then with raw control characters, then by repair; each repair is recorded. A call that was cut off, or that can
-be read in two ways, has `error` set and no code: it must not be executed.
+A call is read as JSON, then with raw control characters allowed, then by repair; each repair is recorded. One that was
+cut off, or that can be read in two ways, has `error` set and no code: it must not be executed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps, find_json_end
 from foretrace.encodings.code_calls.code_candidates import CodeCandidate, CodeChoice, choose_code, parse_python
 from foretrace.encodings.code_calls.json_body import CODE_KEY, read_broken_json, read_json
+from foretrace.encodings.json_arguments import dumps, find_json_end
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _TAG = re.compile(r"<(/?)tool_call>")
@@ -27,11 +27,11 @@ _AFTER = re.compile(r"[\s`}\],;]*+")
 _SPACE = re.compile(r"\s*")
 _ITEM_START = re.compile(r"\s*\{")
 _MAX_ENDS = 8
-"""Tags that are tried as the end of a call whose JSON is broken: its code may hold tags in its strings."""
+"""Tags that are tried as the end of a call whose JSON is broken: strings in its code may hold tags."""
 
 
 class CodeCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call as it stands in a text, and the code that it carries."""
+    """One call in a text, and the code that it carries."""
 
     span: tuple[int, int]
     """Start and end character offsets into the text, tags included."""
@@ -41,27 +41,27 @@ class CodeCall(msgspec.Struct, frozen=True, kw_only=True):
     repairs: tuple[str, ...] = ()
     """Kinds of repair that reading took, in no particular order; empty when the call was well formed."""
     error: str | None = None
-    """Why the call was refused, in one line that can be shown to the model; null when it may be executed."""
+    """Why the call was refused, in one line that can be shown to the model; `None` when it may be executed."""
     code: str | None = None
-    """The code to execute, null when the call was refused."""
+    """The code to execute, `None` when the call was refused."""
 
     @property
     def tool_call(self) -> ToolCall:
-        """The call as a record."""
+        """The call as a record of a trace."""
         return ToolCall(
             name=self.name, arguments=self.arguments, span=self.span, repairs=self.repairs, error=self.error
         )
 
 
 class _Tags:
-    """The tags of a text, found once."""
+    """The opening and closing tags of a text."""
 
     def __init__(self, text: str) -> None:
         self.tags = [(m.start(), m.end(), m.group(1) == "/") for m in _TAG.finditer(text)]
         self._starts = [start for start, _, _ in self.tags]
 
     def iterate_from(self, at: int) -> Iterator[tuple[int, int, bool]]:
-        """Tags from `at` on: start, end, whether it closes."""
+        """Iterate over the tags from offset `at` on: start, end, whether it closes."""
         index = bisect.bisect_left(self._starts, at)
         while index < len(self.tags):
             yield self.tags[index]
@@ -69,33 +69,33 @@ class _Tags:
 
 
 def read_calls(text: str, *, truncated: bool) -> list[CodeCall]:
-    """All calls of a text, in order.
+    """Read all calls of a text, in order.
 
     Args:
         text: what the model wrote.
         truncated: whether the text was cut off at a limit; a last call without its closing tag is then refused. After
             a stop sequence it is not: the closing tag may be what stopped it.
 
-    A tag that is only mentioned (nothing like JSON follows it) is no call. After a call whose end cannot be told the
-    rest is refused too: what looks like the next call may be a string in the code of this one.
+    A tag that nothing like JSON follows is only mentioned, and no call. After a call whose end is unclear all calls are
+    refused: what looks like the next call may be a string in the code of this one.
     """
     tags = _Tags(text)
     calls: list[CodeCall] = []
-    at, lost = 0, False
+    at, unclear = 0, False
     for start, end, closes in tags.tags:
         if closes or start < at or not _is_call(text, start, end):
             continue
-        if lost:
-            found = [
+        if unclear:
+            new = [
                 CodeCall(
                     span=_make_span_to_next_tag(text, tags, start, end),
                     error="comes after a call that has no clear end",
                 )
             ]
         else:
-            found, lost = _read_at_tag(text, tags, (start, end), truncated)
-        calls += found
-        at = found[-1].span[1]
+            new, unclear = _read_at_tag(text, tags, (start, end), truncated)
+        calls += new
+        at = new[-1].span[1]
     return calls
 
 
@@ -110,15 +110,19 @@ def _make_span_to_next_tag(text: str, tags: _Tags, start: int, end: int) -> tupl
 
 
 def _read_at_tag(text: str, tags: _Tags, opening: tuple[int, int], truncated: bool) -> tuple[list[CodeCall], bool]:
-    """The call at the tag, or the calls of a list, and whether the end is unknown."""
+    """Read the call at a tag, or the calls of a list there.
+
+    Returns:
+        The calls, and whether their end is unclear.
+    """
     start, body_start = opening
     before = _BEFORE.match(text, body_start)
     body_start = before.end() if before else body_start
     fence = ("fence",) if "```" in text[opening[1] : body_start] else ()
     end = find_json_end(text, body_start)
     if end is None or not text[body_start:end].endswith(("}", "]", '"')) or text[end : end + 1] == ":":
-        call, lost = _read_broken(text, tags, opening, body_start, truncated)
-        return [call], lost
+        call, unclear = _read_broken(text, tags, opening, body_start, truncated)
+        return [call], unclear
     after = _AFTER.match(text, end)
     after_end = after.end() if after else end
     repairs: list[str] = list(fence)
@@ -131,10 +135,10 @@ def _read_at_tag(text: str, tags: _Tags, opening: tuple[int, int], truncated: bo
         closes = following is not None and following[2]
         more = text[after_end : following[0] if following else len(text)].strip()
         early = bool(more) and _is_not_python(text[body_start:end])
-        if early:  # quotes in the code may not be escaped, so that the JSON seems to end in it
-            call, lost = _read_broken(text, tags, opening, body_start, truncated)
+        if early:  # quotes in the code may not be escaped, so that the JSON seems to end inside of the code
+            call, unclear = _read_broken(text, tags, opening, body_start, truncated)
             if call.code is not None:
-                return [call], lost
+                return [call], unclear
         if early or closes:
             span = _make_span_to_next_tag(text, tags, start, end)
             return [CodeCall(span=span, error="text between the call's JSON and its closing tag")], True
@@ -152,14 +156,14 @@ def _read_at_tag(text: str, tags: _Tags, opening: tuple[int, int], truncated: bo
 
 
 def _is_not_python(body: str) -> bool:
-    """Whether JSON is a call whose code cannot be read as Python."""
-    readings = read_json(body)
-    reading = choose_code(readings).candidate if not isinstance(readings, str) else None
-    return not isinstance(readings, str) and (reading is None or parse_python(reading.code) is None)
+    """Whether the JSON is a call whose code is not Python."""
+    candidates = read_json(body)
+    chosen = choose_code(candidates).candidate if not isinstance(candidates, str) else None
+    return not isinstance(candidates, str) and (chosen is None or parse_python(chosen.code) is None)
 
 
 def _list_items(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Spans of the items of a JSON list that is whole; none where it is no list, or not of objects alone."""
+    """List the spans of the objects in a JSON list that is whole; empty where it is no list of objects."""
     items: list[tuple[int, int]] = []
     at = start
     while at < end and text[at] in "[," and (item := _ITEM_START.match(text, at + 1, end)) is not None:
@@ -173,57 +177,61 @@ def _list_items(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _read_whole(body: str, written: str, span: tuple[int, int], repairs: tuple[str, ...]) -> CodeCall:
-    readings = read_json(body)
-    if isinstance(readings, str):
-        return CodeCall(span=span, error=readings)
-    call = _make_call(span, choose_code(readings), repairs)
+    candidates = read_json(body)
+    if isinstance(candidates, str):
+        return CodeCall(span=span, error=candidates)
+    call = _make_call(span, choose_code(candidates), repairs)
     if call.error is None and not call.repairs:
         return msgspec.structs.replace(call, arguments=TOOL_CALL_JSON.parse(written)[0].arguments)
     return call
 
 
 def _make_call(span: tuple[int, int], choice: CodeChoice, repairs: tuple[str, ...]) -> CodeCall:
-    reading = choice.candidate
-    if reading is None:
+    candidate = choice.candidate
+    if candidate is None:
         return CodeCall(span=span, error=choice.error)
     try:
-        arguments = dumps({CODE_KEY: reading.code, **reading.other_arguments})
+        arguments = dumps({CODE_KEY: candidate.code, **candidate.other_arguments})
         arguments.encode()
-    except (ValueError, RecursionError):  # a number that is none, half a character
+    except (ValueError, RecursionError):  # NaN or an infinity, or half a character
         return CodeCall(span=span, error="the arguments are not JSON")
-    kinds = tuple(dict.fromkeys((*repairs, *reading.repairs)))
-    return CodeCall(span=span, name=reading.tool, arguments=arguments, repairs=kinds, code=reading.code)
+    kinds = tuple(dict.fromkeys((*repairs, *candidate.repairs)))
+    return CodeCall(span=span, name=candidate.tool, arguments=arguments, repairs=kinds, code=candidate.code)
 
 
 def _read_broken(
     text: str, tags: _Tags, opening: tuple[int, int], body_start: int, truncated: bool
 ) -> tuple[CodeCall, bool]:
-    """A call whose JSON is broken: every tag after it may be its end, and all that give Python must agree."""
+    """Read a call whose JSON is broken: every tag after it may be its end, and all that give Python must agree.
+
+    Returns:
+        The call, and whether its end is unclear.
+    """
     start = opening[0]
     ends = list(itertools.islice(tags.iterate_from(opening[1]), _MAX_ENDS))
     if len(ends) < _MAX_ENDS and not truncated:
         ends.append((len(text), len(text), False))
     fence = ("fence",) if "```" in text[opening[1] : body_start] else ()
-    readings: list[CodeCandidate] = []
+    candidates: list[CodeCandidate] = []
     closing = itertools.takewhile(lambda end: end[2], ends)
     whole = any(_has_brace(text[body_start:tag_start]) for tag_start, _, _ in closing)
     for tag_start, tag_end, closes in ends:
         if whole and not _has_brace(text[body_start:tag_start]):
             continue  # a tag in the code: the call goes on
-        found = fence if closes else (*fence, "missing_close_tag")
-        for reading in read_broken_json(text[body_start:tag_start]):
+        tag_repairs = fence if closes else (*fence, "missing_close_tag")
+        for candidate in read_broken_json(text[body_start:tag_start]):
             end = tag_end if closes else tag_start
-            readings.append(msgspec.structs.replace(reading, repairs=(*found, *reading.repairs), end=end))
-    if not readings:
+            candidates.append(msgspec.structs.replace(candidate, repairs=(*tag_repairs, *candidate.repairs), end=end))
+    if not candidates:
         cut = not any(closes for _, _, closes in ends)
         span = _make_span_to_next_tag(text, tags, start, opening[1])
         return CodeCall(span=span, error="the call is cut off" if cut else "the call is not JSON"), True
-    choice = choose_code(readings)
+    choice = choose_code(candidates)
     if choice.candidate is None:
         return CodeCall(span=_make_span_to_next_tag(text, tags, start, opening[1]), error=choice.error), True
     return _make_call((start, choice.candidate.end), choice, ()), False
 
 
 def _has_brace(body: str) -> bool:
-    """Whether an object ends behind the last string of a call."""
+    """Whether a closing brace follows the last quote of a call."""
     return "}" in body[max(body.rfind('"'), body.rfind("'")) + 1 :]
