@@ -1,4 +1,4 @@
-"""The one definition of the same action: laws, and what the normalised level forgets."""
+"""The one definition of the same action: laws, and what the normalised level ignores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell commands: what a compound means, what it writes and runs, and that no text breaks the reader."""
+"""Shell commands: their kind, effect and written paths, and that no text breaks the parser."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_hostile_text_ends_quickly(name: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from([*"ab|&;<>()${}'\"`\\ \n#=*[]!~E-", "<<E\n", "$(", "\0", "\ud800", "bash -c "])))
-def test_no_text_breaks_the_reader(pieces: list[str]) -> None:
+def test_no_text_breaks_the_parser(pieces: list[str]) -> None:
     text = "".join(pieces)
     assert classify_shell(text).kind in CallKind
     tokenize(text)

@@ -1,4 +1,4 @@
-"""Tool calls: what a name and its JSON arguments mean."""
+"""Tool calls: the kind, effect and paths that follow from a name and its JSON arguments."""
 
 from __future__ import annotations
 

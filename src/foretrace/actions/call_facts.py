@@ -110,7 +110,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_facts(kind: CallKind, rule: str, effect: Effect | None = None, /, **facts: object) -> CallFacts:
-    """A `Meaning` with the effect of its kind unless another is given; `facts` are its other fields."""
+    """Make `CallFacts` with the effect of their kind, unless another is given; `facts` are the other fields."""
     return CallFacts(kind=kind, rule=rule, effect=effect or DEFAULT_EFFECTS[kind], **facts)  # type: ignore[arg-type]
 
 

@@ -91,7 +91,7 @@ def make_label_tables(
 
 
 def _label_shards(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
-    """Label shards in other processes; only `workers` of their tables are kept in memory at a time."""
+    """Label shards in other processes; no more than `workers` + 1 tables wait to be written."""
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 

@@ -35,13 +35,13 @@ _MODULE_INFO = split_words("__file__ __version__ __path__ version version_info p
 class _CodeFacts(msgspec.Struct):
     """What the syntax tree of a code holds."""
 
-    called: list[str] = []
-    """Names called as functions (`f(...)`)."""
-    methods: list[str] = []
-    """Names called as methods (`x.f(...)`)."""
+    function_calls: list[str] = []
+    """Names of functions that it calls (`f(...)`)."""
+    method_calls: list[str] = []
+    """Names of methods that it calls (`x.f(...)`)."""
     attributes: list[str] = []
-    imported: list[str] = []
-    defined: set[str] = set()
+    imports: list[str] = []
+    definitions: set[str] = set()
     queries: int = 0
     """String constants that are SQL queries."""
     changes: int = 0
@@ -52,8 +52,8 @@ class _CodeFacts(msgspec.Struct):
     saves: int = 0
     """Calls that save data or a figure."""
     asserts: int = 0
-    project: bool = False
-    """Whether it imports something that is not of the standard library."""
+    imports_project: bool = False
+    """Whether it imports anything outside of the standard library."""
 
 
 @lru_cache(maxsize=256)
@@ -83,19 +83,19 @@ def _add_import(node: ast.AST, facts: _CodeFacts) -> None:
         names = ["." if node.level else node.module or "."]
     for name in names:
         root = name.split(".", 1)[0]
-        facts.imported.append(root)
-        facts.project = facts.project or root not in sys.stdlib_module_names
+        facts.imports.append(root)
+        facts.imports_project = facts.imports_project or root not in sys.stdlib_module_names
 
 
 def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
     assert isinstance(node, ast.Call)
     function = node.func
     if isinstance(function, ast.Name):
-        facts.called.append(function.id)
+        facts.function_calls.append(function.id)
         if function.id == "open":
             _add_open(node, facts)
     elif isinstance(function, ast.Attribute):
-        facts.methods.append(function.attr)
+        facts.method_calls.append(function.attr)
         if function.attr in _TEXT_WRITERS:
             facts.writes.append(_get_path(function.value) or _get_literal(node.args[:1]))
         elif function.attr in _DATA_SAVERS:
@@ -124,7 +124,7 @@ def _add_constant(node: ast.AST, facts: _CodeFacts) -> None:
 
 
 def _add_definition(node: ast.AST, facts: _CodeFacts) -> None:
-    facts.defined.add(getattr(node, "name", ""))
+    facts.definitions.add(getattr(node, "name", ""))
 
 
 def _add_assert(node: ast.AST, facts: _CodeFacts) -> None:
@@ -169,28 +169,33 @@ def classify_inline_python(code: str) -> CallFacts:
         return make_facts(CallKind.WRITE, "python.write", writes=paths, payload=code[:4000])
     if facts.asserts:
         return make_facts(CallKind.VERIFY, "python.assert")
-    if set(facts.methods) & _FILE_MOVERS and not facts.project:
+    if set(facts.method_calls) & _FILE_MOVERS and not facts.imports_project:
         return make_facts(CallKind.OTHER, "python.files", Effect.LOCAL_WRITE)
-    if set(facts.methods) & {"getsource", "getsourcelines"}:
+    if set(facts.method_calls) & {"getsource", "getsourcelines"}:
         return make_facts(CallKind.READ, "python.source")
     if _only_shows_module_info(facts):
         return make_facts(CallKind.OTHER, "python.introspect", Effect.PURE_READ)
-    if facts.project or set(facts.called + facts.methods) & (_PROCESS_STARTERS | _PARSERS):
+    if facts.imports_project or set(facts.function_calls + facts.method_calls) & (_PROCESS_STARTERS | _PARSERS):
         return make_facts(CallKind.VERIFY, "python.exercise")
     if facts.queries:
         return make_facts(CallKind.SEARCH, "python.query")
-    if facts.reads or set(facts.methods) & _FILE_READERS:
+    if facts.reads or set(facts.method_calls) & _FILE_READERS:
         return make_facts(CallKind.READ, "python.read")
     return make_facts(CallKind.OTHER, "python.compute", Effect.SANDBOX_EXEC)
 
 
 def _only_shows_module_info(facts: _CodeFacts) -> bool:
     """Whether the code only prints where a module is or what version it has."""
-    if set(facts.called) - {"print", "str", "repr", "getattr", "dir", "help", "hasattr"}:
+    if set(facts.function_calls) - {"print", "str", "repr", "getattr", "dir", "help", "hasattr"}:
         return False
-    if set(facts.called) & {"dir", "help"} and not facts.methods:
+    if set(facts.function_calls) & {"dir", "help"} and not facts.method_calls:
         return True
-    return bool(set(facts.attributes) & _MODULE_INFO) and not set(facts.methods) - {"join", "get", "format", "dirname"}
+    return bool(set(facts.attributes) & _MODULE_INFO) and not set(facts.method_calls) - {
+        "join",
+        "get",
+        "format",
+        "dirname",
+    }
 
 
 def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:
@@ -211,17 +216,19 @@ def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> Cal
     if facts.writes or facts.saves:
         paths = tuple(path for path in facts.writes if path)
         return make_facts(CallKind.WRITE, "cell.write", writes=paths, **common)
-    if facts.asserts or set(facts.imported) & {"pytest", "unittest", "doctest"}:
+    if facts.asserts or set(facts.imports) & {"pytest", "unittest", "doctest"}:
         return make_facts(CallKind.VERIFY, "cell.assert", **common)
     if facts.changes:
         return make_facts(CallKind.OTHER, "cell.sql_change", Effect.LOCAL_WRITE, **common)
     if facts.queries:
         return make_facts(CallKind.SEARCH, "cell.sql", **common)
-    kinds = [kind for name in facts.called if name not in facts.defined and (kind := find_kind(name)) is not None]
+    kinds = [
+        kind for name in facts.function_calls if name not in facts.definitions and (kind := find_kind(name)) is not None
+    ]
     if kinds:
         kind = max(kinds)
         effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
         return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
-    if facts.reads and not facts.project:
+    if facts.reads and not facts.imports_project:
         return make_facts(CallKind.READ, "cell.read", **common)
     return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)

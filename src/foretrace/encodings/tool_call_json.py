@@ -73,21 +73,21 @@ def _make_call(body: str, text: str, span: tuple[int, int]) -> ToolCall:
 
 def _find_member(text: str, wanted: str) -> str | None:
     """Find the text of one member of a JSON object, so that a number or an escape stays as the agent wrote it."""
-    found, at = None, text.index("{") + 1
+    member, at = None, text.index("{") + 1
     while (key_end := find_json_end(text, at)) is not None:
         begin = text.index(":", key_end) + 1
         end = find_json_end(text, begin)
         if end is None:
             return None
         if json.loads(text[at:key_end]) == wanted:
-            found = text[begin:end].strip()
+            member = text[begin:end].strip()
         at = end
         while text[at] in " \t\r\n":
             at += 1
         if text[at] == "}":
-            return found
+            return member
         at += 1
-    return found
+    return member
 
 
 PLUGIN = ToolCallJson()

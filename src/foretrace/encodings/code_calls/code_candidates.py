@@ -152,7 +152,9 @@ def _refuse_lost_escapes(candidate: CodeCandidate) -> CodeChoice:
     risky = _RISKY_REPAIRS.intersection(candidate.repairs)
     code = candidate.code.replace("\r\n", "\n")
     strings = (
-        [m["kept"] for m in OUTSIDE_STRINGS.finditer(code) if m["kept"] and m["kept"][0] in "\"'"] if risky else []
+        [m["verbatim"] for m in OUTSIDE_STRINGS.finditer(code) if m["verbatim"] and m["verbatim"][0] in "\"'"]
+        if risky
+        else []
     )
     if _MIXED_QUOTES in candidate.repairs or (candidate.broken and _lost_quote_escapes(candidate)):
         return CodeChoice(error="ambiguous escapes: some quotes are escaped, and some are not")
@@ -319,7 +321,7 @@ def _choose_unparsed(originals: list[CodeCandidate]) -> CodeChoice:
     bare = _strip_fences(original)
     if not bare.code.strip():
         return CodeChoice(error="the code is empty")
-    pairs = any(m["escaped"] or m["kept"] == "\\\\" for m in OUTSIDE_STRINGS.finditer(bare.code))
+    pairs = any(m["escaped"] or m["verbatim"] == "\\\\" for m in OUTSIDE_STRINGS.finditer(bare.code))
     if original.broken or bare is not original or pairs or _RISKY_REPAIRS.intersection(original.repairs):
         return CodeChoice(error="the code is no Python however its escapes are read")
     return CodeChoice(original)

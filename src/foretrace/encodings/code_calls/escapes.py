@@ -15,11 +15,11 @@ _STRINGS = (
 )
 OUTSIDE_STRINGS, _OUTSIDE_LONG = (
     re.compile(
-        rf"(?P<kept>{_STRINGS}|#(?:[^\\\n]++|{pair}\\(?!(?:r\\)?n))*+|\\\\)|\\(?P<escaped>[\"'nrt\n])", re.DOTALL
+        rf"(?P<verbatim>{_STRINGS}|#(?:[^\\\n]++|{pair}\\(?!(?:r\\)?n))*+|\\\\)|\\(?P<escaped>[\"'nrt\n])", re.DOTALL
     )
     for pair in ("", r"\\\\|")
 )
-"""Code outside of strings: `escaped` is an escape there, `kept` a string, a comment or a pair of backslashes.
+"""Code outside of strings: `escaped` is an escape there, `verbatim` a string, a comment or a pair of backslashes.
 
 For the first a comment ends at any escaped line break, for the second not at one behind a pair of backslashes.
 """
@@ -72,7 +72,7 @@ def has_mixed_quotes(code: str) -> bool:
     Then those with one may be strings that hold a single backslash.
     """
     undone = {m["escaped"] for m in OUTSIDE_STRINGS.finditer(code) if m["escaped"]} & {'"', "'"}
-    strings = [m["kept"] for m in OUTSIDE_STRINGS.finditer(code) if m["kept"]] if undone else []
+    strings = [m["verbatim"] for m in OUTSIDE_STRINGS.finditer(code) if m["verbatim"]] if undone else []
     bare = {text[0] for text in strings} | set(OUTSIDE_STRINGS.sub("", code))
     return bool(undone & bare) or any(count_escaped_quotes(text, text[0]) for text in strings if text[0] in undone)
 
@@ -117,18 +117,18 @@ def unescape_outside_strings(code: str, *, quotes: bool = True, pattern: re.Patt
     strings: list[str] = []
 
     def unescape(match: re.Match[str]) -> str:
-        kept = match["kept"]
-        if kept:
-            strings.append(kept)
-        if kept or (not quotes and match["escaped"] in "\"'"):
+        verbatim = match["verbatim"]
+        if verbatim:
+            strings.append(verbatim)
+        if verbatim or (not quotes and match["escaped"] in "\"'"):
             return match.group()
         return _ESCAPED_CHARACTERS[match["escaped"]]
 
     text = pattern.sub(unescape, code)
     if text == code:
         return code
-    there = {m["kept"] for m in pattern.finditer(text)}
-    return text if all(kept in there for kept in strings if kept[0] in "\"'") else code
+    there = {m["verbatim"] for m in pattern.finditer(text)}
+    return text if all(verbatim in there for verbatim in strings if verbatim[0] in "\"'") else code
 
 
 def list_outside_variants(code: str, *, quotes: bool = True, always: bool = False) -> list[str]:

@@ -175,7 +175,7 @@ def _find_code(
             code, repairs = "\n".join(line.rstrip("\n") for line in lines), (*repairs, "lines")
         if isinstance(code, str):
             others = {k: v for k, v in members.items() if k != CODE_KEY} if path else {}
-            yield from _unwrap_nested_call(
+            yield _unwrap_nested_call(
                 _CodeMember(code, others, name, path, (*repairs, *_list_path_repairs(path)), source)
             )
         for key in (CODE_KEY, *_WRAPPER_KEYS) if not isinstance(code, str) else _WRAPPER_KEYS:
@@ -190,23 +190,17 @@ def _list_path_repairs(path: tuple[str, ...]) -> tuple[str, ...]:
     return ("renamed",) if plain in _RENAMED_PATHS else ("nested",)
 
 
-def _unwrap_nested_call(found: _CodeMember) -> Iterator[_CodeMember]:
+def _unwrap_nested_call(member: _CodeMember) -> _CodeMember:
     """Unwrap code that is itself the JSON of a call: as Python it would do nothing."""
-    text = found.code.strip()
-    if text.startswith("{"):
-        value, _, doubled = _load_json(text)
-        known = {CODE_KEY, "name", *_WRAPPER_KEYS}
-        inner = (
-            list(_find_code(value, found.tool, ("",), source=text)) if isinstance(value, dict) and not doubled else []
-        )
-        if (
-            len(inner) == 1
-            and known.issuperset(cast("dict[str, Any]", value))
-            and parse_python(inner[0].code) is not None
-        ):
-            kinds = (*found.repairs, "nested")
-            found = msgspec.structs.replace(inner[0], path=found.path, repairs=kinds)
-    yield found
+    text = member.code.strip()
+    value, _, doubled = _load_json(text) if text.startswith("{") else (None, (), False)
+    if doubled or not isinstance(value, dict):
+        return member
+    inner = list(_find_code(value, member.tool, ("",), source=text))
+    only_call_keys = {CODE_KEY, "name", *_WRAPPER_KEYS}.issuperset(cast("dict[str, Any]", value))
+    if len(inner) != 1 or not only_call_keys or parse_python(inner[0].code) is None:
+        return member
+    return msgspec.structs.replace(inner[0], path=member.path, repairs=(*member.repairs, "nested"))
 
 
 def _get_arguments_text(value: Any) -> tuple[str, str] | None:
@@ -376,11 +370,11 @@ def _has_single_backslashes(raw: str, slashes: int) -> bool:
 def _list_structure_repairs(before: str, after: str, quote: str) -> list[str]:
     """List the repairs that the JSON around the code needs."""
     opened, closed = before.count("{") + after.count("{"), before.count("}") + after.count("}")
-    found = {
+    repairs = {
         "single_quotes": "'" in before or quote == "'",
         "triple_quotes": len(quote) == 3,
         "trailing_comma": re.search(r",\s*(?:[}\]]|\Z)", after) is not None,
         "missing_brace": opened > closed,
         "extra_brace": opened < closed,
     }
-    return [kind for kind, there in found.items() if there]
+    return [repair for repair, needed in repairs.items() if needed]
