@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foretrace.actions import label_trace
-from foretrace.actions.match import Action, same
+from foretrace.actions.same_action import Action, is_same_action
 from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.swe_smith import SweSmith
@@ -46,4 +46,4 @@ def test_one_trace_in_three_encodings(rows: Any) -> None:
             calls = (tool.messages[one.index].tool_calls, other.messages[two.index].tool_calls)
             for a, b in zip(*calls, strict=True):
                 mine, theirs = (Action(type=None, tool=c.name, arguments=c.arguments) for c in (a, b))
-                assert same(mine, theirs), (a, b)
+                assert is_same_action(mine, theirs), (a, b)

@@ -219,7 +219,7 @@ def _on_sigterm(task: asyncio.Task[Any] | None, came: list[bool]) -> None:
 
 def label(trace: Trace) -> list[StepLabel]:
     """One label for each assistant message of the trace: its action (null where it is no step), rule, effect."""
-    from foretrace.actions.classify import label_trace
+    from foretrace.actions.label_steps import label_trace
 
     return label_trace(trace)
 

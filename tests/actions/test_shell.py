@@ -1,4 +1,4 @@
-"""Shell commands: what a compound means, what it writes and runs, and that no text breaks the reader."""
+"""Shell commands: their kind, effect and written paths, and that no text breaks the parser."""
 
 from __future__ import annotations
 
@@ -8,116 +8,115 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.actions.meaning import Kind
-from foretrace.actions.shell.commands import read_shell
-from foretrace.actions.shell.parse import commands, tokens
+from foretrace.actions.call_facts import CallKind
+from foretrace.actions.shell.command_rules import classify_shell
+from foretrace.actions.shell.parse import split_commands, tokenize
 from foretrace.actions.taxonomy import Effect
 
 KINDS = [
     # Running something to learn whether it is right.
-    ("cd /srv/app && python check_bug.py", Kind.VERIFY),
-    ("chmod u+x probe.py && python probe.py", Kind.VERIFY),
-    ("cat > probe.py <<'EOF'\nassert add(1, 2) == 3\nEOF\npython probe.py", Kind.VERIFY),
-    ("for s in checks/*.sh; do bash $s; done", Kind.VERIFY),
-    ("pip install attrs && pytest -q", Kind.VERIFY),
-    ("timeout 30 env DEBUG=1 sudo -u app python3 -m pytest tests/unit", Kind.VERIFY),
-    ("bash -c 'cd pkg; tox -e py311'", Kind.VERIFY),
-    ("poetry run pytest", Kind.VERIFY),
-    ("python -m unittest discover 2>&1 | tail -20", Kind.VERIFY),
-    ("pytest > run.log 2>&1", Kind.VERIFY),
-    ("python -c 'from shop.cart import Cart; print(Cart().total())'", Kind.VERIFY),
-    ("python - <<'EOF'\nimport shop\nprint(shop.price(3))\nEOF", Kind.VERIFY),
-    ("cat probe.py | python -", Kind.VERIFY),
-    ("echo 12 | ./solver", Kind.VERIFY),
-    ("mypy src && flake8 src", Kind.VERIFY),
-    ("black --check src", Kind.VERIFY),
-    ("nginx -t", Kind.VERIFY),
-    ("make -j4", Kind.VERIFY),
-    ("npm run lint", Kind.VERIFY),
-    ("cargo test --all", Kind.VERIFY),
-    ("go vet ./...", Kind.VERIFY),
-    ("g++ -O2 main.cpp -o main && ./main", Kind.VERIFY),
-    ("git stash && pytest tests/unit; git stash pop", Kind.VERIFY),
-    ("curl -s http://localhost:8080/health", Kind.VERIFY),
+    ("cd /srv/app && python check_bug.py", CallKind.VERIFY),
+    ("chmod u+x probe.py && python probe.py", CallKind.VERIFY),
+    ("cat > probe.py <<'EOF'\nassert add(1, 2) == 3\nEOF\npython probe.py", CallKind.VERIFY),
+    ("for s in checks/*.sh; do bash $s; done", CallKind.VERIFY),
+    ("pip install attrs && pytest -q", CallKind.VERIFY),
+    ("timeout 30 env DEBUG=1 sudo -u app python3 -m pytest tests/unit", CallKind.VERIFY),
+    ("bash -c 'cd pkg; tox -e py311'", CallKind.VERIFY),
+    ("poetry run pytest", CallKind.VERIFY),
+    ("python -m unittest discover 2>&1 | tail -20", CallKind.VERIFY),
+    ("pytest > run.log 2>&1", CallKind.VERIFY),
+    ("python -c 'from shop.cart import Cart; print(Cart().total())'", CallKind.VERIFY),
+    ("python - <<'EOF'\nimport shop\nprint(shop.price(3))\nEOF", CallKind.VERIFY),
+    ("cat probe.py | python -", CallKind.VERIFY),
+    ("echo 12 | ./solver", CallKind.VERIFY),
+    ("mypy src && flake8 src", CallKind.VERIFY),
+    ("black --check src", CallKind.VERIFY),
+    ("nginx -t", CallKind.VERIFY),
+    ("make -j4", CallKind.VERIFY),
+    ("npm run lint", CallKind.VERIFY),
+    ("cargo test --all", CallKind.VERIFY),
+    ("go vet ./...", CallKind.VERIFY),
+    ("g++ -O2 main.cpp -o main && ./main", CallKind.VERIFY),
+    ("git stash && pytest tests/unit; git stash pop", CallKind.VERIFY),
+    ("curl -s http://localhost:8080/health", CallKind.VERIFY),
     # Changing the content of files.
-    ("cat > notes.md <<EOF\nrun rm -rf / later\nEOF", Kind.WRITE),
-    ("echo 'DEBUG = True' >> settings.py", Kind.WRITE),
-    ("printf 'a\\n' | sudo tee /etc/app.conf", Kind.WRITE),
-    ("sed -i 's/old/new/' pkg/mod.py", Kind.WRITE),
-    ("sed -i 's/old/new/' pkg/mod.py && git diff", Kind.WRITE),
-    ("find . -name '*.py' -exec sed -i 's/a/b/' {} +", Kind.WRITE),
-    ("perl -pi -e 's/a/b/' f.txt", Kind.WRITE),
-    ("git apply fix.diff", Kind.WRITE),
-    ("git diff > change.patch", Kind.WRITE),
-    ("cat head.txt >> whole.txt", Kind.WRITE),
-    ("python - <<'EOF'\np = 'a.py'\nopen('a.py', 'w').write('x = 1')\nEOF", Kind.WRITE),
-    ("python -c \"from pathlib import Path; Path('b.py').write_text('')\"", Kind.WRITE),
-    ("black src", Kind.WRITE),
+    ("cat > notes.md <<EOF\nrun rm -rf / later\nEOF", CallKind.WRITE),
+    ("echo 'DEBUG = True' >> settings.py", CallKind.WRITE),
+    ("printf 'a\\n' | sudo tee /etc/app.conf", CallKind.WRITE),
+    ("sed -i 's/old/new/' pkg/mod.py", CallKind.WRITE),
+    ("sed -i 's/old/new/' pkg/mod.py && git diff", CallKind.WRITE),
+    ("find . -name '*.py' -exec sed -i 's/a/b/' {} +", CallKind.WRITE),
+    ("perl -pi -e 's/a/b/' f.txt", CallKind.WRITE),
+    ("git apply fix.diff", CallKind.WRITE),
+    ("git diff > change.patch", CallKind.WRITE),
+    ("cat head.txt >> whole.txt", CallKind.WRITE),
+    ("python - <<'EOF'\np = 'a.py'\nopen('a.py', 'w').write('x = 1')\nEOF", CallKind.WRITE),
+    ("python -c \"from pathlib import Path; Path('b.py').write_text('')\"", CallKind.WRITE),
+    ("black src", CallKind.WRITE),
     # Looking for something.
-    ("grep -rn 'def total' src | head -5", Kind.SEARCH),
-    ("find . -name '*.toml' | xargs grep -l ruff", Kind.SEARCH),
-    ("cat pkg/mod.py | grep import", Kind.SEARCH),
-    ("ls src && grep -n x src/a.py", Kind.SEARCH),
-    ("git log --oneline -5", Kind.SEARCH),
-    ("git -C /srv/app reflog", Kind.SEARCH),
-    ("pip show attrs", Kind.SEARCH),
-    ("curl -s https://example.org/api", Kind.SEARCH),
-    ("sqlite3 shop.db 'SELECT name FROM item LIMIT 3'", Kind.SEARCH),
+    ("grep -rn 'def total' src | head -5", CallKind.SEARCH),
+    ("find . -name '*.toml' | xargs grep -l ruff", CallKind.SEARCH),
+    ("cat pkg/mod.py | grep import", CallKind.SEARCH),
+    ("ls src && grep -n x src/a.py", CallKind.SEARCH),
+    ("git log --oneline -5", CallKind.SEARCH),
+    ("git -C /srv/app reflog", CallKind.SEARCH),
+    ("pip show attrs", CallKind.SEARCH),
+    ("curl -s https://example.org/api", CallKind.SEARCH),
+    ("sqlite3 shop.db 'SELECT name FROM item LIMIT 3'", CallKind.SEARCH),
     # Showing a known file or directory.
-    ("sed -n '10,40p' pkg/mod.py", Kind.READ),
-    ("ls /srv | wc -l", Kind.READ),
-    ("cd /srv/app && cat README.md | head -20", Kind.READ),
-    ("if [ -f setup.cfg ]; then cat setup.cfg; fi", Kind.READ),
-    ("git show HEAD~1", Kind.READ),
-    ("tree -L 2; stat a.py", Kind.READ),
+    ("sed -n '10,40p' pkg/mod.py", CallKind.READ),
+    ("ls /srv | wc -l", CallKind.READ),
+    ("cd /srv/app && cat README.md | head -20", CallKind.READ),
+    ("if [ -f setup.cfg ]; then cat setup.cfg; fi", CallKind.READ),
+    ("git show HEAD~1", CallKind.READ),
+    ("tree -L 2; stat a.py", CallKind.READ),
     # Comparing state: the history decides.
-    ("git status", Kind.INSPECT),
-    ("cd /srv/app && git diff HEAD", Kind.INSPECT),
+    ("git status", CallKind.COMPARE),
+    ("cd /srv/app && git diff HEAD", CallKind.COMPARE),
     # Everything else.
-    ("pip install -e .", Kind.OTHER),
-    ("apt-get update && apt-get install -y jq", Kind.OTHER),
-    ("mkdir -p out && touch out/.keep", Kind.OTHER),
-    ("rm -f probe.py", Kind.OTHER),
-    ("git add -A && git commit -m 'grep the log; python x.py'", Kind.OTHER),
-    ("git checkout -b topic", Kind.OTHER),
-    ("python manage.py runserver 0.0.0.0:8000 &", Kind.OTHER),
-    ("python -c 'import attrs; print(attrs.__version__)'", Kind.OTHER),
-    ("python -c 'import sys; print(sys.path)'", Kind.OTHER),
-    ("python --version", Kind.OTHER),
-    ("date; whoami", Kind.OTHER),
-    ("echo hello", Kind.OTHER),
-    ("cd /srv/app", Kind.OTHER),
-    ("find . -name '*.pyc' -delete", Kind.OTHER),
-    ('sqlite3 shop.db "UPDATE item SET price = 2"', Kind.OTHER),
-    ("", Kind.OTHER),
+    ("pip install -e .", CallKind.OTHER),
+    ("apt-get update && apt-get install -y jq", CallKind.OTHER),
+    ("mkdir -p out && touch out/.keep", CallKind.OTHER),
+    ("rm -f probe.py", CallKind.OTHER),
+    ("git add -A && git commit -m 'grep the log; python x.py'", CallKind.OTHER),
+    ("git checkout -b topic", CallKind.OTHER),
+    ("python manage.py runserver 0.0.0.0:8000 &", CallKind.OTHER),
+    ("python -c 'import attrs; print(attrs.__version__)'", CallKind.OTHER),
+    ("python -c 'import sys; print(sys.path)'", CallKind.OTHER),
+    ("python --version", CallKind.OTHER),
+    ("date; whoami", CallKind.OTHER),
+    ("echo hello", CallKind.OTHER),
+    ("cd /srv/app", CallKind.OTHER),
+    ("find . -name '*.pyc' -delete", CallKind.OTHER),
+    ('sqlite3 shop.db "UPDATE item SET price = 2"', CallKind.OTHER),
+    ("", CallKind.OTHER),
     # Taking changes back, and the end.
-    ("git checkout -- pkg/mod.py", Kind.UNDO),
-    ("git restore .", Kind.UNDO),
-    ("git stash", Kind.UNDO),
-    ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff", Kind.TERMINAL),
-    ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat change.patch", Kind.TERMINAL),
+    ("git checkout -- pkg/mod.py", CallKind.UNDO),
+    ("git restore .", CallKind.UNDO),
+    ("git stash", CallKind.UNDO),
+    ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff", CallKind.TERMINAL),
+    ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat change.patch", CallKind.TERMINAL),
 ]
 
 
 @pytest.mark.parametrize(("command", "kind"), KINDS)
-def test_kind(command: str, kind: Kind) -> None:
-    assert read_shell(command).kind is kind
+def test_kind(command: str, kind: CallKind) -> None:
+    assert classify_shell(command).kind is kind
 
 
 @pytest.mark.parametrize(
-    ("command", "writes", "runs"),
+    ("command", "writes"),
     [
-        ("cd /srv && cat > a.py <<EOF\nx\nEOF\npython a.py", ("/srv/a.py",), ("/srv/a.py",)),
-        ("cat <<EOF > b.py && ls\nx\nEOF", ("b.py",), ()),
-        ("echo x > /dev/null", (), ()),
-        ("sed -i -e 's/a/b/' x.py y.py", ("x.py", "y.py"), ()),
-        ('echo "today: $(date)" >> log.txt', ("log.txt",), ()),
-        ("pytest > out.txt", (), ()),
+        ("cd /srv && cat > a.py <<EOF\nx\nEOF\npython a.py", ("/srv/a.py",)),
+        ("cat <<EOF > b.py && ls\nx\nEOF", ("b.py",)),
+        ("echo x > /dev/null", ()),
+        ("sed -i -e 's/a/b/' x.py y.py", ("x.py", "y.py")),
+        ('echo "today: $(date)" >> log.txt', ("log.txt",)),
+        ("pytest > out.txt", ()),
     ],
 )
-def test_paths(command: str, writes: tuple[str, ...], runs: tuple[str, ...]) -> None:
-    found = read_shell(command)
-    assert (found.writes, found.runs) == (writes, runs)
+def test_written_paths(command: str, writes: tuple[str, ...]) -> None:
+    assert classify_shell(command).writes == writes
 
 
 @pytest.mark.parametrize(
@@ -133,30 +132,30 @@ def test_paths(command: str, writes: tuple[str, ...], runs: tuple[str, ...]) -> 
     ],
 )
 def test_effect(command: str, effect: Effect) -> None:
-    assert read_shell(command).effect is effect
+    assert classify_shell(command).effect is effect
 
 
 def test_data_is_no_command() -> None:
-    found = commands("cat > a.sh <<'EOF'\nrm -rf /\npytest\nEOF\necho 'python x.py; make'")
+    found = split_commands("cat > a.sh <<'EOF'\nrm -rf /\npytest\nEOF\necho 'python x.py; make'")
     assert [c.argv[0] for c in found] == ["cat", "echo"]
     assert found[0].stdin == "rm -rf /\npytest\n"
 
 
 def test_long_data_is_taken_out_and_put_back() -> None:
     body = "print('it\"s') | x\n" * 3000
-    found = commands(f"cd /srv && cat > big.py <<'EOF'\n{body}EOF\npython big.py")
+    found = split_commands(f"cd /srv && cat > big.py <<'EOF'\n{body}EOF\npython big.py")
     assert [c.argv for c in found] == [["cd", "/srv"], ["cat"], ["python", "big.py"]]
     assert found[1].stdin == body
     code = "import shop\n" * 1000
-    assert commands(f'cd /srv && python -c "{code}"')[1].argv == ["python", "-c", code]
+    assert split_commands(f'cd /srv && python -c "{code}"')[1].argv == ["python", "-c", code]
 
 
 def test_text_that_is_not_ascii_is_kept() -> None:
     # The grammar's scanner must never see it: `{` before an emoji could crash the process.
     for sign in ("\U0001f389", "é", "\U000771a8", "\u00a0", "\ud800"):
         for before in ("{", "echo {", "${", "a", "<<", "[[ "):
-            read_shell(f"{before}{sign}\n")
-    found = commands("echo 'Größe 🎉' > größe.txt && cat <<EOF\nnaïve\nEOF")
+            classify_shell(f"{before}{sign}\n")
+    found = split_commands("echo 'Größe 🎉' > größe.txt && cat <<EOF\nnaïve\nEOF")
     assert found[0].argv == ["echo", "Größe 🎉"]
     assert found[0].writes == ["größe.txt"]
     assert found[1].stdin == "naïve\n"
@@ -180,19 +179,19 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_ends_quickly(name: str) -> None:
     started = time.process_time()
-    read_shell(HOSTILE[name])
+    classify_shell(HOSTILE[name])
     assert time.process_time() - started < 3.0
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from([*"ab|&;<>()${}'\"`\\ \n#=*[]!~E-", "<<E\n", "$(", "\0", "\ud800", "bash -c "])))
-def test_no_text_breaks_the_reader(pieces: list[str]) -> None:
+def test_no_text_breaks_the_parser(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert read_shell(text).kind in Kind
-    tokens(text)
+    assert classify_shell(text).kind in CallKind
+    tokenize(text)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=80))
 def test_any_text_can_be_read(text: str) -> None:
-    assert read_shell(text).rule
+    assert classify_shell(text).rule

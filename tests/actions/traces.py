@@ -1,4 +1,4 @@
-"""Builds small traces for the tests of labels."""
+"""Build small traces for the tests of labels."""
 
 from __future__ import annotations
 

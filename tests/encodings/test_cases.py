@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps, read_arguments
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as XML
+from foretrace.encodings.json_arguments import dumps, read_arguments
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.encodings.tool_call_json import PLUGIN as JSON
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings.code_calls.reader import ReadCall, read_calls
+from foretrace.encodings.code_calls.reader import CodeCall, read_calls
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 SNIPPETS = [
@@ -527,7 +527,7 @@ def test_two_codes_with_one_text_are_refused(
         assert damaged(other, ways).text() == text and meaning(one) != meaning(other) and only(text).code is None
 
 
-def only(text: str) -> ReadCall:
+def only(text: str) -> CodeCall:
     (call,) = read_calls(text, truncated=False)
     return call
 
@@ -536,8 +536,8 @@ def test_a_call_without_damage_is_the_encodings_own() -> None:
     body = '<tool_call>\n{"name": "python", "arguments": {"code": "x = 1e3", "t": 1.50}}\n</tool_call>'
     call = only(f"go {body}")
     assert (call.name, call.code, call.repairs, call.error) == ("python", "x = 1e3", (), None)
-    assert call.call.arguments == '{"code": "x = 1e3", "t": 1.50}' == TOOL_CALL_JSON.parse(body)[0].arguments
-    assert call.call.span == (3, 3 + len(body))
+    assert call.tool_call.arguments == '{"code": "x = 1e3", "t": 1.50}' == TOOL_CALL_JSON.parse(body)[0].arguments
+    assert call.tool_call.span == (3, 3 + len(body))
 
 
 REPAIRED = {

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from foretrace.core import plugins
 from foretrace.core.trace import Message, ToolCall
-from foretrace.encodings.base import dumps, read_arguments
+from foretrace.encodings.calls_in_text import find_calls, remove_calls
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as XML
+from foretrace.encodings.json_arguments import dumps, read_arguments
 from foretrace.encodings.react import PLUGIN as REACT
-from foretrace.encodings.text import find_calls, without_calls
 from foretrace.encodings.tool_call_json import PLUGIN as JSON
 
 ALL = [plugins.resolve("encoding", name) for name in plugins.names("encoding")]
@@ -158,7 +158,7 @@ def test_without_calls_leaves_the_rest(text: str) -> None:
     for call in reversed(calls):
         assert call.span is not None
         rest = rest[: call.span[0]] + rest[call.span[1] :]
-    assert without_calls(message) == (rest.strip() if calls else text)
+    assert remove_calls(message) == (rest.strip() if calls else text)
 
 
 @given(st.text() | noise | json_arguments.map(json.dumps))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foretrace.core.completion import Completion
 from foretrace.core.plugins import names, resolve
-from foretrace.encodings.reply_blocks import invented
+from foretrace.encodings.reply_blocks import find_hallucinated_result
 from foretrace.episodes.transcript import Record
 from foretrace.protocols.base import Act, Protocol
 from foretrace.protocols.interleaved import Interleaved
@@ -37,7 +37,7 @@ PROTOCOLS: list[Protocol] = [*(resolve("protocol", name)() for name in names("pr
 def test_acts_stand_in_order_inside_of_what_is_kept(protocol: Protocol, text: str, cut: bool, earlier: str) -> None:
     before: tuple[Act, ...] = protocol.read(earlier, cut=False, before=()).acts
     reply = protocol.read(text, cut=cut, before=before)
-    made = invented(text)
+    made = find_hallucinated_result(text)
     added = reply.text[len(text) :]
     assert reply.text == text[:made] + added and (not added or (added in protocol.stop and added.startswith("</")))
     assert (reply.invented > 0) == (made is not None)

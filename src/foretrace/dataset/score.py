@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from foretrace.actions.match import Action, Level, same
+from foretrace.actions.same_action import Action, MatchLevel, is_same_action
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.dataset.parquet import read_groups
@@ -254,12 +254,12 @@ def _f1(gold: Any, guess: Any, weight: Any) -> float:
     return 2 * both / float((weight * gold).sum() + (weight * guess).sum())
 
 
-def _called(gold: _Gold, guess: _Guess | None, level: Level) -> bool:
+def _called(gold: _Gold, guess: _Guess | None, level: MatchLevel) -> bool:
     """Whether all calls of a step were predicted, in order."""
     if guess is None or len(guess.calls) != len(gold.calls):
         return False
     pairs = zip(gold.calls, guess.calls, strict=True)
-    return all(a[0] == b[0] and same(_action(a), _action(b), level) for a, b in pairs)
+    return all(a[0] == b[0] and is_same_action(_action(a), _action(b), level) for a, b in pairs)
 
 
 def _action(call: Call) -> Action:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from foretrace.actions.classify import label_trace
+from foretrace.actions.label_steps import label_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore

@@ -1,24 +1,16 @@
-"""The contract of a text encoding of calls, and how the arguments of a call are read.
+"""The contract of a text encoding of calls.
 
-To add an encoding, drop a file in this folder with a `PLUGIN` that has `parse` and `render`.
-Law, tested for every encoding: `parse(render(call)) == [call]` but for the span.
+To add an encoding, write a module here with a `PLUGIN` that has `parse` and `render`, and name it in `core/plugins.py`.
+The tests hold every encoding to this law: `parse(render(call)) == [call]` but for the span.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
-
-_TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
-_SPACE = re.compile(r"[ \t\r\n]*")
-_WINDOW = 4096
-_MOST_REPAIRED = 64 * 1024
-"""Characters of broken JSON that repair is tried on: it takes long on more."""
 
 
 class Encoding(Protocol):
@@ -27,128 +19,16 @@ class Encoding(Protocol):
     name: str
 
     def parse(self, text: str) -> list[ToolCall]:
-        """All calls in the text, in order, with spans; an unreadable call has `error` set."""
+        """Find all calls in the text, in order, with spans; an unreadable call has `error` set."""
         ...
 
     def render(self, call: ToolCall) -> str:
-        """The text of a call; for a parsed call exactly what its span covers."""
+        """Write the text of a call; for a parsed call exactly what its span covers."""
         ...
 
 
-class Arguments(msgspec.Struct, frozen=True):
-    """What became of the text of a call's arguments."""
-
-    text: str
-    """JSON text of an object: the input verbatim when it was well formed, else the repaired JSON."""
-    repairs: tuple[str, ...] = ()
-    error: str | None = None
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
-def dumps(value: Any) -> str:
-    """JSON text with keys in the given order and text as it is, the form in which parsed arguments are kept.
-
-    Raises:
-        ValueError: NaN or an infinity, which JSON cannot say.
-        TypeError: no JSON value.
-    """
-    return _encode(value)
-
-
-def verbatim(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int]) -> ToolCall:
-    """The call with its span; where rendering would not give the text back, `extra` keeps the text."""
+def attach_span(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int]) -> ToolCall:
+    """Add the span in the text to a call; where rendering would not give that text back, `extra` keeps it as `raw`."""
     raw = text[span[0] : span[1]]
     extra = call.extra if call.error is None and encoding.render(call) == raw else {**call.extra, "raw": raw}
     return msgspec.structs.replace(call, span=span, extra=extra)
-
-
-_scan = json.JSONDecoder(strict=False).raw_decode
-
-
-def json_end(text: str, start: int) -> int | None:
-    """End of the JSON value that begins at `start` or after space there, null when none is whole.
-
-    Raw control characters are allowed. The text is decoded once, in growing windows: trying every possible end, or
-    letting an error count the lines of the whole text, would be quadratic.
-    """
-    space = _SPACE.match(text, start)
-    start = space.end() if space else start
-    size = _WINDOW
-    while True:
-        window = text[start : start + size]
-        cut = start + size < len(text)
-        try:
-            end: int = _scan(window)[1]
-            if not cut or end < size:
-                return start + end
-        except json.JSONDecodeError as error:
-            if not cut or (error.pos < size - len("\\u0000\\u0000") and not error.msg.startswith("Unterminated")):
-                return None
-        except (ValueError, RecursionError):  # a number too long for Python, too many brackets
-            return None
-        size *= 8
-
-
-def read_arguments(text: str) -> Arguments:
-    """Read JSON arguments: as JSON, then allowing raw control characters, then by repair; each repair is recorded.
-
-    A text cut off in the middle is never repaired: the result would be a call that nobody made.
-    """
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return _repaired(text)
-    if isinstance(value, dict):
-        return Arguments(text)
-    return Arguments(dumps({"input": value}), ("wrapped",))
-
-
-def _repaired(text: str) -> Arguments:
-    try:
-        value: Any = json.loads(text, strict=False)
-        kind = "control_characters"
-    except (ValueError, RecursionError):
-        if _is_cut_off(text):
-            return Arguments("{}", error="arguments are cut off" if text.strip() else "no arguments")
-        if len(text) > _MOST_REPAIRED:
-            return Arguments("{}", error="arguments are not JSON, and too long to repair")
-        import json_repair
-
-        try:
-            value, kind = json_repair.loads(text), "json_repair"
-        except (ValueError, RecursionError) as error:
-            return Arguments("{}", error=f"arguments are not JSON: {error}")
-    if not isinstance(value, dict):
-        return Arguments("{}", error="arguments are not a JSON object")
-    try:
-        repaired = dumps(value)
-    except (ValueError, RecursionError) as error:
-        return Arguments("{}", error=f"arguments are not JSON: {error}")
-    if whole := _without_lone_surrogates(repaired):
-        return Arguments(whole, ("lone_surrogates",))
-    return Arguments(repaired, (kind,))
-
-
-def _is_cut_off(text: str) -> bool:
-    """Whether the text ends inside of the object: in a string, or with a bracket open."""
-    if not text.rstrip().endswith("}"):
-        return True
-    depth, quoted = 0, False
-    for match in _TOKEN.finditer(text):
-        mark = match.group()
-        if mark == '"':
-            quoted = not quoted
-        elif not quoted and len(mark) == 1:
-            depth += 1 if mark in "{[" else -1
-    return quoted or depth > 0
-
-
-def _without_lone_surrogates(text: str) -> str | None:
-    """The text with half characters (a cut emoji) replaced, null when there is none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return None

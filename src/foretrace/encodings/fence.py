@@ -9,63 +9,64 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps, verbatim
+from foretrace.encodings.base import attach_span
+from foretrace.encodings.json_arguments import dumps
 
-_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
-_MARK = re.compile(r"^```(.*)$", re.MULTILINE)
-_SHELL = re.compile(
+_BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
+_ANY_FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
+_SHELL_TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)|(?P<plain>[^ \t\r\n'"\\]+)|'(?P<single>[^']*)'"""
     r"""|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|\\(?P<escaped>.)""",
     re.DOTALL,
 )
 _ESCAPED = re.compile(r"""\\(["\\])""")
-_MOST_TOOL_LINES = 8
-"""Fences that are tried as a tool's line: the rest of the text is read anew for each."""
+_MAX_TOOL_LINES = 8
+"""Fences that are tried as the line of a tool: the rest of the text is read once for each."""
 _EDITOR = "str_replace_editor"
-_SLOTS = ("file_text", "view_range", "old_str", "new_str", "insert_line")
-_NUMBERS = frozenset({"view_range", "insert_line"})
+_EDITOR_SLOTS = ("file_text", "view_range", "old_str", "new_str", "insert_line")
+_NUMBER_SLOTS = frozenset({"view_range", "insert_line"})
 
 
 class Fence:
-    """SWE-agent's `ticks`: thought, blank line, a bare fence. A quoted body may itself hold fences."""
+    """The `ticks` of SWE-agent: a thought, a blank line, a bare fence. Quoted arguments in it may hold fences."""
 
     name = "fence"
 
     def parse(self, text: str) -> list[ToolCall]:
-        """At most one call."""
+        """Find the call in the last fence, if the text ends with one."""
         end = len(text.rstrip()) - len("\n```")
         if end < 0 or not text.startswith("\n```", end):
             return []
-        openings = [m for m in _FENCE.finditer(text) if m.end() <= end + 1]
+        openings = [m for m in _BARE_FENCE.finditer(text) if m.end() <= end + 1]
         if not openings:
             return []
         lines = [m for m in openings if text.startswith((_EDITOR + " ", "submit"), m.end())]
-        for opening in lines[:_MOST_TOOL_LINES]:
-            if call := _tool_line(text[opening.end() : end]):
-                return [_spanned(call, text, opening.start())]
-        opening = _outermost(text, openings, end)
+        for opening in lines[:_MAX_TOOL_LINES]:
+            if call := _parse_tool_line(text[opening.end() : end]):
+                return [_attach_span(call, text, opening.start())]
+        opening = _find_last_block(text, openings, end)
         body = text[opening.end() : end]
-        return [_spanned(ToolCall(name="bash", arguments=dumps({"command": body})), text, opening.start())]
+        return [_attach_span(ToolCall(name="bash", arguments=dumps({"command": body})), text, opening.start())]
 
     def render(self, call: ToolCall) -> str:
-        """The fence with the call's line in it; for a parsed call exactly what its span covers."""
+        """Write the fence with the line of the call; for a parsed call exactly what its span covers."""
         if raw := call.extra.get("raw"):
             return str(raw)
         arguments: dict[str, Any] = msgspec.json.decode(call.arguments)
         if call.name == "bash":
             line = str(arguments.get("command", ""))
         elif call.name == _EDITOR:
-            line = _editor_line(arguments)
+            line = _render_editor_line(arguments)
         else:
             line = " ".join([call.name, *(shlex.quote(str(v)) for v in arguments.values())])
         return f"```\n{line}\n```"
 
 
-def _outermost(text: str, openings: list[re.Match[str]], end: int) -> re.Match[str]:
-    """The opening of the last fence: an earlier block in the thought is closed before it."""
+def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.Match[str]:
+    """Find the opening of the last fenced block: earlier blocks in the thought are closed before it."""
     bare = {m.start(): m for m in openings}
     is_open, opening = False, openings[-1]
-    for mark in _MARK.finditer(text, 0, end):
+    for mark in _ANY_FENCE.finditer(text, 0, end):
         if is_open and mark.group(1).strip() == "":
             is_open = False
         elif not is_open:
@@ -74,18 +75,18 @@ def _outermost(text: str, openings: list[re.Match[str]], end: int) -> re.Match[s
     return opening
 
 
-def _spanned(call: ToolCall, text: str, start: int) -> ToolCall:
-    call = verbatim(PLUGIN, call, text, (start, len(text.rstrip())))
+def _attach_span(call: ToolCall, text: str, start: int) -> ToolCall:
+    call = attach_span(PLUGIN, call, text, (start, len(text.rstrip())))
     return msgspec.structs.replace(call, repairs=("layout",)) if "raw" in call.extra else call
 
 
-def _words(line: str) -> list[str] | None:
-    """Words of a shell line, null when a quote is open: `shlex.split`, which takes quadratic time on long words."""
+def _split_shell_words(line: str) -> list[str] | None:
+    """Split a shell line into words as `shlex.split` does, which takes quadratic time; `None` when a quote is open."""
     words: list[str] = []
     pieces: list[str] | None = None
     at = 0
     while at < len(line):
-        token = _SHELL.match(line, at)
+        token = _SHELL_TOKEN.match(line, at)
         if token is None:
             return None
         at = token.end()
@@ -100,8 +101,9 @@ def _words(line: str) -> list[str] | None:
     return words if pieces is None else [*words, "".join(pieces)]
 
 
-def _tool_line(line: str) -> ToolCall | None:
-    words = _words(line)
+def _parse_tool_line(line: str) -> ToolCall | None:
+    """Parse `submit` or the line of the editor; `None` for any other line."""
+    words = _split_shell_words(line)
     if not words:
         return None
     if words == ["submit"]:
@@ -121,13 +123,14 @@ def _tool_line(line: str) -> ToolCall | None:
         values = words[at + 1 : at + 1 + width]
         if len(values) < width:
             return None
-        arguments[key] = _typed(key, values)
+        arguments[key] = _parse_value(key, values)
         at += 1 + width
     return ToolCall(name=_EDITOR, arguments=dumps(arguments))
 
 
-def _typed(key: str, values: list[str]) -> Any:
-    if key not in _NUMBERS:
+def _parse_value(key: str, values: list[str]) -> Any:
+    """Parse the words of one argument; numbers where the editor takes them."""
+    if key not in _NUMBER_SLOTS:
         return values[0]
     try:
         numbers = [int(v) for v in values]
@@ -136,13 +139,13 @@ def _typed(key: str, values: list[str]) -> Any:
     return numbers if key == "view_range" else numbers[0]
 
 
-def _editor_line(arguments: dict[str, Any]) -> str:
-    """SWE-agent fills a fixed row of slots; an argument that is not given leaves its blank."""
+def _render_editor_line(arguments: dict[str, Any]) -> str:
+    """Write the line of the editor as SWE-agent does: a fixed row of arguments, blank where one is not given."""
     words = [_EDITOR, *(shlex.quote(str(arguments[k])) for k in ("command", "path") if k in arguments)]
-    for key in (*_SLOTS, *(k for k in arguments if k not in (*_SLOTS, "command", "path"))):
+    for key in (*_EDITOR_SLOTS, *(k for k in arguments if k not in (*_EDITOR_SLOTS, "command", "path"))):
         value = arguments.get(key)
         if key == "view_range" and isinstance(value, str):
-            value = _list_of(value)
+            value = _parse_list(value)
         if value is None:
             words.append("")
         else:
@@ -151,7 +154,7 @@ def _editor_line(arguments: dict[str, Any]) -> str:
     return " ".join(words).rstrip(" ")
 
 
-def _list_of(text: str) -> Any:
+def _parse_list(text: str) -> Any:
     try:
         return msgspec.json.decode(text) if text.startswith("[") else text
     except msgspec.DecodeError:

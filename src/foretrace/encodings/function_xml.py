@@ -7,27 +7,28 @@ import re
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import dumps, verbatim
+from foretrace.encodings.base import attach_span
+from foretrace.encodings.json_arguments import dumps
 
 _OPEN = re.compile(r"<function=([^<>\s]+)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>")
 _CLOSE_VALUE = re.compile(r"</parameter>(?=\s*(?:<parameter=[^<>\n]+>|</function>))")
 _CLOSE = re.compile(r"\s*</function>")
 _CUT_TAG = re.compile(r"\s*(?:<[^<>]*)?\Z")
-"""What may follow an opening tag where the text was cut off; after anything else the tag was only mentioned."""
-_WRAPPED = frozenset({"old_str", "new_str", "file_text"})
-"""Parameters whose value stands on lines of its own, so that its own newlines survive."""
-_MOST_ENDS = 64
-"""Closing tags that are looked at, after one that would do, for one that leaves no quoted block open."""
+"""What may follow an opening tag if the text was cut off there; before anything else the tag is only mentioned."""
+_MULTILINE_PARAMETERS = frozenset({"old_str", "new_str", "file_text"})
+"""Parameters whose value is written between two line breaks, which are not part of it."""
+_MAX_ENDS = 64
+"""Closing tags that are tried, from the first that could end the value, for one that leaves no quoted block open."""
 
 
 class FunctionXml:
-    """Values are text and not escaped: a body may hold tag-like text, so blocks are read from their structure."""
+    """Values are not escaped and may hold tags themselves, so that blocks are found by their structure."""
 
     name = "function_xml"
 
     def parse(self, text: str) -> list[ToolCall]:
-        """All blocks, in order; one without an end has `error` set. A tag that opens no block is text."""
+        """Find all blocks, in order; one without an end has `error` set. A tag that opens no block is text."""
         calls: list[ToolCall] = []
         at = 0
         while opening := _OPEN.search(text, at):
@@ -38,14 +39,14 @@ class FunctionXml:
         return calls
 
     def render(self, call: ToolCall) -> str:
-        """The block; `extra` says which values deviate from the usual layout, or keeps the text as it stood."""
+        """Write the block; `extra` says which values have an unusual layout, or holds the text as it was."""
         if raw := call.extra.get("raw"):
             return str(raw)
         bare = set(call.extra.get("bare", ()))
         lines = [f"<function={call.name}>"]
         for key, value in msgspec.json.decode(call.arguments).items():
             text = value if isinstance(value, str) else dumps(value)
-            if key in _WRAPPED and key not in bare:
+            if key in _MULTILINE_PARAMETERS and key not in bare:
                 text = f"\n{text}\n"
             lines.append(f"<parameter={key}>{text}</parameter>")
         return "\n".join([*lines, "</function>"])
@@ -56,11 +57,11 @@ def _read_block(text: str, opening: re.Match[str]) -> ToolCall | None:
     bare: list[str] = []
     at = opening.end()
     while parameter := _PARAMETER.match(text, at):
-        end = _value_end(text, parameter.end())
+        end = _find_value_end(text, parameter.end())
         if end is None:
-            return _broken(text, opening, len(text), "parameter without an end")
+            return _make_broken_call(text, opening, len(text), "parameter without an end")
         key, value = parameter.group(1), text[parameter.end() : end]
-        if key in _WRAPPED:
+        if key in _MULTILINE_PARAMETERS:
             if len(value) > 1 and value[0] == "\n" and value[-1] == "\n":
                 value = value[1:-1]
             else:
@@ -73,22 +74,23 @@ def _read_block(text: str, opening: re.Match[str]) -> ToolCall | None:
         stop = len(text) if following < 0 else following
         close = text.find("</function>", at, stop)
         if close >= 0:
-            return _broken(text, opening, close + len("</function>"), "function block that holds no parameters")
+            return _make_broken_call(
+                text, opening, close + len("</function>"), "function block that holds no parameters"
+            )
         if at == opening.end() and not _CUT_TAG.match(text, at):
             return None
-        return _broken(text, opening, stop, "function block without an end")
+        return _make_broken_call(text, opening, stop, "function block without an end")
     call = ToolCall(name=opening.group(1), arguments=dumps(arguments), extra={"bare": bare} if bare else {})
-    call = verbatim(PLUGIN, call, text, (opening.start(), closing.end()))
+    call = attach_span(PLUGIN, call, text, (opening.start(), closing.end()))
     return msgspec.structs.replace(call, repairs=("layout",)) if "raw" in call.extra else call
 
 
-def _value_end(text: str, start: int) -> int | None:
-    """Where the value that begins at `start` ends: at the first closing tag that leaves no orphan behind and no
-    quoted block open.
+def _find_value_end(text: str, start: int) -> int | None:
+    """Find the end of the value that begins at `start`; `None` when it has none.
 
-    A body may quote whole blocks. A structural end is right unless a closing `</function>` follows before any new
-    block opens (then the end belonged to the body), or unless the value up to it opens more blocks than it closes
-    (then a quoted block goes on).
+    A value may quote whole blocks. It ends at the first closing tag, but not where another `</function>` follows
+    before a new block opens (then the tag is part of the value), nor where the value so far opens more blocks than it
+    closes (then a quoted block goes on).
     """
     fallback: int | None = None
     tries, opened, counted = 0, 0, start
@@ -101,12 +103,13 @@ def _value_end(text: str, start: int) -> int | None:
                 return end
             fallback = end if fallback is None else fallback
         tries += fallback is not None
-        if tries == _MOST_ENDS:
+        if tries == _MAX_ENDS:
             break
     return fallback
 
 
 def _leaves_orphan(text: str, closing: re.Match[str]) -> bool:
+    """Whether the block would end at this tag, and another `</function>` follow before a new block opens."""
     end = _CLOSE.match(text, closing.end())
     if end is None:
         return False
@@ -114,8 +117,8 @@ def _leaves_orphan(text: str, closing: re.Match[str]) -> bool:
     return orphan >= 0 and text.find("<function=", end.end(), orphan) < 0
 
 
-def _broken(text: str, opening: re.Match[str], stop: int, error: str) -> ToolCall:
-    return verbatim(PLUGIN, ToolCall(name=opening.group(1), error=error), text, (opening.start(), stop))
+def _make_broken_call(text: str, opening: re.Match[str], stop: int, error: str) -> ToolCall:
+    return attach_span(PLUGIN, ToolCall(name=opening.group(1), error=error), text, (opening.start(), stop))
 
 
 PLUGIN = FunctionXml()

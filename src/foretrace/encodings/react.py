@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import json_end, read_arguments, verbatim
+from foretrace.encodings.base import attach_span
+from foretrace.encodings.json_arguments import find_json_end, read_arguments
 
 _ACTION = re.compile(r"^Action:(.*+)\nAction Input:[ \t]*", re.MULTILINE)
 _LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z)")
@@ -13,16 +14,16 @@ _BROKEN_END = re.compile(r"\n(?=(?:Thought:|Action:|Observation:))")
 
 
 class React:
-    """The arguments run to the next marker or the end of the text."""
+    """The arguments are JSON, to the end of its line or, where it is broken, to the next marker."""
 
     name = "react"
 
     def parse(self, text: str) -> list[ToolCall]:
-        """All calls, in order."""
+        """Find all calls, in order."""
         calls: list[ToolCall] = []
         at = 0
         while action := _ACTION.search(text, at):
-            at = _end(text, action.end())
+            at = _find_end(text, action.end())
             raw = text[action.end() : at]
             arguments = read_arguments(raw)
             call = ToolCall(
@@ -31,18 +32,20 @@ class React:
                 repairs=arguments.repairs,
                 error=arguments.error,
             )
-            calls.append(verbatim(self, call, text, (action.start(), at)))
+            calls.append(attach_span(self, call, text, (action.start(), at)))
         return calls
 
     def render(self, call: ToolCall) -> str:
-        """The two lines; for a parsed call exactly what its span covers."""
+        """Write the two lines; for a parsed call exactly what its span covers."""
         return str(call.extra.get("raw") or "") or f"Action: {call.name}\nAction Input: {call.arguments}"
 
 
-def _end(text: str, start: int) -> int:
-    """End of the arguments: where their JSON is whole, if its line or the text ends there; else, as the JSON is
-    broken, before the next marker, or at the end of the text."""
-    whole = json_end(text, start)
+def _find_end(text: str, start: int) -> int:
+    """Find the end of the arguments: where their JSON ends, if its line ends there too.
+
+    Else the JSON is broken, and they end before the next marker or at the end of the text.
+    """
+    whole = find_json_end(text, start)
     if whole is not None and _LINE_END.match(text, whole):
         return whole
     following = _BROKEN_END.search(text, start)

@@ -9,19 +9,20 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import Arguments, dumps, json_end, read_arguments, verbatim
+from foretrace.encodings.base import attach_span
+from foretrace.encodings.json_arguments import JsonArguments, dumps, find_json_end, read_arguments
 
 _OPEN = re.compile(r"<tool_call>")
 _TAG = re.compile(r"</?tool_call>")
 
 
 class ToolCallJson:
-    """A closing tag inside a JSON string is not the end: the block ends where its JSON is whole."""
+    """A closing tag inside of a JSON string ends nothing: a block ends behind its JSON."""
 
     name = "tool_call_json"
 
     def parse(self, text: str) -> list[ToolCall]:
-        """All blocks, in order; one that cannot be read has `error` set."""
+        """Find all blocks, in order; one that cannot be read has `error` set."""
         calls: list[ToolCall] = []
         at = 0
         while opening := _OPEN.search(text, at):
@@ -32,7 +33,7 @@ class ToolCallJson:
         return calls
 
     def render(self, call: ToolCall) -> str:
-        """The block; for a parsed call exactly what its span covers."""
+        """Write the block; for a parsed call exactly what its span covers."""
         if raw := call.extra.get("raw"):
             return str(raw)
         body = f'{{"name": {dumps(call.name)}, "arguments": {call.arguments}}}'
@@ -40,23 +41,23 @@ class ToolCallJson:
 
 
 def _read_block(text: str, start: int, body_start: int) -> ToolCall:
-    end = json_end(text, body_start)
+    end = find_json_end(text, body_start)
     tag = _TAG.search(text, body_start if end is None else end)
     if tag is None or tag.group() == "<tool_call>":
         stop = tag.start() if tag else len(text)
-        return verbatim(PLUGIN, ToolCall(error="tool call without an end"), text, (start, stop))
-    return _from_body(text[body_start : tag.start()], text, (start, tag.end()))
+        return attach_span(PLUGIN, ToolCall(error="tool call without an end"), text, (start, stop))
+    return _make_call(text[body_start : tag.start()], text, (start, tag.end()))
 
 
-def _from_body(body: str, text: str, span: tuple[int, int]) -> ToolCall:
-    read = read_arguments(body.strip())
-    value: dict[str, Any] = {} if read.error else msgspec.json.decode(read.text)
-    name, inner, error = value.get("name"), value.get("arguments"), read.error
+def _make_call(body: str, text: str, span: tuple[int, int]) -> ToolCall:
+    call_json = read_arguments(body.strip())
+    value: dict[str, Any] = {} if call_json.error else msgspec.json.decode(call_json.text)
+    name, inner, error = value.get("name"), value.get("arguments"), call_json.error
     if error is None and not isinstance(name, str):
         error = "tool call without a name"
-    written = None if read.repairs else _member(read.text, "arguments")
+    written = None if call_json.repairs else _find_member(call_json.text, "arguments")
     if inner is None:
-        arguments = Arguments("{}")
+        arguments = JsonArguments("{}")
     elif isinstance(inner, str):
         arguments = read_arguments(inner)
     else:
@@ -64,29 +65,29 @@ def _from_body(body: str, text: str, span: tuple[int, int]) -> ToolCall:
     call = ToolCall(
         name=name if isinstance(name, str) else "",
         arguments=arguments.text,
-        repairs=read.repairs + arguments.repairs,
+        repairs=call_json.repairs + arguments.repairs,
         error=error or arguments.error,
     )
-    return verbatim(PLUGIN, call, text, span)
+    return attach_span(PLUGIN, call, text, span)
 
 
-def _member(text: str, wanted: str) -> str | None:
-    """The text of one member of a JSON object: a number or an escape is kept as the agent wrote it."""
-    found, at = None, text.index("{") + 1
-    while (key_end := json_end(text, at)) is not None:
+def _find_member(text: str, wanted: str) -> str | None:
+    """Find the text of one member of a JSON object, so that a number or an escape stays as the agent wrote it."""
+    member, at = None, text.index("{") + 1
+    while (key_end := find_json_end(text, at)) is not None:
         begin = text.index(":", key_end) + 1
-        end = json_end(text, begin)
+        end = find_json_end(text, begin)
         if end is None:
             return None
         if json.loads(text[at:key_end]) == wanted:
-            found = text[begin:end].strip()
+            member = text[begin:end].strip()
         at = end
         while text[at] in " \t\r\n":
             at += 1
         if text[at] == "}":
-            return found
+            return member
         at += 1
-    return found
+    return member
 
 
 PLUGIN = ToolCallJson()

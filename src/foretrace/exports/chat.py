@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, ToolCall, Trace
-from foretrace.encodings.text import without_calls
+from foretrace.encodings.calls_in_text import remove_calls
 
 
 def chat_row(trace: Trace) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _answers(messages: Sequence[Message], ids: dict[int, tuple[str, ...]]) -> di
 
 def _message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
     native = bool(message.tool_calls) and not _left_in_text(message)
-    text = without_calls(_readable(message)) if native else message.content
+    text = remove_calls(_readable(message)) if native else message.content
     row: dict[str, Any] = {"role": message.role, "content": _content(message, text)}
     if message.reasoning is not None:
         row["reasoning_content"] = message.reasoning

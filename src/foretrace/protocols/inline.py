@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from foretrace.core.completion import ChatMessage
 from foretrace.core.trace import ToolSpec
-from foretrace.encodings.code_calls.code_text import tree
-from foretrace.encodings.code_calls.reader import ReadCall, read_calls
-from foretrace.encodings.reply_blocks import Block, pieces
+from foretrace.encodings.code_calls.code_candidates import parse_python
+from foretrace.encodings.code_calls.reader import CodeCall, read_calls
+from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
 from foretrace.protocols.base import Act, Reply, Result, View
 from foretrace.protocols.reply_reader import CUT, EMPTY, MOST_ACTS, TOO_MANY, is_code, is_thought, without_invented
@@ -111,17 +111,17 @@ class Inline:
         return handed_in(results)
 
 
-def _ends(text: str, call: ReadCall) -> bool:
+def _ends(text: str, call: CodeCall) -> bool:
     """Whether the last call has its closing tag, or something else behind it."""
     return text.endswith(_END, 0, call.span[1]) or bool(text[call.span[1] :].strip())
 
 
-def _is_answer(text: str, calls: Sequence[ReadCall], *, cut: bool) -> bool:
+def _is_answer(text: str, calls: Sequence[CodeCall], *, cut: bool) -> bool:
     """Whether a text without any sign of thinking is the answer: not all models think in tags."""
-    return not cut and not calls and "<think>" not in text and any(p.kind == "code" for p in pieces(text))
+    return not cut and not calls and "<think>" not in text and any(p.kind == "code" for p in split_reply(text))
 
 
-def _thinking_end(text: str, calls: Sequence[ReadCall]) -> int:
+def _thinking_end(text: str, calls: Sequence[CodeCall]) -> int:
     """Where the thinking ends: behind its closing tag outside of all calls, or with the text."""
     at = text.find(_THINK_END)
     while at >= 0:
@@ -137,13 +137,13 @@ def _thought(text: str, start: int, end: int) -> list[Act]:
     return [Act(kind="think", span=(start, end), text=words)] if is_thought(words) else []
 
 
-def _call(call: ReadCall, *, refuse: bool) -> Act:
+def _call(call: CodeCall, *, refuse: bool) -> Act:
     error = TOO_MANY if refuse else call.error
     if error is None and call.name.lower() not in _NAMES:
         error = f"there is no tool {call.name!r}: the only one is python"
     if error is None and not (call.code or "").strip():
         error = EMPTY
-    made = call.call
+    made = call.tool_call
     if error is not None:
         return Act(kind="refused", span=call.span, error=error, repairs=call.repairs, call=made)
     return Act(kind="code", span=call.span, code=call.code or "", way="run", repairs=call.repairs, call=made)
@@ -156,14 +156,18 @@ def _final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
         called: the part begins right behind a call, so that its answer has still to come.
     """
     rest = text[start:]
-    found = [p for p in pieces(rest) if p.kind in ("code", "action") or (p.kind == "answer" and is_code(p))]
-    if not found and tree(rest) is not None and is_code(bare := Block("code", rest, "text", "cut", (0, len(rest)))):
+    found = [p for p in split_reply(rest) if p.kind in ("code", "action") or (p.kind == "answer" and is_code(p))]
+    if (
+        not found
+        and parse_python(rest) is not None
+        and is_code(bare := ReplyBlock("code", rest, "text", "cut", (0, len(rest))))
+    ):
         found = [bare]
     if called and not found:
         return [
             Act(kind="final", span=(start, start))
         ]  # the thinking has ended, and a call behind it is to be answered
-    if cut and not (found and all(piece.closed for piece in found)):
+    if cut and not (found and all(piece.is_closed for piece in found)):
         return [Act(kind="final", span=(start, len(text)), text=rest.strip(), error=CUT)]
     if not found:
         return [Act(kind="final", span=(start, len(text)), text=rest.strip(), way="submit")]

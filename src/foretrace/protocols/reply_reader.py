@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from foretrace.encodings.code_calls.code_text import tree
-from foretrace.encodings.reply_blocks import Block, invented, pieces
+from foretrace.encodings.code_calls.code_candidates import parse_python
+from foretrace.encodings.reply_blocks import ReplyBlock, find_hallucinated_result, split_reply
 from foretrace.protocols.base import Act, ActKind, Reply, Way
 
 CUT = "the reply was cut off at its token limit before this block ended; it was not run"
@@ -36,16 +36,16 @@ _CODE = re.compile(r"^[ \t]*(?:(?:async )?def \w+\(|class \w+|import \w+$|from \
 
 def without_invented(text: str) -> tuple[str, int]:
     """What stands before the first result that the model made up, and how many it made up."""
-    at = invented(text)
+    at = find_hallucinated_result(text)
     if at is None:
         return text, 0
-    made = sum(piece.kind in ("result", "error", "hint") for piece in pieces(text[at:]))
+    made = sum(piece.kind in ("result", "error", "hint") for piece in split_reply(text[at:]))
     return text[:at], max(1, made)
 
 
-def _missing_end(text: str, parts: Sequence[Block], stops: tuple[str, ...]) -> str:
+def _missing_end(text: str, parts: Sequence[ReplyBlock], stops: tuple[str, ...]) -> str:
     """The closing tag that stopped the model: the tag is the model's own, but servers leave it out."""
-    if not parts or parts[-1].closed or parts[-1].form != "xml":
+    if not parts or parts[-1].is_closed or parts[-1].syntax != "xml":
         return ""
     opening = _OPENING.match(text, parts[-1].span[0])
     tag = f"</{opening.group(1)}>" if opening else ""
@@ -63,10 +63,10 @@ def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], ways: Mapping[A
     """
     kept, made = without_invented(text)
     cut = cut and not made
-    parts = pieces(kept)
+    parts = split_reply(kept)
     if not cut and not made and (tag := _missing_end(kept, parts, stops)):
         kept += tag
-        parts = pieces(kept)
+        parts = split_reply(kept)
     acts: list[Act] = []
     done = 0
     for piece in parts:
@@ -82,7 +82,7 @@ def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], ways: Mapping[A
     return Reply(text=kept, acts=tuple(acts), invented=made)
 
 
-def _act(piece: Block, ways: Mapping[ActKind, Way], *, cut: bool) -> Act | None:
+def _act(piece: ReplyBlock, ways: Mapping[ActKind, Way], *, cut: bool) -> Act | None:
     kind = _KINDS.get(piece.kind)
     if kind is None or (piece.kind == "text" and not is_thought(piece.content)):
         return None
@@ -90,7 +90,7 @@ def _act(piece: Block, ways: Mapping[ActKind, Way], *, cut: bool) -> Act | None:
     text = piece.content.strip()
     if way is None:
         return Act(kind=kind, span=piece.span, text=text)
-    if cut and not piece.closed:
+    if cut and not piece.is_closed:
         return Act(kind="refused", span=piece.span, text=text, code=piece.code if kind == "code" else "", error=CUT)
     if kind == "code" and not piece.code.strip():
         return Act(kind="refused", span=piece.span, text=text, error=EMPTY)
@@ -105,9 +105,9 @@ def is_thought(text: str) -> bool:
     return len(_WORDS.findall(text)) >= _FEWEST_WORDS
 
 
-def is_code(piece: Block) -> bool:
+def is_code(piece: ReplyBlock) -> bool:
     """Whether a check or an answer holds code: `looks good` is no program, and `done` is one that does nothing."""
-    found = tree(piece.code)
+    found = parse_python(piece.code)
     if found is None:
         return _CODE.search(piece.code) is not None
     return any(not isinstance(node, ast.Expr) or isinstance(node.value, ast.Call) for node in found.body)

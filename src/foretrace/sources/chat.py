@@ -11,7 +11,7 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Message, Outcome, Provenance, Role, Task, Trace
-from foretrace.encodings.text import find_calls
+from foretrace.encodings.calls_in_text import find_calls
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.sources.base import RowError, content_name
 from foretrace.sources.openai_messages import (

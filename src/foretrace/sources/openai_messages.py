@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Part, ToolCall, ToolSpec
-from foretrace.encodings.base import dumps, read_arguments
+from foretrace.encodings.json_arguments import dumps, read_arguments
 from foretrace.sources.base import RowError
 
 _MEDIA = ("image", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "refusal")

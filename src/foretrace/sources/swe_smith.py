@@ -8,9 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.core.trace import Message, Outcome, Part, Provenance, Task, ToolSpec, Trace
+from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
-from foretrace.encodings.text import without_calls
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.sources.base import RowError, content_name
 from foretrace.sources.openai_messages import answered_ids, content_of, decode_list, native_calls, rest_of
@@ -156,7 +156,7 @@ def _ending(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message
     message = messages[last]
     limit = None if message.tool_calls else _LIMIT.match(message.content.strip())
     names = [c.name for c in message.tool_calls]
-    rewritten = names == ["submit"] and without_calls(message) == REWRITTEN_ENDING
+    rewritten = names == ["submit"] and remove_calls(message) == REWRITTEN_ENDING
     if not limit and not rewritten:
         return messages, Outcome(success=success, exit_reason="submitted" if names == ["submit"] else None)
     untrained = msgspec.structs.replace(message, train=False, author="environment")

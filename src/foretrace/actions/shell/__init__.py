@@ -1,1 +1,1 @@
-"""What a shell command means: parsed, taken apart, and looked up program by program."""
+"""Rules for shell commands: parsed, split into simple commands, classified program by program."""

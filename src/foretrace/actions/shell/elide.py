@@ -1,61 +1,66 @@
-"""Takes the data out of a long shell command, so that only its structure is parsed.
+"""Take the data out of a long shell command, so that only its structure is parsed.
 
 The time to parse hostile text grows with the square of its length; what makes honest commands long is data:
-bodies of heredocs and quoted scripts. They are replaced by short stand-ins and put back afterwards.
+bodies of heredocs and quoted scripts. They are replaced by short placeholders and put back afterwards.
 """
 
 from __future__ import annotations
 
 import re
 
-_POINT = re.compile(
+_QUOTE_OR_HEREDOC = re.compile(
     r"\\."  # an escaped character
     r"|'(?P<single>[^']*)'"
     r"|\"(?P<double>(?:[^\"\\]|\\.)*)\""
-    r"|<<-?[ \t]*(?P<quote>['\"]?)(?P<mark>\w+)(?P=quote)(?!<)"
+    r"|<<-?[ \t]*(?P<quote>['\"]?)(?P<end_word>\w+)(?P=quote)(?!<)"
     r"|(?P<line>\n)",
     re.S,
 )
-_STAND_IN = re.compile(r"ForetraceData(\d+)Here")
-KEEP = 200
-"""Quoted texts up to this length stay where they are."""
+_PLACEHOLDER = re.compile(r"ForetraceData(\d+)Here")
+MAX_QUOTED = 200
+"""Characters up to which a quoted text stays where it is."""
 
 
-def squeeze(text: str) -> tuple[str, list[str]]:
-    """The text with long data replaced by stand-ins, and the data. One linear pass; never raises."""
+def elide(text: str) -> tuple[str, list[str]]:
+    """Replace long data by placeholders, in one pass over the text. Never raises.
+
+    Returns:
+        The shorter text, and the data for `restore`.
+    """
     parts: list[str] = []
     data: list[str] = []
-    pending: list[str] = []
+    end_words: list[str] = []
+    """Words that end the heredocs opened on this line."""
     done = position = 0
-    while found := _POINT.search(text, position):
-        position = found.end()
-        if found["mark"]:
-            pending.append(found["mark"])
-        elif found["line"] and pending:
-            for mark in pending:
-                end = re.compile(rf"^[ \t]*{mark}[ \t]*$", re.M).search(text, position)
+    while match := _QUOTE_OR_HEREDOC.search(text, position):
+        position = match.end()
+        if match["end_word"]:
+            end_words.append(match["end_word"])
+        elif match["line"] and end_words:
+            for word in end_words:
+                end = re.compile(rf"^[ \t]*{word}[ \t]*$", re.M).search(text, position)
                 stop = end.start() if end else len(text)
-                parts += [text[done:position], _stand_in(data, text[position:stop].removesuffix("\n")), "\n"]
+                parts += [text[done:position], _add_placeholder(data, text[position:stop].removesuffix("\n")), "\n"]
                 done = position = stop
-                # Go on behind the end mark: the next body, or the next command, follows it.
+                # Go on behind the end word: the next body, or the next command, follows it.
                 position = end.end() if end else len(text)
-            pending.clear()
+            end_words.clear()
         else:
-            quoted = found["single"] if found["single"] is not None else found["double"]
-            if quoted is not None and len(quoted) > KEEP:
-                parts += [text[done : found.start() + 1], _stand_in(data, quoted), text[position - 1]]
+            quoted = match["single"] if match["single"] is not None else match["double"]
+            if quoted is not None and len(quoted) > MAX_QUOTED:
+                parts += [text[done : match.start() + 1], _add_placeholder(data, quoted), text[position - 1]]
                 done = position
     parts.append(text[done:])
     return "".join(parts), data
 
 
-def _stand_in(data: list[str], text: str) -> str:
+def _add_placeholder(data: list[str], text: str) -> str:
     data.append(text)
     return f"ForetraceData{len(data) - 1}Here"
 
 
 def restore(text: str, data: list[str]) -> str:
-    """Put the data back."""
+    """Put the data of `elide` back into a text, or into a word of it."""
     if "ForetraceData" not in text:
         return text
-    return _STAND_IN.sub(lambda m: data[int(m[1])] if int(m[1]) < len(data) else m[0], text)
+    return _PLACEHOLDER.sub(lambda m: data[int(m[1])] if int(m[1]) < len(data) else m[0], text)

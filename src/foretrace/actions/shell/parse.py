@@ -1,7 +1,8 @@
-"""Parses a shell command with tree-sitter-bash, and takes it apart into simple commands.
+"""Parse shell text with tree-sitter-bash, and split it into simple commands or tokens.
 
 Bodies of heredocs and quoted script text are data, never commands. Input is untrusted: only the first
-`LIMIT` characters are read, nothing recurses over the syntax tree, and broken syntax is read as far as it goes.
+`MAX_CHARACTERS` characters are read, nothing recurses over the syntax tree, and broken syntax is read as far
+as it goes.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.actions.meaning import words
-from foretrace.actions.shell.elide import restore, squeeze
+from foretrace.actions.call_facts import split_words
+from foretrace.actions.shell.elide import elide, restore
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
-LIMIT = 200_000
+MAX_CHARACTERS = 200_000
 """Characters of a command that are read."""
-STRUCTURE_LIMIT = 4_000
+MAX_PARSED = 4_000
 """Characters that are parsed once long quoted texts and heredoc bodies are taken out."""
 MAX_COMMANDS = 400
-"""Commands of one compound that are read."""
+"""Commands of one text that are read."""
 MAX_DEPTH = 4
 """How deep `bash -c "bash -c ..."` is followed."""
 
@@ -35,15 +36,15 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _SINKS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
-_WORDS = words(
+_WORD_NODES = split_words(
     "word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion "
     "command_substitution process_substitution brace_expression arithmetic_expansion"
 )
 _QUOTED = frozenset(("string", "raw_string", "ansi_c_string", "translated_string"))
 
 
-class Command(msgspec.Struct):
-    """One simple command of a compound, unquoted."""
+class SimpleCommand(msgspec.Struct):
+    """One simple command of a shell text: a program, its arguments and redirections, without their quotes."""
 
     argv: list[str]
     writes: list[str]
@@ -56,43 +57,43 @@ class Command(msgspec.Struct):
     """Whether its input comes from the command before it in a pipeline."""
     background: bool = False
     cwd: str = ""
-    """Directory that an earlier `cd` of the compound went to, or empty."""
+    """Directory that an earlier `cd` of the same text went to, or empty."""
 
-    def path(self, name: str) -> str:
-        """A path as seen from where the compound started."""
+    def resolve_path(self, name: str) -> str:
+        """A path as seen from the directory in which the text started."""
         if self.cwd and not name.startswith(("/", "~", "$")):
             name = posixpath.join(self.cwd, name)
         return posixpath.normpath(name) if name else name
 
 
-def commands(command: str) -> list[Command]:
-    """The simple commands of a compound in order, with relative paths resolved against its own `cd`s."""
-    text = command[:LIMIT].replace("\0", " ").strip()
+def split_commands(command: str) -> list[SimpleCommand]:
+    """Split a text into its simple commands, in order, each with the directory that its own `cd`s lead to."""
+    text = command[:MAX_CHARACTERS].replace("\0", " ").strip()
     if not text:
         return []
     if _SIMPLE.match(text) and not _ASSIGNMENT.match(text):
-        return [Command(argv=text.split(), writes=[])]
+        return [SimpleCommand(argv=text.split(), writes=[])]
     data: list[str] = []
-    if len(text) > STRUCTURE_LIMIT:
-        text, data = squeeze(text)
-    text = text[:STRUCTURE_LIMIT]
-    found = _walk(parse(text).root_node, text)
-    if not found:
+    if len(text) > MAX_PARSED:
+        text, data = elide(text)
+    text = text[:MAX_PARSED]
+    commands = _collect_commands(parse_bash(text).root_node, text)
+    if not commands:
         words = text.split(None, 40)[:40]
-        found = [] if text.startswith("#") else [Command(argv=words, writes=[])]
+        commands = [] if text.startswith("#") else [SimpleCommand(argv=words, writes=[])]
     cwd = ""
-    for each in found:
+    for each in commands:
         if data:
             each.argv = [restore(word, data) for word in each.argv]
             each.stdin = each.stdin and restore(each.stdin, data)
         each.cwd = cwd
         if each.argv[:1] == ["cd"] and len(each.argv) > 1:
             cwd = posixpath.normpath(posixpath.join(cwd, each.argv[1]))
-    return found
+    return commands
 
 
-def parse(text: str) -> Tree:
-    """The syntax tree of a shell text; byte offsets of its nodes are character offsets into the text.
+def parse_bash(text: str) -> Tree:
+    """Parse a shell text; byte offsets of the nodes of its tree are character offsets into the text.
 
     What is not ASCII is parsed as a letter: the grammar's scanner looks characters up in tables of the C
     library, which end at 255, so that `{` before an emoji can crash the process.
@@ -107,39 +108,39 @@ def parse(text: str) -> Tree:
     return _parser.parse(plain.encode("ascii"))
 
 
-def _walk(root: Node, source: str) -> list[Command]:
-    """Collect commands in document order with an explicit stack: depth of nesting must not matter."""
-    found: list[Command] = []
-    later: list[Node] = []
+def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
+    """Collect the commands in order, with a stack of our own: nesting can be deeper than Python's."""
+    commands: list[SimpleCommand] = []
+    substitutions: list[Node] = []
     stack: list[tuple[Node, bool]] = [(root, False)]
-    while (stack or later) and len(found) < MAX_COMMANDS:
+    while (stack or substitutions) and len(commands) < MAX_COMMANDS:
         # Substitutions wait until the end: a redirection belongs to the command around them.
-        node, piped = stack.pop() if stack else (later.pop(), False)
+        node, piped = stack.pop() if stack else (substitutions.pop(), False)
         kind = node.type
         if kind == "command":
-            now = _command(node, source, piped, found, later)
-            stack.extend((child, False) for child in reversed(now))
+            redirections = _add_command(node, source, piped, commands, substitutions)
+            stack.extend((child, False) for child in reversed(redirections))
         elif kind == "file_redirect":
-            _redirect(node, source, found)
+            _add_redirect(node, source, commands)
         elif kind == "heredoc_body":
-            if found:
-                found[-1].stdin = _text(node, source)
+            if commands:
+                commands[-1].stdin = _get_text(node, source)
         elif kind == "herestring_redirect":
-            if found:
-                found[-1].stdin = unquote(node.children[-1], source) if node.children else ""
+            if commands:
+                commands[-1].stdin = unquote(node.children[-1], source) if node.children else ""
         elif kind == "test_command":
-            found.append(Command(argv=["test"], writes=[]))
+            commands.append(SimpleCommand(argv=["test"], writes=[]))
         elif kind in ("comment", "heredoc_start", "heredoc_end"):
             continue
         else:
-            stack.extend(_children(node, piped))
-        if kind == "&" and found:
-            found[-1].background = True
-    return found
+            stack.extend(_list_children(node, piped))
+        if kind == "&" and commands:
+            commands[-1].background = True
+    return commands
 
 
-def _children(node: Node, piped: bool) -> Iterator[tuple[Node, bool]]:
-    """Children in reverse (for the stack), each with whether its input is piped."""
+def _list_children(node: Node, piped: bool) -> Iterator[tuple[Node, bool]]:
+    """The children of a node in reverse (for the stack), each with whether its input is piped."""
     children = node.children
     if node.type == "heredoc_redirect":
         # What stands behind the marker (`<<EOF > f`, `<<EOF | cmd`) comes before the body in the text, but
@@ -158,58 +159,60 @@ def _children(node: Node, piped: bool) -> Iterator[tuple[Node, bool]]:
     return reversed(marked)
 
 
-def _command(node: Node, source: str, piped: bool, found: list[Command], later: list[Node]) -> list[Node]:
-    """Append one command; return its redirections, and put off the substitutions in its words."""
+def _add_command(
+    node: Node, source: str, piped: bool, commands: list[SimpleCommand], substitutions: list[Node]
+) -> list[Node]:
+    """Append the command of a node and the substitutions in it to the two lists; return its redirections."""
     argv: list[str] = []
-    now: list[Node] = []
+    redirections: list[Node] = []
     for child in node.children:
         kind = child.type
         if kind == "command_name":
             argv.append(unquote(child.children[0] if child.children else child, source))
-        elif kind in _WORDS:
+        elif kind in _WORD_NODES:
             argv.append(unquote(child, source))
         elif kind in ("herestring_redirect", "file_redirect"):
-            now.append(child)
+            redirections.append(child)
             continue
         if kind not in ("word", "raw_string", "number") and child.named_child_count:
-            later.extend(_substitutions(child))
+            substitutions.extend(_find_substitutions(child))
     if argv:
-        found.append(Command(argv=argv, writes=[], piped=piped))
-    return now
+        commands.append(SimpleCommand(argv=argv, writes=[], piped=piped))
+    return redirections
 
 
-def _substitutions(node: Node) -> list[Node]:
+def _find_substitutions(node: Node) -> list[Node]:
     """Command and process substitutions inside a word, outermost only."""
-    found: list[Node] = []
+    substitutions: list[Node] = []
     stack = [node]
     while stack:
         each = stack.pop()
         if each.type in ("command_substitution", "process_substitution"):
-            found.append(each)
+            substitutions.append(each)
         elif each.type != "raw_string":
             stack.extend(each.children)
-    return found
+    return substitutions
 
 
-def _redirect(node: Node, source: str, found: list[Command]) -> None:
-    """Note where a redirection goes, on the latest command."""
+def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> None:
+    """Add a redirection to the latest command."""
     operator = next((c.type for c in node.children if not c.is_named), "")
-    target = next((c for c in reversed(node.children) if c.type in _WORDS), None)
+    target = next((c for c in reversed(node.children) if c.type in _WORD_NODES), None)
     if target is None:
         return
     name = unquote(target, source)
-    if not found:
-        found.append(Command(argv=[":"], writes=[]))
+    if not commands:
+        commands.append(SimpleCommand(argv=[":"], writes=[]))
     if operator in (">", ">>", ">|", "&>", "&>>"):
         if name not in _SINKS:
-            found[-1].writes.append(name)
+            commands[-1].writes.append(name)
     elif operator == "<":
-        found[-1].reads = name
+        commands[-1].reads = name
 
 
 def unquote(node: Node, source: str) -> str:
     """The value of a word: quotes and escapes removed, expansions left as written."""
-    kind, text = node.type, _text(node, source)
+    kind, text = node.type, _get_text(node, source)
     if kind == "raw_string":
         return text[1:-1]
     if kind == "string":
@@ -223,11 +226,11 @@ def unquote(node: Node, source: str) -> str:
     return text
 
 
-def _text(node: Node, source: str) -> str:
+def _get_text(node: Node, source: str) -> str:
     return source[node.start_byte : node.end_byte]
 
 
-_STRUCTURE = words(
+_STRUCTURE_NODES = split_words(
     "program list pipeline command command_name redirected_statement subshell compound_statement do_group "
     "for_statement while_statement if_statement elif_clause else_clause case_statement case_item "
     "negated_command "
@@ -236,41 +239,41 @@ _STRUCTURE = words(
 )
 
 
-def tokens(command: str) -> list[tuple[str, str]] | None:
-    """The tokens of a command as (kind, text), without the whitespace between them; null for broken syntax.
+def tokenize(command: str) -> list[tuple[str, str]] | None:
+    """Split a text into tokens (kind, text), without the whitespace between them; `None` for broken syntax.
 
     Kinds: `word` (a literal, unquoted and then quoted in one way), `raw` (a word with expansions or patterns, as
     written), `body` (of a heredoc, verbatim), `mark` (operators and keywords; a newline counts as `;`).
     """
-    if len(command) > LIMIT or "\0" in command:
+    if len(command) > MAX_CHARACTERS or "\0" in command:
         return None
     data: list[str] = []
-    if len(command) > STRUCTURE_LIMIT:
-        command, data = squeeze(command)
-    if len(command) > STRUCTURE_LIMIT:
+    if len(command) > MAX_PARSED:
+        command, data = elide(command)
+    if len(command) > MAX_PARSED:
         return None
-    root = parse(command).root_node
+    root = parse_bash(command).root_node
     if root.has_error:
         return None
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     stack: list[Node] = [root]
     while stack:
         node = stack.pop()
-        if node.type in _STRUCTURE and node.child_count:
+        if node.type in _STRUCTURE_NODES and node.child_count:
             stack.extend(reversed(node.children))
             continue
-        token = _token(node, command) if node.type != "comment" else None
-        # An empty statement (a blank line, `;` before a newline) says nothing.
-        empty = token == ("mark", ";") and (not found or found[-1] == token)
+        token = _make_token(node, command) if node.type != "comment" else None
+        # An empty statement (a blank line, `;` before a newline) is left out.
+        empty = token == ("mark", ";") and (not tokens or tokens[-1] == token)
         if token is not None and not empty:
-            found.append(token)
-    while found and found[-1] == ("mark", ";"):
-        found.pop()
-    return [(kind, restore(text, data)) for kind, text in found] if data else found
+            tokens.append(token)
+    while tokens and tokens[-1] == ("mark", ";"):
+        tokens.pop()
+    return [(kind, restore(text, data)) for kind, text in tokens] if data else tokens
 
 
-def _token(node: Node, source: str) -> tuple[str, str] | None:
-    text = _text(node, source)
+def _make_token(node: Node, source: str) -> tuple[str, str] | None:
+    text = _get_text(node, source)
     if node.type == "heredoc_body":
         return "body", text
     if not node.is_named:

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.classify import label_trace
+from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Output, one_line
 from foretrace.core.trace import Message, Provenance, ToolCall, Trace
-from foretrace.encodings.text import without_calls
+from foretrace.encodings.calls_in_text import remove_calls
 
 _WIDTH = 180
 """Characters of a line that are shown."""
@@ -130,7 +130,7 @@ class _Page:
         self._say.line((f"[{index}] ", "bold"), title, (rule, "dim"), (failed, "red"), (untrained, "yellow"))
         if message.reasoning:
             self._block(message.reasoning, "  (thinks) ", _TEXT, "dim")
-        thought = without_calls(message)
+        thought = remove_calls(message)
         if thought.strip():
             self._block(thought, "  ", _TEXT)
         self._parts(message)

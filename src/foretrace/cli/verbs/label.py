@@ -45,13 +45,13 @@ def label_folder(say: Output, traces: Path, out: Path, *, workers: int = 1) -> d
     """Write the labels of a traces folder to `out`; returns counts, actions in the order of the nine."""
     say.stay_small()
     from foretrace.actions import ActionType
-    from foretrace.actions.label_files import label_format, label_tables, write_labels
+    from foretrace.actions.label_table import find_label_format, make_label_tables, write_labels
     from foretrace.cli.unsealed import check_sealed
     from foretrace.core.files import check_outside
     from foretrace.core.store import TraceStore
 
     check_outside(out, traces)
-    label_format(out)
+    find_label_format(out)
     check_sealed(say, TraceStore(traces), out)
     replaced = out.is_file()
     actions: Counter[str | None] = Counter()
@@ -68,7 +68,7 @@ def label_folder(say: Output, traces: Path, out: Path, *, workers: int = 1) -> d
             done = number
             progress(f"labelling {traces}", number)
 
-        write_labels(label_tables(traces, workers=workers, traces=count), out, watch)
+        write_labels(make_label_tables(traces, workers=workers, report_traces=count), out, watch)
     nonsteps = actions.pop(None, 0)
     return {
         "traces": done,

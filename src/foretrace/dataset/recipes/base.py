@@ -13,8 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from foretrace.actions import match
-from foretrace.actions.match import Action
+from foretrace.actions.same_action import Action, make_action_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts
@@ -97,7 +96,7 @@ def wants(outcomes: Outcomes, success: bool | None) -> bool:
 
 def deed_of(message: Message) -> Deed:
     """What a message does. The type is left out: the same call can be a write here and a repair there."""
-    calls = (match.key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
+    calls = (make_action_key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
     return tuple(calls) or (("", "", message.content),)
 
 

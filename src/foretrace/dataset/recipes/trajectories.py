@@ -9,8 +9,8 @@ import msgspec
 
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 from foretrace.dataset.recipes.base import IDENTITY, Attempt, Config, Row, Siblings
-from foretrace.encodings.base import dumps
-from foretrace.encodings.text import without_calls
+from foretrace.encodings.calls_in_text import remove_calls
+from foretrace.encodings.json_arguments import dumps
 
 _ANY = '{"type":"object"}'
 """Parameters of a tool of which nothing else is known."""
@@ -59,7 +59,7 @@ def _messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
         ids = [c.id or f"call_{index}_{n}" for n, c in enumerate(calls)]
         item: dict[str, Any] = {
             "role": message.role,
-            "content": without_calls(message) if message.role == "assistant" else message.prefix + message.content,
+            "content": remove_calls(message) if message.role == "assistant" else message.prefix + message.content,
             "tool_calls": [_call(c, i) for c, i in zip(calls, ids, strict=True)],
             "tool_call_id": "",
             "train": index in trained,

@@ -1,4 +1,4 @@
-"""What a message without any call leaves the user with: an answer, a question, or a refusal.
+"""Rules for messages without a call: which of them are no steps, and what their text is to the user.
 
 Only here may words decide, and only the agent's own words: code and thinking are cut off first.
 """
@@ -9,11 +9,20 @@ import re
 from typing import Literal
 
 from foretrace.actions.taxonomy import ActionType
+from foretrace.core.trace import Message
 
-LONG = 1500
-"""Characters from which a message is a report: only its end can ask."""
-REPORT = 600
-"""Characters from which only the start of a message can refuse: explanations say `cannot` all the time."""
+MIN_REPORT = 1500
+"""Characters from which a message is a report: only its end can ask the user for something."""
+MAX_REFUSAL = 600
+"""Characters up to which all of a message can refuse. Of longer ones only the start can: explanations say `cannot`."""
+
+_ACKNOWLEDGEMENT = re.compile(
+    r"\W*(?:ok(?:ay)?|sure|understood|got it|alright|yes|ready|I(?:'ve| have)?\s?(?:fully )?underst(?:an|oo)d"
+    r"|I(?:'ll| will) follow)\b[^?`]{0,120}\Z",
+    re.I,
+)
+_RUN_LIMIT = re.compile(r"\s*(?:Exit due to|Exited? \(|exit_(?:cost|context|format|error))[^\n]{0,160}\s*\Z")
+_EMPTY = re.compile(r"\s*(?:None|null)?\s*\Z")
 
 _THINK = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*?</think(?:ing)?>", re.S)
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.S)
@@ -30,7 +39,7 @@ _COURTESY = re.compile(
 _GREETING = re.compile(
     r"\A[^.\n]{0,60}?(?:[.!]\s*)?(?:how|what) (?:can|may) I (?:help|assist|do for) you\b[^?]{0,30}\?\W*\Z", re.I
 )
-_DATA = re.compile(
+_DATA_REQUEST = re.compile(
     r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide"
     r"|confirm|specify|share"
     r"|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me"
@@ -71,77 +80,112 @@ _REFUSAL = re.compile(
     r"|\bno longer (?:possible|available to)\b|\b(?:sorry|apologi[sz]e),? (?:but )?I (?:can't|cannot)\b",
     re.I,
 )
-_SCOPE = re.compile(
+_OWN_SCOPE = re.compile(
     r"^\W*I(?:'m| am) (?:only |just )?(?:here|able|designed|specialized) to (?:assist"
     r"|help)(?: you)? with\b[^.]*\.",
     re.I,
 )
-_LOOKUP = re.compile(
+_FAILED_LOOKUP = re.compile(
     r"\b(?:couldn't|could not|can't|cannot|unable to|not able to|wasn't able to|didn't) (?:find|locate"
     r"|verify|match|see)\b"
     r"|\bno (?:user|account|record|match)\b",
     re.I,
 )
-_HANDED = re.compile(
+_HANDOVER = re.compile(
     r"\b(?:you are|you're) being transferred\b|\btransferr(?:ed|ing) you to (?:a|an|the|our) (?:human|agent|live)", re.I
 )
-_IDK = re.compile(r"\A\W*\[?IDK\]?\W*\Z", re.I)
+_DO_NOT_KNOW = re.compile(r"\A\W*\[?IDK\]?\W*\Z", re.I)
 _DONE = re.compile(
     r"\bsuccessfully\b|\bhas been (?:updated|cancelled|canceled|processed|changed|submitted|created|booked)\b", re.I
 )
 
-Reading = tuple[ActionType, Literal["text.blocked", "text.ask", "text.answer"]]
-_BLOCKED: Reading = (ActionType.BLOCKED, "text.blocked")
-_ASK: Reading = (ActionType.ASK_CLARIFICATION, "text.ask")
-_ANSWER: Reading = (ActionType.FINAL_ANSWER, "text.answer")
+_Decision = tuple[ActionType, Literal["text.blocked", "text.ask", "text.answer"]]
+_BLOCKED: _Decision = (ActionType.BLOCKED, "text.blocked")
+_ASK: _Decision = (ActionType.ASK_CLARIFICATION, "text.ask")
+_ANSWER: _Decision = (ActionType.FINAL_ANSWER, "text.answer")
 
 
-def own_words(content: str) -> str:
-    """The message without thinking and without fenced code."""
+def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
+    """Say why the assistant message at `index`, which makes no call, is no step; empty text where it is one."""
+    message = messages[index]
+    content = message.content
+    if message.author == "demo":
+        return "demonstration"
+    if _RUN_LIMIT.match(content[:400]):
+        return "limit"
+    following = messages[index + 1] if index + 1 < len(messages) else None
+    empty = bool(_EMPTY.match(content[:40])) and len(content) < 40 and not message.parts
+    if empty and message.reasoning is not None:
+        return "reasoning"
+    # A call that follows with nothing in between belongs to the same turn; so does more of its preamble.
+    if following is not None and following.role == "assistant" and (empty or _leads_to_call(messages, index)):
+        return "preamble"
+    if empty:
+        return "lost"
+    if following is not None and following.author == "environment" and (following.injected or following.role == "user"):
+        return "prompted"
+    if not strip_code_and_thinking(content) and "```" not in content:
+        return "reasoning"
+    first = not any(m.role == "assistant" for m in messages[:index])
+    if first and len(content) < 160 and following is not None and following.role == "user":
+        later = any(m.role == "assistant" for m in messages[index + 1 :])
+        if later and _ACKNOWLEDGEMENT.match(content):
+            return "acknowledgement"
+    return ""
+
+
+def _leads_to_call(messages: tuple[Message, ...], index: int) -> bool:
+    for message in messages[index + 1 :]:
+        if message.role != "assistant":
+            return False
+        if message.tool_calls:
+            return True
+    return False
+
+
+def strip_code_and_thinking(content: str) -> str:
+    """Remove thinking, fenced code and outer spaces from a message."""
     text = _THINK.sub("", content, count=1) if "think" in content[:20] or "</think" in content else content
     return _FENCE.sub(" ", text).strip() if "```" in text else text.strip()
 
 
-def read_text(content: str) -> Reading:
-    """The action of a message that makes no call, and the rule that decided."""
-    text = own_words(content).replace("’", "'")
-    if _IDK.match(text[:40]):
+def classify_text(content: str) -> _Decision:
+    """Find the action of a message that makes no call, and the rule that decided."""
+    text = strip_code_and_thinking(content).replace("’", "'")
+    if _DO_NOT_KNOW.match(text[:40]):
         return _BLOCKED
     if len(text) < 160 and _GREETING.match(text):
         return _ASK
-    if len(text) < 600 and _HANDED.search(text):
+    if len(text) < 600 and _HANDOVER.search(text):
         return _BLOCKED
-    sentences = [
-        s for part in _SENTENCE.split(text[-LONG:] if len(text) > LONG else text) if (s := part.strip(" *_#>-"))
-    ]
-    live = [s for s in sentences if not _COURTESY.search(s)]
-    asks_data, asks = _asks(live, long=len(text) > LONG)
-    if _SCOPE.match(text) and len(text) < 400:
+    end = text[-MIN_REPORT:] if len(text) > MIN_REPORT else text
+    sentences = [s for part in _SENTENCE.split(end) if (s := part.strip(" *_#>-"))]
+    sentences = [s for s in sentences if not _COURTESY.search(s)]
+    asks_data, asks = _find_questions(sentences, long=len(text) > MIN_REPORT)
+    if _OWN_SCOPE.match(text) and len(text) < 400:
         return _BLOCKED
-    refuses = _refuses(text, live)
-    if asks and _LOOKUP.search(text[:600]) and asks_data:
+    if asks and _FAILED_LOOKUP.search(text[:600]) and asks_data:
         return _ASK
-    if refuses:
+    if _refuses(text, sentences):
         return _ASK if asks_data else _BLOCKED
     return _ASK if asks else _ANSWER
 
 
-def _asks(live: list[str], *, long: bool) -> tuple[bool, bool]:
-    """Whether the text asks for data or confirmation, and whether it asks anything."""
-    # Questions count where the turn is handed over: near the end. Requests for data count anywhere.
-    ending = live[-2:]
-    data = any(_DATA.search(s) for s in (live[-6:] if long else live))
-    # A question further up must be to the user: a rhetorical one is answered in the next sentence.
-    questions = [s for s in ending if _QUESTION.search(s) and (s is live[-1] or _YOU.search(s))]
-    question = bool(questions)
-    plain = any(not _OFFER.search(s) for s in questions)
-    return data or (plain and question), data or question
+def _find_questions(sentences: list[str], *, long: bool) -> tuple[bool, bool]:
+    """Whether the sentences ask for data or confirmation, and whether they ask anything at all."""
+    # Questions count near the end, where the turn goes to the user. Requests for data count anywhere.
+    ending = sentences[-2:]
+    data = any(_DATA_REQUEST.search(s) for s in (sentences[-6:] if long else sentences))
+    # A question in the last sentence but one must speak to the user: a rhetorical one is answered by the last.
+    questions = [s for s in ending if _QUESTION.search(s) and (s is sentences[-1] or _YOU.search(s))]
+    only_offers = all(_OFFER.search(s) for s in questions)
+    return data or not only_offers, data or bool(questions)
 
 
-def _refuses(text: str, live: list[str]) -> bool:
+def _refuses(text: str, sentences: list[str]) -> bool:
     if _DONE.search(text[:300]):
         return False
-    if len(text) > REPORT:
+    if len(text) > MAX_REFUSAL:
         start = " ".join(s for s in _SENTENCE.split(text[:400])[:3])
         return bool(re.search(r"\b(?:I|we)\b", start) and _REFUSAL.search(start))
-    return any(_REFUSAL.search(s) for s in live)
+    return any(_REFUSAL.search(s) for s in sentences)

@@ -1,4 +1,7 @@
-"""Whether an SQL text only reads."""
+"""Rules for SQL: whether a text is a query or changes data.
+
+Shell clients, SQL tools and Python code all ask here.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,23 @@ _CHANGES = re.compile(
     r"MERGE\s+INTO|GRANT\s|REVOKE\s)",
     re.I,
 )
-_SHAPE = re.compile(
+_FULL_QUERY = re.compile(
     r"\s*\(*\s*(?:SELECT\b[\s\S]*?\bFROM\b|SELECT\s+[\w(*]|PRAGMA\s+\w+|SHOW\s+\w+|DESCRIBE\s+\w+"
     r"|WITH\s+\w+\s+AS)",
     re.I,
 )
 
 
-def sql_reads(text: str) -> bool | None:
-    """True for a query, false for a statement that changes data, null for what is no SQL."""
+def is_read_only_sql(text: str) -> bool | None:
+    """True for a query, false for a statement that changes data, `None` for what is no SQL."""
     head = text[:4000]
-    while found := _COMMENT.match(head):
-        head = head[found.end() :]
+    while comment := _COMMENT.match(head):
+        head = head[comment.end() :]
     if _CHANGES.match(head):
         return False
     return True if _READS.match(head) else None
 
 
-def is_query(text: str) -> bool:
+def is_sql_query(text: str) -> bool:
     """Whether a string constant in code is surely an SQL query (`select` alone is an English word)."""
-    return bool(_SHAPE.match(text[:2000]))
+    return bool(_FULL_QUERY.match(text[:2000]))

@@ -1,4 +1,7 @@
-"""Labels of all steps of a traces folder as rows, in the order of the store, whatever the number of workers."""
+"""The table of labels of a traces folder: one row a step, written as Parquet, JSON lines or CSV.
+
+Rows are in the order of the traces, whatever the number of workers.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ if TYPE_CHECKING:
     from foretrace.core.trace import Trace
 
 Table = Any
-"""A `pyarrow.Table`, which has no types."""
+"""A `pyarrow.Table`: pyarrow has no type stubs."""
 FORMATS = (".parquet", ".jsonl", ".csv")
-_TEXTS = ("key", "id", "source", "raw_file")
+_TEXT_COLUMNS = ("key", "id", "source", "raw_file")
 _TABLE_ROWS = 8192
 _BATCH_TRACES = 64
 
 
-def label_rows(trace: Trace) -> list[dict[str, Any]]:
-    """One row for each assistant message of the trace; `action` is null where it is no step."""
-    from foretrace.actions.classify import label_trace
+def make_label_rows(trace: Trace) -> list[dict[str, Any]]:
+    """Make one row for each assistant message of the trace; `action` is `None` where it is no step."""
+    from foretrace.actions.label_steps import label_trace
 
     origin = trace.provenance
     rows: list[dict[str, Any]] = []
@@ -56,34 +59,45 @@ def label_rows(trace: Trace) -> list[dict[str, Any]]:
     return rows
 
 
-def label_tables(folder: Path, *, workers: int = 1, traces: Callable[[int], None] = lambda n: None) -> Iterator[Table]:
-    """Labels of all traces, in tables of any size (the first is empty); `traces` gets the number of traces done."""
+def make_label_tables(
+    folder: Path, *, workers: int = 1, report_traces: Callable[[int], None] = lambda n: None
+) -> Iterator[Table]:
+    """Label all traces, in tables of any size.
+
+    Args:
+        folder: the traces folder.
+        workers: processes that label.
+        report_traces: called with the number of traces labelled so far.
+
+    Yields:
+        Tables with the columns of `make_label_rows`; the first has no rows.
+    """
     from foretrace.core.store import TraceStore
 
     store = TraceStore(folder)
     done = 0
-    yield _schema().empty_table()
+    yield _make_schema().empty_table()
     if workers <= 1 or len(store.shards) <= 1:
         stream = store.read()
         while batch := list(islice(stream, _BATCH_TRACES)):
-            yield _table(batch)
+            yield _make_table(batch)
             done += len(batch)
-            traces(done)
+            report_traces(done)
         return
-    for table, count in _by_shard(folder, store.shards, min(workers, len(store.shards))):
+    for table, count in _label_shards(folder, store.shards, min(workers, len(store.shards))):
         done += count
-        traces(done)
+        report_traces(done)
         yield table
 
 
-def _by_shard(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
-    """Label shards in other processes; never more than a few wait for being written."""
+def _label_shards(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
+    """Label shards in other processes; no more than `workers` + 1 tables wait to be written."""
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing import get_context
 
     waiting: deque[Future[tuple[Table, int]]] = deque()
     # Not by fork: threads are running here.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _die_when_interrupted) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _exit_on_interrupt) as pool:
         try:
             for shard in shards:
                 waiting.append(pool.submit(_label_shard, folder, shard))
@@ -96,7 +110,7 @@ def _by_shard(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[T
             raise
 
 
-def _die_when_interrupted() -> None:
+def _exit_on_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -106,22 +120,31 @@ def _label_shard(folder: Path, shard: int) -> tuple[Table, int]:
     from foretrace.core.store import TraceStore
 
     stream = TraceStore(folder).read(shard)
-    tables, count = [_schema().empty_table()], 0
+    tables, count = [_make_schema().empty_table()], 0
     while batch := list(islice(stream, _BATCH_TRACES)):
-        tables.append(_table(batch))
+        tables.append(_make_table(batch))
         count += len(batch)
     return pa.concat_tables(tables), count
 
 
-def _table(traces: list[Trace]) -> Table:
+def _make_table(traces: list[Trace]) -> Table:
     import pyarrow as pa
 
-    return pa.Table.from_pylist([row for trace in traces for row in label_rows(trace)], schema=_schema())
+    return pa.Table.from_pylist([row for trace in traces for row in make_label_rows(trace)], schema=_make_schema())
 
 
 def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], None]) -> None:
-    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all."""
-    kind = label_format(out)
+    """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all.
+
+    Args:
+        tables: from `make_label_tables`.
+        out: the file; its name says the format.
+        watch: called with each table before it is written.
+
+    Raises:
+        UsageError: the name of the file asks for no known format.
+    """
+    kind = find_label_format(out)
     with atomic_file(out) as file:
         if kind == ".parquet":
             _write_parquet(tables, file, watch)
@@ -129,11 +152,15 @@ def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], No
         with compressed(file, out.name) as stream:
             for number, table in enumerate(tables):
                 watch(table)
-                stream.write(_lines(table) if kind == ".jsonl" else _csv(table, header=number == 0))
+                stream.write(_format_jsonl(table) if kind == ".jsonl" else _format_csv(table, header=number == 0))
 
 
-def label_format(out: Path) -> str:
-    """The format that the name of the file asks for."""
+def find_label_format(out: Path) -> str:
+    """Find the format that the name of a file asks for: `.parquet`, `.jsonl` or `.csv`.
+
+    Raises:
+        UsageError: it asks for none of them.
+    """
     stem = out.name.removesuffix(".gz").removesuffix(".zst")
     kind = Path(stem).suffix
     if kind not in FORMATS or (kind == ".parquet" and stem != out.name):
@@ -145,13 +172,13 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO, watch: Callable[[Tab
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    empty = _schema().empty_table()
-    with pq.ParquetWriter(file, _schema(), compression="zstd") as writer:
+    empty = _make_schema().empty_table()
+    with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
         waiting = empty
         for table in tables:
             watch(table)
             waiting = pa.concat_tables([waiting, table])
-            # Row groups of one size: how the tables were cut leaves no mark in the file.
+            # Row groups of one size, so that the file is the same for any number of workers.
             while waiting.num_rows >= _TABLE_ROWS:
                 writer.write_table(waiting.slice(0, _TABLE_ROWS).combine_chunks())
                 waiting = waiting.slice(_TABLE_ROWS)
@@ -159,13 +186,13 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO, watch: Callable[[Tab
             writer.write_table(waiting.combine_chunks())
 
 
-def _lines(table: Table) -> bytes:
+def _format_jsonl(table: Table) -> bytes:
     import msgspec
 
     return b"".join(msgspec.json.encode(row) + b"\n" for row in table.to_pylist())
 
 
-def _csv(table: Table, *, header: bool) -> bytes:
+def _format_csv(table: Table, *, header: bool) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
@@ -175,13 +202,13 @@ def _csv(table: Table, *, header: bool) -> bytes:
     return text.getvalue().encode("utf-8", "surrogatepass")
 
 
-def _schema() -> Any:
+def _make_schema() -> Any:
     import pyarrow as pa
 
     text, number = pa.string(), pa.int32()
     return pa.schema(
         [
-            *((name, text) for name in _TEXTS),
+            *((name, text) for name in _TEXT_COLUMNS),
             ("raw_row", pa.int64()),
             ("message_index", number),
             ("raw_index", number),

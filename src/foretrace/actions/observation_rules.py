@@ -1,4 +1,4 @@
-"""What an observation shows: whether a check passed, a write was refused, a call failed.
+"""Rules for observations: whether what answered a step shows that it passed, failed or was refused.
 
 Observations can be large: only their first and last characters are searched, and of those only the lines that
 hold one of a few short texts are matched against patterns.
@@ -7,27 +7,24 @@ hold one of a few short texts are matched against patterns.
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+from enum import Enum
 
-from foretrace.actions.meaning import Kind
+from foretrace.actions.call_facts import CallKind
 from foretrace.core.trace import Message
 
-HEAD, TAIL = 3000, 4000
+MAX_HEAD, MAX_TAIL = 3000, 4000
 """Characters of an observation that are searched, at its start and at its end."""
 MAX_LINES = 200
 """Lines of an observation that are matched against patterns."""
 
 
-class Outcome(IntEnum):
+class ObservedResult(Enum):
     """What the observation of a step shows."""
 
-    NONE = 0
-    """Nothing answered the step."""
-    FAILED = 1
-    CLEAN = 2
+    FAILED = "failed"
+    UNCLEAR = "unclear"
     """It ran; nothing says that it was a success or a failure."""
-    PASSED = 3
-    """It says that it succeeded."""
+    PASSED = "passed"
 
 
 _FAIL_HINTS = (
@@ -53,12 +50,12 @@ _PASS_HINTS = (
 )
 _EXIT_HINTS = ("xit", "returncode", "CommandExec")
 
-_EXIT_OTHER = re.compile(
+_NONZERO_EXIT = re.compile(
     r"<returncode>-?[1-9]|\b[Ee]xit(?:ed with)?(?: code| status)?:?\s+-?[1-9]\d*\b"
     r"|[Ee]xit[_ ]?[Cc]ode\W+-?[1-9]"
     r"|CommandExecError"
 )
-_HARD = re.compile(
+_FAILURE = re.compile(
     r"Traceback \(most recent call last\)"
     r"|^\s*(?:FAILED|FAIL|ERRORS?)\b(?!\s*[:=]\s*0)(?!: (?:None|no)\b)"
     r"|\b[1-9]\d* (?:tests? |checks? |type )?(?:failed|failures?|failing|errors?)\b"
@@ -71,7 +68,7 @@ _HARD = re.compile(
     r"|^error: ",
     re.M,
 )
-_SOFT = re.compile(
+_ERROR_LINE = re.compile(
     r"^[^\S\n]*(?:[-*•]\s*)?(?:[A-Z]\w*(?:Error|Exception)\b|(?:Unexpected )?[Ee]rror\b|Exception\b"
     r"|Failed to\b)"
     r"[^:\n]{0,60}(?::|$)|^\S[^\n]{0,60}: (?:Error|Exception):? "
@@ -104,81 +101,80 @@ _JSON_ERROR = re.compile(
 )
 _STDERR = re.compile(r'"stderr":\s*"[^"]*(?:Error|Traceback)')
 _CODE_ERROR = re.compile(r"^-{20,}\n\w*(?:Error|Exception)\b|^\w+(?:Error|Exception)\b\s*(?::|Traceback)", re.M)
-_WRONG = re.compile(
+_WRONG_ANSWER = re.compile(
     r"\bYour (?:answer|solution|output|submission) (?:is|was) (?:wrong|incorrect)|^\s*(?:Wrong"
     r"|Incorrect) (?:flag|answer)",
     re.M,
 )
-_REPORTED = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception)\b\s*(?::|$)|^Error\b", re.M)
+_EXCEPTION_LINE = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception)\b\s*(?::|$)|^Error\b", re.M)
 
 
-def clip(text: str) -> str:
-    """The part of an observation that is searched."""
-    return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
+def clip_observation(text: str) -> str:
+    """Cut an observation down to the part that is searched."""
+    return text if len(text) <= MAX_HEAD + MAX_TAIL else f"{text[:MAX_HEAD]}\n{text[-MAX_TAIL:]}"
 
 
-def outcome(kind: Kind, message: Message) -> Outcome:
-    """What one observation of a step of this kind shows."""
+def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
+    """Find what one observation of a step of this kind shows."""
     if message.is_error:
-        return Outcome.FAILED
-    text = clip(message.content)
-    if kind is Kind.VERIFY:
-        return _check(text)
+        return ObservedResult.FAILED
+    text = clip_observation(message.content)
+    if kind is CallKind.VERIFY:
+        return _classify_check(text)
     head = text[:400]
-    if kind in (Kind.READ, Kind.SEARCH, Kind.INSPECT):
-        # The content of files and search results proves nothing; only the frame around it does.
+    if kind in (CallKind.READ, CallKind.SEARCH, CallKind.COMPARE):
+        # Errors in the content of files and search results prove nothing; only the text around it counts.
         # A search that finds nothing exits with 1, and that is an answer.
-        failed = _call_error(head) or (kind is Kind.READ and _exit_code(text))
-    elif kind is Kind.WRITE:
+        failed = _shows_call_error(head) or (kind is CallKind.READ and _shows_nonzero_exit(text))
+    elif kind is CallKind.WRITE:
         # What follows the first lines is a snippet of the edited file.
-        failed = _exit_code(text) or _REFUSED.search(head)
+        failed = _shows_nonzero_exit(text) or _REFUSED.search(head)
     else:
-        failed = _exit_code(text) or _call_error(head) or _raised(text)
-    return Outcome.FAILED if failed else Outcome.CLEAN
+        failed = _shows_nonzero_exit(text) or _shows_call_error(head) or _shows_exception(text)
+    return ObservedResult.FAILED if failed else ObservedResult.UNCLEAR
 
 
-def _exit_code(text: str) -> bool:
-    """Whether the frame around an output reports another exit code than 0."""
+def _shows_nonzero_exit(text: str) -> bool:
+    """Whether the start or the end of an output reports an exit code other than 0."""
     ends = (text[:200], text[-600:]) if len(text) > 800 else (text,)
-    return any(_EXIT_OTHER.search(end) for end in ends if any(hint in end for hint in _EXIT_HINTS))
+    return any(_NONZERO_EXIT.search(end) for end in ends if any(hint in end for hint in _EXIT_HINTS))
 
 
-def _call_error(head: str) -> bool:
+def _shows_call_error(head: str) -> bool:
     hinted = any(
         hint in head for hint in ("rror", "ERROR", "nvalid", "nknown", "issing", "ot found", "xecuting", "our ", "rong")
     )
     return hinted and bool(
-        _CALL_ERROR.match(head) or _JSON_ERROR.match(head) or _CODE_ERROR.search(head) or _WRONG.search(head)
+        _CALL_ERROR.match(head) or _JSON_ERROR.match(head) or _CODE_ERROR.search(head) or _WRONG_ANSWER.search(head)
     )
 
 
-def _raised(text: str) -> bool:
+def _shows_exception(text: str) -> bool:
     """Whether code that was run raised something."""
     if "Traceback (most recent call last)" in text:
         return True
     return any(h in text for h in ("Error", "Exception")) and bool(_STDERR.search(text) or _CODE_ERROR.search(text))
 
 
-def _check(text: str) -> Outcome:
-    """A check: hard signs of failure count anywhere, a script's own error lines unless a success "
-    "follows them."""
-    if _exit_code(text):
-        return Outcome.FAILED
-    bad = hinted_lines(text, _FAIL_HINTS)
-    if any(_HARD.search(line) for _, line in bad):
-        return Outcome.FAILED
-    soft = next((start for start, line in reversed(bad) if _SOFT.search(line)), -1)
-    good = hinted_lines(text, _PASS_HINTS)
-    success = next((start for start, line in reversed(good) if _SUCCESS.search(line)), -1)
-    if soft > success:
-        return Outcome.FAILED
-    return Outcome.PASSED if success >= 0 else Outcome.CLEAN
+def _classify_check(text: str) -> ObservedResult:
+    """Find the result of a check: sure signs of failure count anywhere, error lines unless a success follows them."""
+    if _shows_nonzero_exit(text):
+        return ObservedResult.FAILED
+    suspicious = find_lines_with(text, _FAIL_HINTS)
+    if any(_FAILURE.search(line) for _, line in suspicious):
+        return ObservedResult.FAILED
+    error = next((start for start, line in reversed(suspicious) if _ERROR_LINE.search(line)), -1)
+    promising = find_lines_with(text, _PASS_HINTS)
+    success = next((start for start, line in reversed(promising) if _SUCCESS.search(line)), -1)
+    if error > success:
+        return ObservedResult.FAILED
+    return ObservedResult.PASSED if success >= 0 else ObservedResult.UNCLEAR
 
 
-def hinted_lines(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Start and text of the lines that hold one of the hints, in order.
+def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Find the lines that hold one of the hints: (start offset, text), in order.
 
-    To search for short texts costs a tenth of what a pattern with alternatives costs.
+    Searching for short texts costs a tenth of what a pattern with alternatives costs.
     """
     starts: set[int] = set()
     for hint in hints:
@@ -195,7 +191,7 @@ def hinted_lines(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
     return lines
 
 
-def failed_execution(text: str) -> bool:
-    """Whether a message that reports what code printed shows an error."""
-    part = clip(text)
-    return "Traceback (most recent call last)" in part or bool(_REPORTED.search(part))
+def reports_exception(text: str) -> bool:
+    """Whether a message that reports what code printed shows an exception."""
+    part = clip_observation(text)
+    return "Traceback (most recent call last)" in part or bool(_EXCEPTION_LINE.search(part))

@@ -9,19 +9,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings.reply_blocks import Block, blocks, invented, pieces, render
+from foretrace.encodings.reply_blocks import ReplyBlock, find_hallucinated_result, split_reply
 
 PROSE = ["think", "verify", "wait", "plan", "action", "reflection", "result", "error", "hint", "answer"]
 
 
+def find_blocks(text: str) -> list[ReplyBlock]:
+    """The blocks of a text without the plain text between them."""
+    return [part for part in split_reply(text) if part.kind != "text"]
+
+
+def render(block: ReplyBlock) -> str:
+    """The text of a block; `split_reply` gives the block back, but for its span."""
+    closing = block.ended_by == "marker"
+    name = "final_answer" if block.kind == "answer" else block.kind
+    if block.syntax == "text":
+        return block.content
+    if block.syntax == "fence":
+        return f"```{'output' if block.kind == 'result' else 'python'}\n{block.content}{'```' * closing}"
+    if block.syntax == "bracket":
+        name = name.replace("_", " ").upper()
+        return f"[{name}]{block.content}{f'[/{name}]' * closing}"
+    return f"<{name}>{block.content}{f'</{name}>' * closing}"
+
+
 def found(text: str) -> list[tuple[str, str, str, str]]:
     check_cover(text)
-    return [(b.kind, b.content, b.form, b.end) for b in blocks(text)]
+    return [(b.kind, b.content, b.syntax, b.ended_by) for b in find_blocks(text)]
 
 
 def check_cover(text: str) -> None:
     at = 0
-    for piece in pieces(text):
+    for piece in split_reply(text):
         start, end = piece.span
         assert start == at and end > start, (text, piece)
         assert piece.content in text[start:end] and (piece.kind != "text" or piece.content == text[start:end])
@@ -41,9 +60,9 @@ NOISE = [
 
 
 @given(st.lists(st.sampled_from(NOISE), max_size=30).map("".join) | st.text(max_size=80))
-def test_pieces_cover_any_text(text: str) -> None:
+def test_parts_cover_any_text(text: str) -> None:
     check_cover(text)
-    cut = invented(text)
+    cut = find_hallucinated_result(text)
     assert cut is None or 0 <= cut < len(text)
 
 
@@ -54,33 +73,33 @@ codes = st.sampled_from(
 
 
 @st.composite
-def replies(draw: st.DrawFn) -> list[Block]:
+def replies(draw: st.DrawFn) -> list[ReplyBlock]:
     """Blocks of one reply, with text on lines of its own between some of them; the last may have no end."""
-    items: list[Block] = []
+    items: list[ReplyBlock] = []
     for _ in range(draw(st.integers(1, 6))):
         form = draw(st.sampled_from(["bracket", "xml", "fence"]))
         if form == "fence":
             if items:
-                items.append(Block("text", f"\n{draw(words)}\n", "text"))
-            items += [Block("code", draw(codes) + "\n", "fence"), Block("text", "\n", "text")]
+                items.append(ReplyBlock("text", f"\n{draw(words)}\n", "text"))
+            items += [ReplyBlock("code", draw(codes) + "\n", "fence"), ReplyBlock("text", "\n", "text")]
         elif draw(st.booleans()):
-            items.append(Block("code", f"\n{draw(codes)}\n", form))
+            items.append(ReplyBlock("code", f"\n{draw(codes)}\n", form))
         else:
-            items.append(Block(draw(st.sampled_from(PROSE)), draw(words), form))
-    merged: list[Block] = []
+            items.append(ReplyBlock(draw(st.sampled_from(PROSE)), draw(words), form))
+    merged: list[ReplyBlock] = []
     for item in items:
         if merged and item.kind == "text" == merged[-1].kind:
-            item = Block("text", merged.pop().content + item.content, "text")
+            item = ReplyBlock("text", merged.pop().content + item.content, "text")
         merged.append(item)
     if merged[-1].kind != "text" and draw(st.booleans()):
-        merged[-1] = msgspec.structs.replace(merged[-1], end="cut")
+        merged[-1] = msgspec.structs.replace(merged[-1], ended_by="cut")
     return merged
 
 
 @given(replies())
-def test_what_is_rendered_is_read_back(items: list[Block]) -> None:
-    text = render(items)
-    assert [msgspec.structs.replace(p, span=(0, 0)) for p in pieces(text)] == items
+def test_what_is_rendered_is_read_back(items: list[ReplyBlock]) -> None:
+    text = "".join(map(render, items))
+    assert [msgspec.structs.replace(p, span=(0, 0)) for p in split_reply(text)] == items
     check_cover(text)
 
 
@@ -96,47 +115,51 @@ def test_the_three_forms() -> None:
     assert found("<think>a</think><code>x</code>") == [("think", "a", "xml", "marker"), ("code", "x", "xml", "marker")]
     assert found("So:\n```python\nx = 1\n```\nDone") == [("code", "x = 1\n", "fence", "marker")]
     assert found("[FINAL ANSWER] 3") == [("answer", " 3", "bracket", "cut")]
-    assert [b.closed for b in blocks("<think>a</think>\n<code>\nx = 1")] == [True, False]
+    assert [b.is_closed for b in find_blocks("<think>a</think>\n<code>\nx = 1")] == [True, False]
 
 
 def test_what_is_inside_is_content() -> None:
     fenced = "\n```python\nprint('</code>')\n```\n"
-    (block,) = blocks(f"<code>{fenced}</code>")
+    (block,) = find_blocks(f"<code>{fenced}</code>")
     assert block.content == fenced and block.code == "print('</code>')"
-    assert [b.kind for b in blocks('[CODE]\nprint("[CODE]")\n[VERIFY] ok')] == ["code", "verify"]
+    assert [b.kind for b in find_blocks('[CODE]\nprint("[CODE]")\n[VERIFY] ok')] == ["code", "verify"]
     assert found("[CODE]\ns = '''\n[VERIFY]\n'''\n[VERIFY] ok")[0][1] == "\ns = '''\n[VERIFY]\n'''\n"
-    assert [b.kind for b in blocks("```python\nx = '''\n[THINK]\n<code>\n'''\n```")] == ["code"]
-    assert blocks("```text\n[THINK]\n<code>x</code>\n```") == []
+    assert [b.kind for b in find_blocks("```python\nx = '''\n[THINK]\n<code>\n'''\n```")] == ["code"]
+    assert find_blocks("```text\n[THINK]\n<code>x</code>\n```") == []
     doc = 'def f():\n    """\n```\nx\n```\n    """\n'
     assert found(f"```python\n{doc}```\n") == [("code", doc, "fence", "marker")]
-    assert [b.kind for b in blocks("<think>a\n```python\nx = 1\n```\n<code>y</code></think>")] == ["think"]
+    assert [b.kind for b in find_blocks("<think>a\n```python\nx = 1\n```\n<code>y</code></think>")] == ["think"]
     call = '<tool_call>{"name": "p", "arguments": {"code": "x = 1\n<think>\n</think>\n"}}</tool_call>'
-    assert blocks(call) == [] and [b.kind for b in blocks(f"<think>a\n{call}\n</think>")] == ["think"]
+    assert find_blocks(call) == [] and [b.kind for b in find_blocks(f"<think>a\n{call}\n</think>")] == ["think"]
 
 
 def test_mentions_are_no_blocks() -> None:
-    assert blocks("I will write a [CODE] block, then `<verify>` it, in <think> tags. x[CODE]") == []
-    assert blocks("use [code] or [Think]") == []
-    assert [b.kind for b in blocks("Sure. <code>\nx = 1\n</code>")] == ["code"]
+    assert find_blocks("I will write a [CODE] block, then `<verify>` it, in <think> tags. x[CODE]") == []
+    assert find_blocks("use [code] or [Think]") == []
+    assert [b.kind for b in find_blocks("Sure. <code>\nx = 1\n</code>")] == ["code"]
 
 
 def test_fences() -> None:
-    assert [b.kind for b in blocks("[THINK]\nso\n```python\nx = 1\n```\n[VERIFY] ok")] == ["think", "code", "verify"]
-    assert [b.kind for b in blocks("[THINK]\nso\n```python\nx = 1\n```\n[CODE]\ny = 2")] == ["think", "code"]
-    assert [b.kind for b in blocks("```\nx = f(1)\n```\n```\n3\n```\n```output\n3\n```")] == ["code", "result"]
+    assert [b.kind for b in find_blocks("[THINK]\nso\n```python\nx = 1\n```\n[VERIFY] ok")] == [
+        "think",
+        "code",
+        "verify",
+    ]
+    assert [b.kind for b in find_blocks("[THINK]\nso\n```python\nx = 1\n```\n[CODE]\ny = 2")] == ["think", "code"]
+    assert [b.kind for b in find_blocks("```\nx = f(1)\n```\n```\n3\n```\n```output\n3\n```")] == ["code", "result"]
     assert found("```python\nx = 1\n[VERIFY]\nok") == [
         ("code", "x = 1\n", "fence", "next"), ("verify", "\nok", "bracket", "cut"),
     ]  # fmt: skip
-    assert [b.kind for b in blocks("oops ```\n```\n<think>a</think>")] == ["think"]
-    assert Block("code", "Here:\n```py\nx = 1\n```\nThat is it.").code == "x = 1"
-    assert Block("code", "\n  x = (\n").code == "  x = ("
+    assert [b.kind for b in find_blocks("oops ```\n```\n<think>a</think>")] == ["think"]
+    assert ReplyBlock("code", "Here:\n```py\nx = 1\n```\nThat is it.").code == "x = 1"
+    assert ReplyBlock("code", "\n  x = (\n").code == "  x = ("
 
 
 def test_longer_and_other_fences() -> None:
     """Closed by the same kind, at least as long; tildes alone underline."""
     assert found("````python\ns = '''\n```\n'''\n````\n") == [("code", "s = '''\n```\n'''\n", "fence", "marker")]
     assert found("~~~python\nx = 1\n~~~\n") == [("code", "x = 1\n", "fence", "marker")]
-    assert blocks("A title\n~~~~~~~\nwords\n~~~~~~~\n") == []
+    assert find_blocks("A title\n~~~~~~~\nwords\n~~~~~~~\n") == []
 
 
 def test_missing_ends() -> None:
@@ -144,7 +167,7 @@ def test_missing_ends() -> None:
         ("think", "a\n", "xml", "next"),
         ("code", "\nx = 1\n", "xml", "marker"),
     ]
-    assert [b.content for b in blocks("<code>\nx = 1\n<verify>ok</verify>\n<code>\ny = 2\n</code>")] == [
+    assert [b.content for b in find_blocks("<code>\nx = 1\n<verify>ok</verify>\n<code>\ny = 2\n</code>")] == [
         "\nx = 1\n",
         "ok",
         "\ny = 2\n",
@@ -177,7 +200,7 @@ INVENTED = [
 @pytest.mark.parametrize("text", INVENTED)
 def test_invented_results(text: str) -> None:
     at = text.index("^")
-    assert invented(text.replace("^", "")) == at
+    assert find_hallucinated_result(text.replace("^", "")) == at
 
 
 GENUINE = [
@@ -196,7 +219,7 @@ GENUINE = [
 
 @pytest.mark.parametrize("text", GENUINE)
 def test_what_only_looks_like_a_result(text: str) -> None:
-    assert invented(text) is None
+    assert find_hallucinated_result(text) is None
 
 
 @pytest.mark.parametrize(
@@ -206,5 +229,5 @@ def test_long_texts_end_soon(unit: str) -> None:
     begun = time.process_time()
     for head in ("", "<think>", "<code>\n", "```python\n", "[CODE]\n"):
         text = head + unit * (15_000 // len(unit))
-        pieces(text), invented(text)
+        split_reply(text), find_hallucinated_result(text)
     assert time.process_time() - begun < 7.5

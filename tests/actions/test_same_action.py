@@ -1,4 +1,4 @@
-"""The one definition of the same action: laws, and what the normalised level forgets."""
+"""The one definition of the same action: laws, and what the normalised level ignores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.actions import ActionType
-from foretrace.actions.match import LEVELS, Action, canonical, key, same
+from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, is_same_action, make_action_key
 
 
 def shell(command: str) -> Action:
@@ -36,8 +36,8 @@ def call(tool: str = "viewer", **arguments: object) -> Action:
     ],
 )
 def test_normalised_but_not_exact(a: Action, b: Action) -> None:
-    assert same(a, b, "normalised")
-    assert not same(a, b, "exact")
+    assert is_same_action(a, b, "normalised")
+    assert not is_same_action(a, b, "exact")
 
 
 @pytest.mark.parametrize(
@@ -56,27 +56,27 @@ def test_normalised_but_not_exact(a: Action, b: Action) -> None:
     ],
 )
 def test_not_the_same(a: Action, b: Action) -> None:
-    assert not same(a, b, "normalised")
+    assert not is_same_action(a, b, "normalised")
 
 
 def test_a_known_root_makes_directories_comparable() -> None:
-    assert same(shell("cd /r && python probe.py"), shell("python probe.py"), root="/r")
-    assert same(shell("cd /r && make"), shell("make"), root="/r")
-    assert not same(shell("cd /q && make"), shell("make"), root="/r")
-    assert same(call(path="pkg/a.py"), call(path="/r/pkg/a.py"), root="/r")
+    assert is_same_action(shell("cd /r && python probe.py"), shell("python probe.py"), root="/r")
+    assert is_same_action(shell("cd /r && make"), shell("make"), root="/r")
+    assert not is_same_action(shell("cd /q && make"), shell("make"), root="/r")
+    assert is_same_action(call(path="pkg/a.py"), call(path="/r/pkg/a.py"), root="/r")
 
 
 def test_exact_forgets_only_how_json_is_written() -> None:
     a = Action(type=ActionType.FILE_READ, tool="t", arguments='{"b": 1,\n "a": "x"}')
     b = Action(type=ActionType.FILE_READ, tool="t", arguments='{"a":"x","b":1}')
-    assert same(a, b, "exact")
-    assert canonical('{"b": [1, 2], "a": "é"}') == '{"a":"é","b":[1,2]}'
-    assert canonical("no json") == "no json"
+    assert is_same_action(a, b, "exact")
+    assert canonicalise_json('{"b": [1, 2], "a": "é"}') == '{"a":"é","b":[1,2]}'
+    assert canonicalise_json("no json") == "no json"
 
 
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="fuzzy"):
-        key(call(), "fuzzy")  # type: ignore[arg-type]
+        make_action_key(call(), "fuzzy")  # type: ignore[arg-type]
 
 
 values = st.recursive(
@@ -100,23 +100,23 @@ some_actions = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(some_actions, some_actions, st.sampled_from(LEVELS), st.sampled_from(["", "/r"]))
+@given(some_actions, some_actions, st.sampled_from(MATCH_LEVELS), st.sampled_from(["", "/r"]))
 def test_laws(a: Action, b: Action, level: str, root: str) -> None:
-    assert same(a, a, level, root=root)  # type: ignore[arg-type]
-    assert same(a, b, level, root=root) == same(b, a, level, root=root)  # type: ignore[arg-type]
+    assert is_same_action(a, a, level, root=root)  # type: ignore[arg-type]
+    assert is_same_action(a, b, level, root=root) == is_same_action(b, a, level, root=root)  # type: ignore[arg-type]
     # Each level is coarser than the one before.
-    exact, normalised, kind = (same(a, b, each, root=root) for each in LEVELS)
+    exact, normalised, kind = (is_same_action(a, b, each, root=root) for each in MATCH_LEVELS)
     assert exact <= normalised <= kind
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=30) | values.map(json.dumps))
 def test_canonical_is_stable(text: str) -> None:
-    assert canonical(canonical(text)) == canonical(text)
+    assert canonicalise_json(canonicalise_json(text)) == canonicalise_json(text)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4))
 def test_the_order_of_keys_never_counts(mapping: dict[str, object]) -> None:
     turned = dict(reversed(mapping.items()))
-    assert canonical(json.dumps(mapping)) == canonical(json.dumps(turned))
+    assert canonicalise_json(json.dumps(mapping)) == canonicalise_json(json.dumps(turned))

@@ -1,23 +1,23 @@
 """Tables of tool names, and of the words that tool names are made of.
 
-To teach the labels a tool, put its name (lower case, letters and digits only) into `TOOLS`.
+To teach the labels a tool, put its name in snake case into `TOOL_KINDS`.
 """
 
 from __future__ import annotations
 
 import re
 
-from foretrace.actions.meaning import Kind, words
+from foretrace.actions.call_facts import CallKind, split_words
 from foretrace.actions.taxonomy import Effect
 
 _SPLIT = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
-def _names(*groups: tuple[str, str]) -> dict[str, str]:
+def _make_table(*groups: tuple[str, str]) -> dict[str, str]:
     return {name: group for group, names in groups for name in names.split()}
 
 
-SPECIAL = _names(
+TOOL_GROUPS = _make_table(
     ("shell", "bash execute_bash shell sh zsh terminal cmd console run_terminal_cmd run_command run_shell_command"),
     ("shell", "execute_command exec_command local_shell local_shell_call container_exec bash_command execute_shell"),
     ("shell", "run_bash shell_command powershell run_in_terminal bash_tool shell_exec command_line run_shell os"),
@@ -40,47 +40,67 @@ SPECIAL = _names(
     ("say", "respond send_msg_to_user reply message_user respond_to_user send_message_to_user say notify_user"),
     ("say", "report_infeasible"),
 )
-"""Tools whose arguments decide: name -> how they are read."""
+"""Name of a tool whose arguments decide -> the group of tools whose rule it follows (`tool_rules`)."""
 
-TOOLS: dict[str, tuple[Kind, Effect | None]] = {
+TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
     name: (kind, effect)
     for kind, effect, names in (
-        (Kind.READ, None, "view open open_file goto goto_line scroll_up scroll_down read read_file view_file cat"),
-        (Kind.READ, None, "list_dir list_directory list_files ls read_many_files notebook_read file_read get_file"),
-        (Kind.READ, None, "get_file_contents read_text_file show_file view_source_code tree directory_tree head"),
-        (Kind.READ, None, "list_directory_tree read_multiple_files read_docx read_pdf read_document view_image"),
-        (Kind.SEARCH, None, "grep glob find_file search_dir search_file search_files codebase_search grep_search"),
-        (Kind.SEARCH, None, "file_search web_search web_fetch webfetch websearch browse google search ripgrep fetch"),
-        (Kind.SEARCH, None, "find_by_name wikipedia wikipedia_search google_search fetch_url visit_page tool_search"),
-        (Kind.SEARCH, None, "get_relations get_neighbors get_attributes argmax argmin intersection count"),
-        (Kind.SEARCH, None, "find_file_by_name search_code bash_output lsp semantic_search url_fetch web_browser"),
-        (Kind.WRITE, None, "create edit write write_file str_replace insert multi_edit edit_file replace create_file"),
-        (Kind.WRITE, None, "search_replace write_to_file replace_in_file insert_content notebook_edit append_file"),
-        (Kind.WRITE, None, "edit_file_by_replace insert_content_at_line append_to_file write_docx edit_notebook"),
-        (Kind.WRITE, None, "edit_block file_write file_edit overwrite save_file find_and_replace_code insert_line"),
-        (Kind.UNDO, None, "undo_edit undo revert_file restore_file"),
-        (Kind.VERIFY, None, "run_tests run_test test execute_tests lint run_linter get_diagnostics type_check"),
-        (Kind.OTHER, Effect.PURE_READ, "think calculate calculator plan update_plan todo_write todo_read wait sleep"),
-        (Kind.OTHER, Effect.PURE_READ, "exit_plan_mode enter_plan_mode sequential_thinking sequentialthinking task"),
-        (Kind.OTHER, Effect.PURE_READ, "task_tracker noop no_op evaluate_expression math wolfram_alpha reflect"),
-        (Kind.OTHER, Effect.EXTERNAL_WRITE, "click type fill press key_press hover select select_option drag"),
-        (Kind.OTHER, Effect.EXTERNAL_WRITE, "scroll go_back go_forward new_tab close_tab page_close tab_focus"),
+        (CallKind.READ, None, "view open open_file goto goto_line scroll_up scroll_down read read_file view_file cat"),
+        (CallKind.READ, None, "list_dir list_directory list_files ls read_many_files notebook_read file_read get_file"),
+        (CallKind.READ, None, "get_file_contents read_text_file show_file view_source_code tree directory_tree head"),
+        (CallKind.READ, None, "list_directory_tree read_multiple_files read_docx read_pdf read_document view_image"),
+        (CallKind.SEARCH, None, "grep glob find_file search_dir search_file search_files codebase_search grep_search"),
         (
-            Kind.OTHER,
+            CallKind.SEARCH,
+            None,
+            "file_search web_search web_fetch webfetch websearch browse google search ripgrep fetch",
+        ),
+        (
+            CallKind.SEARCH,
+            None,
+            "find_by_name wikipedia wikipedia_search google_search fetch_url visit_page tool_search",
+        ),
+        (CallKind.SEARCH, None, "get_relations get_neighbors get_attributes argmax argmin intersection count"),
+        (CallKind.SEARCH, None, "find_file_by_name search_code bash_output lsp semantic_search url_fetch web_browser"),
+        (
+            CallKind.WRITE,
+            None,
+            "create edit write write_file str_replace insert multi_edit edit_file replace create_file",
+        ),
+        (CallKind.WRITE, None, "search_replace write_to_file replace_in_file insert_content notebook_edit append_file"),
+        (CallKind.WRITE, None, "edit_file_by_replace insert_content_at_line append_to_file write_docx edit_notebook"),
+        (CallKind.WRITE, None, "edit_block file_write file_edit overwrite save_file find_and_replace_code insert_line"),
+        (CallKind.UNDO, None, "undo_edit undo revert_file restore_file"),
+        (CallKind.VERIFY, None, "run_tests run_test test execute_tests lint run_linter get_diagnostics type_check"),
+        (
+            CallKind.OTHER,
+            Effect.PURE_READ,
+            "think calculate calculator plan update_plan todo_write todo_read wait sleep",
+        ),
+        (
+            CallKind.OTHER,
+            Effect.PURE_READ,
+            "exit_plan_mode enter_plan_mode sequential_thinking sequentialthinking task",
+        ),
+        (CallKind.OTHER, Effect.PURE_READ, "task_tracker noop no_op evaluate_expression math wolfram_alpha reflect"),
+        (CallKind.OTHER, Effect.EXTERNAL_WRITE, "click type fill press key_press hover select select_option drag"),
+        (CallKind.OTHER, Effect.EXTERNAL_WRITE, "scroll go_back go_forward new_tab close_tab page_close tab_focus"),
+        (
+            CallKind.OTHER,
             Effect.EXTERNAL_WRITE,
             "page_focus act take put toggle use clean heat cool examine look inventory",
         ),
         (
-            Kind.OTHER,
+            CallKind.OTHER,
             Effect.EXTERNAL_WRITE,
             "browser computer mouse keyboard go move drag_and_drop upload_file dblclick",
         ),
     )
     for name in names.split()
 }
-"""Tools that one meaning fits, by name in snake case."""
+"""Name of any other tool in snake case -> its kind, and its effect or `None` for that of the kind."""
 
-READ_VERBS = words(
+READ_VERBS = split_words(
     "get list search lookup look find check fetch query retrieve show describe browse read view download "
     "scrape crawl "
     "google wikipedia inspect track detect suggest recommend autocomplete browse see display count "
@@ -89,7 +109,7 @@ READ_VERBS = words(
 )
 """A tool whose name starts with one of these looks something up."""
 
-CHANGE_VERBS = words(
+CHANGE_VERBS = split_words(
     "add append apply approve archive assign authenticate authorize ban block book cancel change charge "
     "checkout "
     "clear clone close commit confirm connect copy create deactivate delete deploy deposit disable "
@@ -109,7 +129,7 @@ CHANGE_VERBS = words(
 )
 """A tool whose name starts with one of these changes something, or acts."""
 
-COMPUTE_VERBS = words(
+COMPUTE_VERBS = split_words(
     "calculate compute convert translate encode decode encrypt decrypt hash generate solve evaluate plot "
     "render format "
     "parse analyze analyse summarize summarise classify predict estimate think simulate extract optimize "
@@ -118,7 +138,7 @@ COMPUTE_VERBS = words(
 )
 """A tool whose name starts with one of these computes."""
 
-DATA_NOUNS = words(
+DATA_NOUNS = split_words(
     "detail details info information status list data profile results result history stats statistics "
     "weather price "
     "prices forecast availability schedule balance news items records metadata summary ranking rankings "
@@ -136,6 +156,6 @@ PATH_KEYS = (
 """Names under which tools take a path."""
 
 
-def words_of(name: str) -> list[str]:
-    """The lower-case words of a tool name in snake, kebab or camel case."""
+def split_name(name: str) -> list[str]:
+    """Split a tool name in snake, kebab or camel case into its words, in lower case."""
     return [word.lower() for word in _SPLIT.findall(name[:200])]

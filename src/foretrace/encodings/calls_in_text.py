@@ -1,12 +1,12 @@
-"""Cut calls out of, or find them in, the text of a message."""
+"""Find calls in the text of a message without knowing their encoding, or remove those that were found."""
 
 from __future__ import annotations
 
 from foretrace.core.trace import Message, ToolCall
 
 
-def without_calls(message: Message) -> str:
-    """The content without the calls that are written in it."""
+def remove_calls(message: Message) -> str:
+    """Return the content of a message without the calls that are written in it (those with a span)."""
     text = message.content
     spans = sorted(c.span for c in message.tool_calls if c.span is not None)
     if not spans:
@@ -17,7 +17,7 @@ def without_calls(message: Message) -> str:
 
 
 def find_calls(text: str) -> list[ToolCall]:
-    """Calls in a text of unknown encoding: only tags that nothing else looks like are believed."""
+    """Find calls in a text of unknown encoding: only those with tags that no other text would have."""
     if "<tool_call>" in text:
         from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 

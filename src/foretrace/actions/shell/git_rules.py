@@ -1,17 +1,20 @@
-"""What a git command means."""
+"""Rules for git commands.
+
+`git diff` and `git status` compare state: `label_steps` makes that a verifier once the agent has written something.
+"""
 
 from __future__ import annotations
 
-from foretrace.actions.meaning import Kind, Meaning, meaning, words
+from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
 from foretrace.actions.taxonomy import Effect
 
-_LOOKS = words(
+_LOOKUP_VERBS = split_words(
     "log reflog blame grep ls-files ls-tree ls-remote rev-parse rev-list describe shortlog cat-file "
     "whatchanged annotate"
     " merge-base name-rev show-ref for-each-ref count-objects check-ignore var help"
 )
 _VALUE_FLAGS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace")
-_LISTS = {
+_LOOKUP_ARGUMENTS = {
     "branch": ("", "-a", "-r", "-v", "-vv", "--list", "--show-current", "--contains", "--all", "--merged"),
     "tag": ("", "-l", "--list", "-n"),
     "remote": ("", "-v", "show", "get-url"),
@@ -22,11 +25,11 @@ _LISTS = {
     "notes": ("", "show", "list"),
     "bisect": ("log", "view"),
 }
-"""Sub-commands that only look with one of these as their first argument (`""`: with none)."""
+"""Sub-command -> first arguments with which it only looks something up (`""`: without any)."""
 
 
-def read_git(argv: list[str]) -> Meaning:
-    """What `git ...` does; paths are left as written."""
+def classify_git(argv: list[str]) -> CallFacts:
+    """Classify `git ...`; paths are left as written."""
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
         position += 2 if argv[position] in _VALUE_FLAGS else 1
@@ -34,24 +37,24 @@ def read_git(argv: list[str]) -> Meaning:
     rest = argv[position + 1 :]
     first = rest[0] if rest else ""
     if verb in ("diff", "status", "difftool"):
-        return meaning(Kind.INSPECT, f"git.{verb}")
+        return make_facts(CallKind.COMPARE, f"git.{verb}")
     if verb == "show":
-        return meaning(Kind.READ, "git.show")
-    if verb in _LOOKS or first in _LISTS.get(verb, ()):
-        return meaning(Kind.SEARCH, "git.look")
+        return make_facts(CallKind.READ, "git.show")
+    if verb in _LOOKUP_VERBS or first in _LOOKUP_ARGUMENTS.get(verb, ()):
+        return make_facts(CallKind.SEARCH, "git.look")
     if verb in ("apply", "am"):
         check = "--check" in rest or "--stat" in rest
-        return meaning(Kind.VERIFY if check else Kind.WRITE, "git.apply")
-    if verb == "restore" or _discards(verb, rest):
-        return meaning(Kind.UNDO, "git.undo", writes=tuple(w for w in rest if not w.startswith("-")))
+        return make_facts(CallKind.VERIFY if check else CallKind.WRITE, "git.apply")
+    if verb == "restore" or _discards_changes(verb, rest):
+        return make_facts(CallKind.UNDO, "git.undo", writes=tuple(w for w in rest if not w.startswith("-")))
     if verb == "bisect" and first == "run":
-        return meaning(Kind.VERIFY, "git.bisect")
-    outside = verb in ("push", "send-email")
-    return meaning(Kind.OTHER, "git.other", Effect.EXTERNAL_WRITE if outside else Effect.LOCAL_WRITE)
+        return make_facts(CallKind.VERIFY, "git.bisect")
+    remote = verb in ("push", "send-email")
+    return make_facts(CallKind.OTHER, "git.other", Effect.EXTERNAL_WRITE if remote else Effect.LOCAL_WRITE)
 
 
-def _discards(verb: str, rest: list[str]) -> bool:
-    """Whether it takes back changes of the working tree."""
+def _discards_changes(verb: str, rest: list[str]) -> bool:
+    """Whether a sub-command takes back changes of the working tree."""
     if verb == "checkout":
         if "-b" in rest or "-B" in rest:
             return False

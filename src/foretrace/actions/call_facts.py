@@ -1,0 +1,138 @@
+"""What one call, shell command or code cell does, as far as it alone can say.
+
+The rules of this package return `CallFacts`; `label_steps` makes labels of them with the history of the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import msgspec
+
+from foretrace.actions.taxonomy import Effect
+
+
+class CallKind(IntEnum):
+    """What a call does. Of several calls, or commands of one shell line, the highest kind stands for all."""
+
+    SETUP = 0
+    """Says nothing about the step (cd, export, an echo between commands, a `| head` behind one)."""
+    READ = 1
+    """Shows a known file or directory."""
+    SEARCH = 2
+    """Looks for something, or fetches it by query or key."""
+    COMPARE = 3
+    """Compares state (git diff, git status): a search before the agent's own edits, a check after them."""
+    OTHER = 4
+    """Any other call: state-changing APIs, computation, installing, moving files, GUI moves."""
+    WRITE = 5
+    """Creates or changes the content of a file."""
+    UNDO = 6
+    """Takes back changes (undo_edit, git checkout -- f, git stash)."""
+    VERIFY = 7
+    """Runs something to learn whether code, configuration or state is right."""
+    ASK = 8
+    """A call that puts a question to the user."""
+    SAY = 9
+    """A call that sends text to the user: the text decides."""
+    HANDOVER = 10
+    """Hands the conversation to somebody else."""
+    GIVE_UP = 11
+    """A terminal call that says there is no answer."""
+    TERMINAL = 12
+    """Ends the attempt with an answer."""
+
+
+DEFAULT_EFFECTS = {
+    CallKind.SETUP: Effect.PURE_READ,
+    CallKind.READ: Effect.PURE_READ,
+    CallKind.SEARCH: Effect.PURE_READ,
+    CallKind.COMPARE: Effect.PURE_READ,
+    CallKind.OTHER: Effect.UNKNOWN,
+    CallKind.WRITE: Effect.LOCAL_WRITE,
+    CallKind.UNDO: Effect.LOCAL_WRITE,
+    CallKind.VERIFY: Effect.SANDBOX_EXEC,
+    CallKind.ASK: Effect.TERMINAL,
+    CallKind.SAY: Effect.TERMINAL,
+    CallKind.HANDOVER: Effect.TERMINAL,
+    CallKind.GIVE_UP: Effect.TERMINAL,
+    CallKind.TERMINAL: Effect.TERMINAL,
+}
+"""The effect of a call of this kind, unless its rule gives another."""
+
+SEVERITY = {
+    effect: position
+    for position, effect in enumerate(
+        (
+            Effect.PURE_READ,
+            Effect.SANDBOX_EXEC,
+            Effect.LOCAL_WRITE,
+            Effect.UNKNOWN,
+            Effect.EXTERNAL_WRITE,
+            Effect.TERMINAL,
+        )
+    )
+}
+"""Effect -> its rank: of the effects of one step the highest counts."""
+
+OPEN_FILE = "<open file>"
+"""Path of an edit that names no file: it changes the one that is open in the agent's editor."""
+
+TESTED_CODE = "tested code"
+"""The `retry_key` of a test run whose call carries the code that is tested."""
+
+
+def split_words(text: str) -> frozenset[str]:
+    """The set of the words in a text, in which tables of names are written."""
+    return frozenset(text.split())
+
+
+class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call does, or several together (`merge_facts`)."""
+
+    kind: CallKind
+    rule: str
+    """Name of the rule that decided, e.g. `shell.verify`."""
+    effect: Effect
+    writes: tuple[str, ...] = ()
+    """Paths that it creates or changes."""
+    reads: tuple[str, ...] = ()
+    """Paths that it shows."""
+    retry_key: str = ""
+    """What the call is an attempt at, e.g. `sql` or the name of a tool: calls with the same one may be retries."""
+    payload: str = ""
+    """The text by which two attempts are compared: new content, code, arguments."""
+    creates: bool = False
+    """Whether a write makes the whole file rather than changes a part of it."""
+    defines: tuple[str, ...] = ()
+    """Functions and classes that a code cell defines for the cells after it."""
+
+
+def make_facts(kind: CallKind, rule: str, effect: Effect | None = None, /, **facts: object) -> CallFacts:
+    """Make `CallFacts` with the effect of their kind, unless another is given; `facts` are the other fields."""
+    return CallFacts(kind=kind, rule=rule, effect=effect or DEFAULT_EFFECTS[kind], **facts)  # type: ignore[arg-type]
+
+
+def pick_worst_effect(effects: Iterable[Effect]) -> Effect:
+    """Find the effect that counts among several; `pure_read` when there is none."""
+    return max(effects, key=SEVERITY.__getitem__, default=Effect.PURE_READ)
+
+
+def merge_facts(facts: Iterable[CallFacts]) -> CallFacts | None:
+    """Merge several calls or commands: the highest kind, all paths, the worst effect; `None` when there are none."""
+    parts = list(facts)
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    # max keeps the first of equals, so that the earliest command of the highest kind gives its rule.
+    return msgspec.structs.replace(
+        max(parts, key=lambda part: part.kind),
+        effect=pick_worst_effect(part.effect for part in parts),
+        writes=_join_paths(part.writes for part in parts),
+        reads=_join_paths(part.reads for part in parts),
+    )
+
+
+def _join_paths(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """All paths, each once, in order."""
+    return tuple(dict.fromkeys(path for group in groups for path in group))

@@ -1,0 +1,138 @@
+"""Label every assistant message of a trace with one of the nine action types, in one pass over the messages.
+
+The rules that decide are in the modules of this package whose names end in `_rules`, the names that they look up in
+those that end in `_tables`. `docs/actions.md` lists all rules.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from foretrace.actions.call_facts import DEFAULT_EFFECTS, CallFacts, CallKind, merge_facts
+from foretrace.actions.observation_rules import ObservedResult, classify_observation
+from foretrace.actions.repair_rules import RepairHistory, fixes_code_in_chat
+from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
+from foretrace.actions.text_message_rules import classify_text, find_nonstep_reason
+from foretrace.actions.tool_rules import classify_call, classify_description
+from foretrace.core.trace import Message, ToolCall, Trace
+
+ACTION_OF_KIND = {
+    CallKind.SETUP: ActionType.TOOL_CALL,
+    CallKind.READ: ActionType.FILE_READ,
+    CallKind.SEARCH: ActionType.RETRIEVAL,
+    CallKind.OTHER: ActionType.TOOL_CALL,
+    CallKind.WRITE: ActionType.FILE_WRITE,
+    CallKind.UNDO: ActionType.TOOL_CALL,
+    CallKind.VERIFY: ActionType.VERIFIER,
+    CallKind.ASK: ActionType.ASK_CLARIFICATION,
+    CallKind.HANDOVER: ActionType.BLOCKED,
+    CallKind.GIVE_UP: ActionType.BLOCKED,
+    CallKind.TERMINAL: ActionType.FINAL_ANSWER,
+}
+"""The action of a call of this kind, unless a rule of `_label_with_call` says otherwise."""
+
+STATE_CHANGING = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
+"""Effects that raise `state_version`."""
+
+_NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
+"""The facts of a message without a call: nothing that could fail or be repaired."""
+
+
+class _OpenLabel(msgspec.Struct):
+    """A label that later observations may still change."""
+
+    label: StepLabel
+    facts: CallFacts
+
+
+def label_trace(trace: Trace) -> list[StepLabel]:
+    """Make one label for each assistant message of the trace, in order.
+
+    Labels depend on structure: the tool, its arguments, what went before and what answered. The words of a message
+    decide only where it makes no call. A message that is no step gets the action `None` and a rule `nonstep.<why>`.
+    """
+    history = RepairHistory()
+    labels: dict[int, _OpenLabel] = {}
+    index_of_call: dict[str, int] = {}
+    last = -1
+    state_version = 0
+    for index, message in enumerate(trace.messages):
+        if message.role == "assistant":
+            label, facts = _label_message(trace, index, state_version, history)
+            labels[index] = _OpenLabel(label, facts)
+            state_version += label.effect in STATE_CHANGING and label.action is not None
+            index_of_call.update((call.id, index) for call in message.tool_calls if call.id)
+            last = index
+        elif last >= 0 and _is_observation(trace.messages, index, last):
+            # Calls can be batched before their results: the id says which step a result answers.
+            for step in {index_of_call.get(call_id, last) for call_id in message.tool_call_ids} or {last}:
+                _add_observation(labels[step], index, message, history)
+    return [each.label for each in labels.values()]
+
+
+def _is_observation(messages: tuple[Message, ...], index: int, last: int) -> bool:
+    """Whether a message answers a call: the result of a tool, or a user message right after a message with a call."""
+    role = messages[index].role
+    return role == "tool" or (role == "user" and index == last + 1 and bool(messages[last].tool_calls))
+
+
+def _add_observation(open_label: _OpenLabel, index: int, message: Message, history: RepairHistory) -> None:
+    """Note in a label, and in the history, what the message at `index` shows of its step."""
+    label, facts = open_label.label, open_label.facts
+    result = classify_observation(facts.kind, message)
+    if result is ObservedResult.FAILED and not label.failed:
+        open_label.label = msgspec.structs.replace(label, failed=True)
+    if label.action is not None:
+        history.add_result(label.index, index, facts, result, message.content[-400:] if message.content else "")
+
+
+def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> tuple[StepLabel, CallFacts]:
+    message = trace.messages[index]
+    facts = None
+    if message.author != "demo":
+        # A call of which not even the name could be read was never executed.
+        calls = (call for call in message.tool_calls if call.name or not call.error)
+        facts = merge_facts(_classify_call(trace, call) for call in calls)
+    if facts is None:
+        facts = _NO_CALL
+        action, rule, effect = _label_without_call(trace, index)
+    else:
+        action, rule, effect = _label_with_call(facts, history)
+        history.add_step(index, facts)
+    label = StepLabel(index=index, action=action, rule=rule, effect=effect, state_version=state_version, failed=False)
+    return label, facts
+
+
+def _classify_call(trace: Trace, call: ToolCall) -> CallFacts:
+    """Classify a call; where its name says nothing, by the description of the tool in the trace."""
+    facts = classify_call(call.name, call.arguments)
+    if facts.rule == "tool.unknown":
+        description = next((spec.description for spec in trace.tools if spec.name == call.name), "")
+        kind = classify_description(description) if description else None
+        if kind is not None:
+            return msgspec.structs.replace(facts, kind=kind, rule="tool.described")
+    return facts
+
+
+def _label_with_call(facts: CallFacts, history: RepairHistory) -> tuple[ActionType, str, Effect]:
+    """The action, rule and effect of a message whose calls do this together."""
+    if facts.kind is CallKind.SAY:
+        action, rule = classify_text(facts.payload)
+        return action, rule, facts.effect
+    if rule := history.find_repair_rule(facts):
+        return ActionType.REPAIR, rule, facts.effect
+    if facts.kind is CallKind.COMPARE:
+        action = ActionType.VERIFIER if history.has_written else ActionType.RETRIEVAL
+        return action, facts.rule, facts.effect
+    return ACTION_OF_KIND[facts.kind], facts.rule, facts.effect
+
+
+def _label_without_call(trace: Trace, index: int) -> tuple[ActionType | None, str, Effect]:
+    """The action, rule and effect of a message without a call."""
+    reason = find_nonstep_reason(trace.messages, index)
+    if reason:
+        return None, f"nonstep.{reason}", Effect.UNKNOWN if reason == "lost" else Effect.PURE_READ
+    if fixes_code_in_chat(trace.messages, index):
+        return ActionType.REPAIR, "repair.chat_code", DEFAULT_EFFECTS[CallKind.SAY]
+    action, rule = classify_text(trace.messages[index].content)
+    return action, rule, DEFAULT_EFFECTS[CallKind.SAY]

@@ -1,0 +1,234 @@
+"""Rules for Python code: by its syntax tree, whether it looks up, reads, writes, verifies or computes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
+
+from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
+from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
+from foretrace.actions.taxonomy import Effect
+
+MAX_CHARACTERS = 30_000
+"""Characters of code that are read."""
+MAX_NODES = 6000
+"""Nodes of the syntax tree that are visited."""
+
+_DEFINITION = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.M)
+_MAGIC = re.compile(r"^\s*[!%][^\n]*$", re.M)
+_TEXT_WRITERS = frozenset(("write_text", "write_bytes"))
+_DATA_SAVERS = split_words("to_csv to_json to_excel to_parquet to_pickle savefig imwrite savetxt save_model")
+_FILE_MOVERS = split_words(
+    "copy copyfile copy2 copytree move rename replace_file makedirs mkdir remove unlink rmtree rmdir symlink"
+)
+_FILE_READERS = split_words("read_text read_bytes readlines readline getsource getsourcelines print_file")
+_PROCESS_STARTERS = split_words("check_output check_call Popen system getoutput")
+_PARSERS = split_words("parse compile safe_load load loads literal_eval")
+_MODULE_INFO = split_words("__file__ __version__ __path__ version version_info path executable modules")
+
+
+class _CodeFacts(msgspec.Struct):
+    """What the syntax tree of a code holds."""
+
+    function_calls: list[str] = []
+    """Names of functions that it calls (`f(...)`)."""
+    method_calls: list[str] = []
+    """Names of methods that it calls (`x.f(...)`)."""
+    attributes: list[str] = []
+    imports: list[str] = []
+    definitions: set[str] = set()
+    queries: int = 0
+    """String constants that are SQL queries."""
+    changes: int = 0
+    """String constants that are SQL statements that change data."""
+    writes: list[str] = []
+    """Paths that it opens for writing; empty text where the path is no literal."""
+    reads: int = 0
+    saves: int = 0
+    """Calls that save data or a figure."""
+    asserts: int = 0
+    imports_project: bool = False
+    """Whether it imports anything outside of the standard library."""
+
+
+@lru_cache(maxsize=256)
+def collect_code_facts(code: str) -> _CodeFacts | None:
+    """Collect facts about the code, `None` when it does not parse. Never raises."""
+    text = _MAGIC.sub("pass", code[:MAX_CHARACTERS])
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    facts = _CodeFacts()
+    todo: list[ast.AST] = [tree]
+    seen = 0
+    while todo and seen < MAX_NODES:
+        node = todo.pop()
+        seen += 1
+        visit = _VISITORS.get(type(node))
+        if visit is not None:
+            visit(node, facts)
+        todo.extend(ast.iter_child_nodes(node))
+    return facts
+
+
+def _add_import(node: ast.AST, facts: _CodeFacts) -> None:
+    names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom):
+        names = ["." if node.level else node.module or "."]
+    for name in names:
+        root = name.split(".", 1)[0]
+        facts.imports.append(root)
+        facts.imports_project = facts.imports_project or root not in sys.stdlib_module_names
+
+
+def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
+    assert isinstance(node, ast.Call)
+    function = node.func
+    if isinstance(function, ast.Name):
+        facts.function_calls.append(function.id)
+        if function.id == "open":
+            _add_open(node, facts)
+    elif isinstance(function, ast.Attribute):
+        facts.method_calls.append(function.attr)
+        if function.attr in _TEXT_WRITERS:
+            facts.writes.append(_get_path(function.value) or _get_literal(node.args[:1]))
+        elif function.attr in _DATA_SAVERS:
+            facts.saves += 1
+        elif function.attr == "open" and not isinstance(function.value, ast.Name):
+            _add_open(node, facts, shift=-1, path=_get_path(function.value))
+
+
+def _add_open(node: ast.Call, facts: _CodeFacts, shift: int = 0, path: str = "") -> None:
+    mode = _get_literal(node.args[1 + shift : 2 + shift]) or next(
+        (_get_literal([k.value]) for k in node.keywords if k.arg == "mode"), ""
+    )
+    if set(mode) & set("wax+"):
+        facts.writes.append(path or _get_literal(node.args[:1]))
+    else:
+        facts.reads += 1
+
+
+def _add_constant(node: ast.AST, facts: _CodeFacts) -> None:
+    value = getattr(node, "value", None)
+    if isinstance(value, str) and len(value) > 6:
+        if is_sql_query(value):
+            facts.queries += 1
+        elif is_read_only_sql(value) is False:
+            facts.changes += 1
+
+
+def _add_definition(node: ast.AST, facts: _CodeFacts) -> None:
+    facts.definitions.add(getattr(node, "name", ""))
+
+
+def _add_assert(node: ast.AST, facts: _CodeFacts) -> None:
+    facts.asserts += 1
+
+
+def _add_attribute(node: ast.AST, facts: _CodeFacts) -> None:
+    facts.attributes.append(getattr(node, "attr", ""))
+
+
+_VISITORS: dict[type[ast.AST], Callable[[ast.AST, _CodeFacts], None]] = {
+    ast.Import: _add_import,
+    ast.ImportFrom: _add_import,
+    ast.Call: _add_call,
+    ast.Constant: _add_constant,
+    ast.FunctionDef: _add_definition,
+    ast.ClassDef: _add_definition,
+    ast.Assert: _add_assert,
+    ast.Attribute: _add_attribute,
+}
+
+
+def _get_literal(nodes: list[ast.expr]) -> str:
+    node = nodes[0] if nodes else None
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _get_path(node: ast.expr) -> str:
+    """`Path("f")` -> f."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")).endswith("Path"):
+        return _get_literal(node.args[:1])
+    return ""
+
+
+def classify_inline_python(code: str) -> CallFacts:
+    """Classify `python -c CODE`, or a heredoc for Python, in a shell: there, running code of the project is a check."""
+    facts = collect_code_facts(code)
+    if facts is None:
+        return make_facts(CallKind.VERIFY, "python.unparsed")
+    if facts.writes:
+        paths = tuple(path for path in facts.writes if path)
+        return make_facts(CallKind.WRITE, "python.write", writes=paths, payload=code[:4000])
+    if facts.asserts:
+        return make_facts(CallKind.VERIFY, "python.assert")
+    if set(facts.method_calls) & _FILE_MOVERS and not facts.imports_project:
+        return make_facts(CallKind.OTHER, "python.files", Effect.LOCAL_WRITE)
+    if set(facts.method_calls) & {"getsource", "getsourcelines"}:
+        return make_facts(CallKind.READ, "python.source")
+    if _only_shows_module_info(facts):
+        return make_facts(CallKind.OTHER, "python.introspect", Effect.PURE_READ)
+    if facts.imports_project or set(facts.function_calls + facts.method_calls) & (_PROCESS_STARTERS | _PARSERS):
+        return make_facts(CallKind.VERIFY, "python.exercise")
+    if facts.queries:
+        return make_facts(CallKind.SEARCH, "python.query")
+    if facts.reads or set(facts.method_calls) & _FILE_READERS:
+        return make_facts(CallKind.READ, "python.read")
+    return make_facts(CallKind.OTHER, "python.compute", Effect.SANDBOX_EXEC)
+
+
+def _only_shows_module_info(facts: _CodeFacts) -> bool:
+    """Whether the code only prints where a module is or what version it has."""
+    if set(facts.function_calls) - {"print", "str", "repr", "getattr", "dir", "help", "hasattr"}:
+        return False
+    if set(facts.function_calls) & {"dir", "help"} and not facts.method_calls:
+        return True
+    return bool(set(facts.attributes) & _MODULE_INFO) and not set(facts.method_calls) - {
+        "join",
+        "get",
+        "format",
+        "dirname",
+    }
+
+
+def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:
+    """Classify a code cell of an agent (CodeAct, Jupyter): there, running code is a tool call and no check.
+
+    Args:
+        code: Python source.
+        find_kind: gives the kind of a tool by its name, or `None`; cells call tools as functions.
+    """
+    common: dict[str, object] = {
+        "retry_key": "code",
+        "payload": code[:6000],
+        "defines": tuple(_DEFINITION.findall(code[:MAX_CHARACTERS])),
+    }
+    facts = collect_code_facts(code)
+    if facts is None:
+        return make_facts(CallKind.OTHER, "cell.unparsed", Effect.SANDBOX_EXEC, **common)
+    if facts.writes or facts.saves:
+        paths = tuple(path for path in facts.writes if path)
+        return make_facts(CallKind.WRITE, "cell.write", writes=paths, **common)
+    if facts.asserts or set(facts.imports) & {"pytest", "unittest", "doctest"}:
+        return make_facts(CallKind.VERIFY, "cell.assert", **common)
+    if facts.changes:
+        return make_facts(CallKind.OTHER, "cell.sql_change", Effect.LOCAL_WRITE, **common)
+    if facts.queries:
+        return make_facts(CallKind.SEARCH, "cell.sql", **common)
+    kinds = [
+        kind for name in facts.function_calls if name not in facts.definitions and (kind := find_kind(name)) is not None
+    ]
+    if kinds:
+        kind = max(kinds)
+        effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
+        return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
+    if facts.reads and not facts.imports_project:
+        return make_facts(CallKind.READ, "cell.read", **common)
+    return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)

@@ -1,0 +1,313 @@
+"""Rules for tool calls: by the name of the tool and its arguments, never by the words around the call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from foretrace.actions.call_facts import OPEN_FILE, TESTED_CODE, CallFacts, CallKind, make_facts, split_words
+from foretrace.actions.python_rules import classify_cell
+from foretrace.actions.shell.command_rules import classify_shell
+from foretrace.actions.sql_rules import is_read_only_sql
+from foretrace.actions.taxonomy import Effect
+from foretrace.actions.tool_tables import (
+    CHANGE_VERBS,
+    COMPUTE_VERBS,
+    DATA_NOUNS,
+    PATH_KEYS,
+    READ_VERBS,
+    TOOL_GROUPS,
+    TOOL_KINDS,
+    split_name,
+)
+
+Arguments = dict[str, Any]
+
+_decode = msgspec.json.Decoder().decode
+_PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|^mcp__.+?__")
+_PATCH_PATH = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)([^\n\t]+)", re.M)
+_FIRST_PATH = re.compile(r"\s*([\"']?)([^\s\"']+)\1")
+_URL = re.compile(r"https?://|www\.")
+_NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
+_NEW_KEYS = (
+    "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace",
+    "new_content", "text",
+    "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
+)  # fmt: skip
+_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
+_CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
+_QUERY_KEYS = ("query", "sql", "statement", "input", "command", "code")
+_AGENT_LINE = re.compile(
+    r"\s*(?:(open|create|goto|scroll_up|scroll_down|search_dir|search_file|find_file)\b([^\n&|;]*)\s*\Z"
+    r"|(edit)\s+(\d+:\d+\s*\n.*))",
+    re.S,
+)
+"""A command of SWE-agent, sent as a line of its shell."""
+_HANDOVER_TO = split_words("human agent agents representative operator support person staff specialist")
+_HANDOVER = split_words("transfer escalate handoff handover forward connect")
+_FILE_WORDS = split_words("file files docx document notebook xlsx pptx markdown csv json")
+
+
+def classify_call(name: str, arguments: str) -> CallFacts:
+    """Classify one tool call.
+
+    Args:
+        name: the tool's name; prefixes such as `functions.` and `mcp__server__` are ignored.
+        arguments: its arguments as JSON text; text that is no JSON object counts as one positional argument.
+    """
+    # Long arguments would only fill the cache: they hardly ever repeat.
+    return (_classify_call if len(arguments) < 2000 else _classify_call.__wrapped__)(name, arguments)
+
+
+@lru_cache(maxsize=512)
+def _classify_call(name: str, arguments: str) -> CallFacts:
+    plain = _PREFIX.sub("", name.strip())
+    snake = _to_snake_case(plain)
+    values = decode_arguments(arguments)
+    rule = _GROUP_RULES.get(TOOL_GROUPS.get(snake, ""))
+    if rule is not None:
+        return rule(snake, values)
+    known = TOOL_KINDS.get(snake)
+    if known is not None:
+        return _classify_listed_tool(snake, known, values)
+    return _classify_by_name(plain, values)
+
+
+@lru_cache(maxsize=512)
+def _to_snake_case(name: str) -> str:
+    return "_".join(split_name(name))
+
+
+def decode_arguments(arguments: str) -> Arguments:
+    """Decode arguments to a mapping; anything that is no JSON object becomes `{"input": value}`."""
+    try:
+        value = _decode(arguments) if arguments else {}
+    except (ValueError, RecursionError):
+        return {"input": arguments}
+    return value if isinstance(value, dict) else {"input": value}
+
+
+def _get_text(values: Arguments, keys: tuple[str, ...]) -> str:
+    """Get the first argument of `keys` that has text, lists joined with newlines; empty text where none has."""
+    for key in keys:
+        value = values.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, list) and value:
+            return "\n".join(v if isinstance(v, str) else str(v) for v in value[:200])
+    return ""
+
+
+def _get_any_text(values: Arguments, keys: tuple[str, ...]) -> str:
+    return _get_text(values, keys) or next((v for v in values.values() if isinstance(v, str)), "")
+
+
+def _get_path(values: Arguments) -> str:
+    return _get_text(values, PATH_KEYS)
+
+
+def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
+    command = next((values[key] for key in _SHELL_KEYS if values.get(key)), None)
+    if str(values.get("is_input", "")).lower() == "true":
+        return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
+    if isinstance(command, list):
+        words = [str(word) for word in command[:200]]
+        # ["bash", "-lc", "cd x && make"] names the shell itself.
+        joined = words[2] if len(words) == 3 and re.match(r"-[a-z]*c$", words[1]) else " ".join(words)
+        return classify_shell(joined)
+    text = command if isinstance(command, str) else _get_any_text(values, _SHELL_KEYS)
+    if re.fullmatch(r"\s*(?:[Cc]trl\+[a-z]|C-[a-z])?\s*", text):
+        return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
+    if line := _AGENT_LINE.match(text):
+        tool, rest = line[1] or line[3], line[2] if line[1] else line[4]
+        return _classify_listed_tool(tool, TOOL_KINDS[tool], {"input": rest.strip()})
+    return classify_shell(text)
+
+
+def _classify_code_tool(name: str, values: Arguments) -> CallFacts:
+    code = _get_any_text(values, _CODE_KEYS)
+    stripped = code.lstrip()
+    if stripped.startswith(("!", "%%bash", "%bash", "%%sh")):
+        facts = classify_shell(re.sub(r"^\s*(?:!|%%?(?:bash|sh)\n?)", "", code))
+        return msgspec.structs.replace(facts, retry_key=facts.retry_key or "code", payload=facts.payload or code[:4000])
+    return classify_cell(code, _find_function_kind)
+
+
+def _find_function_kind(name: str) -> CallKind | None:
+    """Find the kind of a function that a code cell calls by its name; `None` where that is not a tool's."""
+    if name in ("open", "view", "type", "count", "input", "look", "use", "act", "go", "move", "put", "take", "edit"):
+        return None
+    snake = _to_snake_case(name)
+    known = TOOL_KINDS.get(snake)
+    if known is not None:
+        return known[0]
+    words = snake.split("_")
+    return CallKind.SEARCH if (words[0] in READ_VERBS and len(words) > 1) or words[-1] == "search" else None
+
+
+def _classify_editor(name: str, values: Arguments) -> CallFacts:
+    command = str(values.get("command", "")).strip()
+    path = _get_path(values)
+    if command == "view":
+        return make_facts(CallKind.READ, "tool.view", reads=(path,))
+    if command == "undo_edit":
+        return make_facts(CallKind.UNDO, "tool.undo", writes=(path,))
+    if command in ("create", "str_replace", "insert", "write", "edit", "append", "replace"):
+        return _classify_write(f"tool.{command}", values, creates=command in ("create", "write"))
+    return make_facts(CallKind.OTHER, "tool.editor", Effect.UNKNOWN)
+
+
+def _classify_write(rule: str, values: Arguments, *, creates: bool) -> CallFacts:
+    path = _get_path(values)
+    if not path and creates:
+        # SWE-agent's `create FILE`: the only argument is the path.
+        match = _FIRST_PATH.match(_get_text(values, ("input",)))
+        path = match.group(2) if match else ""
+    return make_facts(
+        CallKind.WRITE,
+        rule,
+        writes=(path or OPEN_FILE,),
+        payload=_get_text(values, _NEW_KEYS)[:4000],
+        creates=creates,
+    )
+
+
+def _classify_patch(name: str, values: Arguments) -> CallFacts:
+    text = _get_any_text(values, ("input", "patch", "diff", "patchText"))
+    paths = [path.strip() for path in _PATCH_PATH.findall(text[:200_000])]
+    path = _get_path(values)
+    writes = tuple(dict.fromkeys(p for p in [*paths, path] if p and p != "/dev/null"))
+    creates = "*** Update File" not in text and "*** Add File" in text
+    return make_facts(CallKind.WRITE, "tool.patch", writes=writes or (OPEN_FILE,), payload=text[:4000], creates=creates)
+
+
+def _classify_sql_tool(name: str, values: Arguments) -> CallFacts:
+    text = _get_any_text(values, _QUERY_KEYS)
+    if is_read_only_sql(text):
+        return make_facts(CallKind.SEARCH, "tool.sql", retry_key="sql", payload=text[:4000])
+    return make_facts(CallKind.OTHER, "tool.sql_change", Effect.EXTERNAL_WRITE, retry_key="sql", payload=text[:4000])
+
+
+def _classify_terminal(name: str, values: Arguments) -> CallFacts:
+    if str(values.get("return_type", "")).startswith("give_up"):
+        return make_facts(CallKind.GIVE_UP, "terminal_give_up")
+    answer = next((values[key] for key in ("answer", "final_answer", "input") if key in values), None)
+    if isinstance(answer, str) and name != "stop" and _NO_ANSWER.match(answer[:40]) and (answer or name == "answer"):
+        return make_facts(CallKind.GIVE_UP, "terminal_no_answer")
+    return make_facts(CallKind.TERMINAL, "terminal_call")
+
+
+def _classify_ask(name: str, values: Arguments) -> CallFacts:
+    return make_facts(CallKind.ASK, "ask_call")
+
+
+def _classify_say(name: str, values: Arguments) -> CallFacts:
+    if name == "report_infeasible":
+        return make_facts(CallKind.GIVE_UP, "terminal_give_up")
+    return make_facts(
+        CallKind.SAY, "say_call", payload=_get_any_text(values, ("text", "message", "content", "input"))[:8000]
+    )
+
+
+def _classify_give_up(name: str, values: Arguments) -> CallFacts:
+    return make_facts(CallKind.GIVE_UP, "terminal_give_up")
+
+
+_GROUP_RULES: dict[str, Callable[[str, Arguments], CallFacts]] = {
+    "shell": _classify_shell_tool,
+    "code": _classify_code_tool,
+    "editor": _classify_editor,
+    "sql": _classify_sql_tool,
+    "patch": _classify_patch,
+    "terminal": _classify_terminal,
+    "give_up": _classify_give_up,
+    "ask": _classify_ask,
+    "say": _classify_say,
+}
+"""Group in `TOOL_GROUPS` -> the rule for its tools, given the name of the tool and its arguments."""
+
+
+def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], values: Arguments) -> CallFacts:
+    kind, effect = known
+    if kind is CallKind.WRITE:
+        return _classify_write(
+            f"tool.{name}", values, creates=name.startswith(("create", "write", "save", "overwrite"))
+        )
+    if kind in (CallKind.READ, CallKind.UNDO):
+        path = _get_path(values)
+        if not path:
+            match = _FIRST_PATH.match(_get_text(values, ("input",)))
+            path = match.group(2) if match else ""
+        if name in ("open", "goto", "view") and (_URL.match(path) or values.get("url") or values.get("id")):
+            return make_facts(CallKind.OTHER, "tool.navigate", Effect.EXTERNAL_WRITE)
+        paths = (path,) if path else ()
+        return make_facts(
+            kind,
+            f"tool.{name}",
+            reads=paths if kind is CallKind.READ else (),
+            writes=() if kind is CallKind.READ else paths,
+        )
+    if kind is CallKind.VERIFY and isinstance(code := values.get("code"), str) and code:
+        # The call carries the code that it tests: with other code it is another attempt.
+        return make_facts(kind, f"tool.{name}", effect, retry_key=TESTED_CODE, payload=code)
+    return make_facts(kind, f"tool.{name}", effect)
+
+
+def _classify_by_name(name: str, values: Arguments) -> CallFacts:
+    """Classify a tool that is in no table by the words of its name."""
+    # ToolBench writes `api_for_tool`: only the part before `_for_` says what is done.
+    api, marker, _ = name.rpartition("_for_")
+    words = [word for word in split_name(api or name) if not re.fullmatch(r"v?\d*", word)]
+    if not words:
+        return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN)
+    first, last = words[0], words[-1]
+    if _HANDOVER & set(words) and _HANDOVER_TO & set(split_name(name)) and first not in READ_VERBS:
+        return make_facts(CallKind.HANDOVER, "hand_over")
+    retry = {"retry_key": name, "payload": msgspec.json.encode(values).decode()[:4000]}
+    if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
+        if (_FILE_WORDS & set(words) and first in ("read", "view", "show")) or words[1:] == ["directory"]:
+            return make_facts(CallKind.READ, "tool.read_words", reads=tuple(filter(None, (_get_path(values),))))
+        return make_facts(CallKind.SEARCH, "tool.read_verb")
+    if first in ("write", "edit", "append", "insert", "patch", "replace", "create", "update", "overwrite") and (
+        _FILE_WORDS & set(words) and _get_path(values)
+    ):
+        return _classify_write("tool.write_words", values, creates=first in ("write", "create", "overwrite"))
+    if first in COMPUTE_VERBS:
+        return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
+    if first in CHANGE_VERBS and not (marker and last in DATA_NOUNS):
+        return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
+    return _classify_by_inner_words(words, bool(marker), retry)
+
+
+def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, str]) -> CallFacts:
+    """Classify a name whose first word is no verb (`crm_search_customers`, `chain_details`, `tracks_for_spotify`)."""
+    if not is_api:
+        verb = next((w for w in words[1:] if w in READ_VERBS or w in CHANGE_VERBS or w in COMPUTE_VERBS), "")
+        if verb in COMPUTE_VERBS:
+            return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
+        if verb in CHANGE_VERBS and words[-1] not in DATA_NOUNS:
+            return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
+    if words[:2] in (["check", "in"], ["check", "out"]):
+        return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
+    if set(words) & READ_VERBS or words[-1] in DATA_NOUNS or "by" in words[1:-1]:
+        return make_facts(CallKind.SEARCH, "tool.read_word")
+    if is_api:
+        # Nearly every API of a data marketplace fetches data, but the name does not promise it.
+        return make_facts(CallKind.SEARCH, "tool.api", Effect.UNKNOWN)
+    return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN, **retry)
+
+
+@lru_cache(maxsize=512)
+def classify_description(description: str) -> CallKind | None:
+    """Find the kind of a tool by the first verb of its description; `None` where no verb is known."""
+    for word in split_name(description[:200])[:8]:
+        stems = {word, word.removesuffix("s"), word.removesuffix("es")}
+        if stems & (READ_VERBS | {"return", "provide"}):
+            return CallKind.SEARCH
+        if stems & (CHANGE_VERBS | COMPUTE_VERBS):
+            return CallKind.OTHER
+    return None

@@ -1,0 +1,127 @@
+"""Tool calls: the kind, effect and paths that follow from a name and its JSON arguments."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretrace.actions.call_facts import OPEN_FILE, CallKind
+from foretrace.actions.taxonomy import Effect
+from foretrace.actions.tool_rules import classify_call
+
+CALLS = [
+    ("str_replace_editor", {"command": "view", "path": "/a"}, CallKind.READ),
+    ("str_replace_editor", {"command": "create", "path": "/a", "file_text": "x"}, CallKind.WRITE),
+    ("str_replace_editor", {"command": "insert", "path": "/a", "insert_line": "3", "new_str": "x"}, CallKind.WRITE),
+    ("str_replace_editor", {"command": "undo_edit", "path": "/a"}, CallKind.UNDO),
+    ("execute_bash", {"command": "pytest"}, CallKind.VERIFY),
+    ("execute_bash", {"command": "n", "is_input": "true"}, CallKind.OTHER),
+    ("execute_bash", {"command": "C-c"}, CallKind.OTHER),
+    ("Bash", {"command": "ls", "description": "run the tests"}, CallKind.READ),
+    ("shell", {"command": ["bash", "-lc", "cd a && make"]}, CallKind.VERIFY),
+    ("bash", {"command": "open pkg/mod.py 120"}, CallKind.READ),
+    ("bash", {"command": "edit 3:4\nif ok:\n    pytest()\nend_of_edit"}, CallKind.WRITE),
+    ("open", {"input": "pkg/mod.py 120"}, CallKind.READ),
+    ("goto", {"input": "40"}, CallKind.READ),
+    ("scroll_down", {}, CallKind.READ),
+    ("find_file", {"input": "mod.py"}, CallKind.SEARCH),
+    ("search_dir", {"input": "Cart src"}, CallKind.SEARCH),
+    ("create", {"filename": "probe.py"}, CallKind.WRITE),
+    ("Read", {"file_path": "/a"}, CallKind.READ),
+    ("Grep", {"pattern": "x"}, CallKind.SEARCH),
+    ("WebFetch", {"url": "https://example.org"}, CallKind.SEARCH),
+    ("MultiEdit", {"file_path": "/a", "edits": []}, CallKind.WRITE),
+    ("TodoWrite", {"todos": []}, CallKind.OTHER),
+    ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n"}, CallKind.WRITE),
+    ("think", {"thought": "run pytest, then submit"}, CallKind.OTHER),
+    ("submit", {}, CallKind.TERMINAL),
+    ("finish", {}, CallKind.TERMINAL),
+    ("Finish", {"return_type": "give_answer", "final_answer": "42"}, CallKind.TERMINAL),
+    ("Finish", {"return_type": "give_up_and_restart"}, CallKind.GIVE_UP),
+    ("answer", {"answer": "[IDK]"}, CallKind.GIVE_UP),
+    ("answer", {"answer": ""}, CallKind.GIVE_UP),
+    ("transfer_to_human_agents", {"summary": "refund"}, CallKind.HANDOVER),
+    ("transfer_funds", {"amount": 3}, CallKind.OTHER),
+    ("get_order", {"id": 1}, CallKind.SEARCH),
+    ("lookup_customer", {}, CallKind.SEARCH),
+    ("check_seat_availability", {}, CallKind.SEARCH),
+    ("check_in_guest", {}, CallKind.OTHER),
+    ("crm_search_leads", {}, CallKind.SEARCH),
+    ("calendar_delete_event", {}, CallKind.OTHER),
+    ("coin_details", {}, CallKind.SEARCH),
+    ("book_table", {}, CallKind.OTHER),
+    ("register_for_course", {}, CallKind.OTHER),
+    ("authenticate_member", {}, CallKind.OTHER),
+    ("calculate", {"expression": "1+1"}, CallKind.OTHER),
+    ("tracks_for_music_box", {}, CallKind.SEARCH),
+    ("get_latest_scores_for_sports_box", {}, CallKind.SEARCH),
+    ("delete_user_for_user_box", {}, CallKind.OTHER),
+    ("mcp__files__read_text_file", {"path": "/a"}, CallKind.READ),
+    ("functions.web_search", {"query": "x"}, CallKind.SEARCH),
+    ("click", {"input": "[12]"}, CallKind.OTHER),
+    ("search", {"input": "red shoes"}, CallKind.SEARCH),
+    ("sql", {"query": "-- all\nSELECT * FROM t"}, CallKind.SEARCH),
+    ("sql", {"query": "INSERT INTO t VALUES (1)"}, CallKind.OTHER),
+    ("get_neighbors", {"input": "x"}, CallKind.SEARCH),
+    ("frobnicate", {"x": 1}, CallKind.OTHER),
+    ("", {}, CallKind.OTHER),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "kind"), CALLS)
+def test_call(name: str, arguments: dict[str, object], kind: CallKind) -> None:
+    assert classify_call(name, json.dumps(arguments)).kind is kind
+
+
+CELLS = [
+    ("x = 3\nprint(x ** 2)", CallKind.OTHER),
+    ("from sympy import solve, symbols\nsolve(symbols('x') - 1)", CallKind.OTHER),
+    ("print(wikipedia_search('Mercury'))", CallKind.SEARCH),
+    ("rows = conn.execute('SELECT a FROM t').fetchall()", CallKind.SEARCH),
+    ("conn.execute('PRAGMA table_info(t)')", CallKind.SEARCH),
+    ("conn.execute('DELETE FROM t WHERE a = 1')", CallKind.OTHER),
+    ("open('out.txt', 'w').write('x')", CallKind.WRITE),
+    ("import pandas as pd\npd.DataFrame().to_csv('o.csv')", CallKind.WRITE),
+    ("print(open('in.txt').read())", CallKind.READ),
+    ("assert f(3) == 4", CallKind.VERIFY),
+    ("def search_tree(x):\n    return x\nsearch_tree(3)", CallKind.OTHER),
+    ("this is no python", CallKind.OTHER),
+    ("!pytest -q", CallKind.VERIFY),
+]
+
+
+@pytest.mark.parametrize(("code", "kind"), CELLS)
+def test_code_cell(code: str, kind: CallKind) -> None:
+    assert classify_call("execute_python", json.dumps({"code": code})).kind is kind
+
+
+def test_unknown_tools_have_an_unknown_effect() -> None:
+    assert classify_call("frobnicate", "{}").effect is Effect.UNKNOWN
+    assert classify_call("tracks_for_music_box", "{}").effect is Effect.UNKNOWN
+    assert classify_call("get_tracks_for_music_box", "{}").effect is Effect.PURE_READ
+
+
+def test_an_edit_without_a_file_is_of_the_open_file() -> None:
+    assert classify_call("edit", '{"line": "1:1", "replacement_text": "x"}').writes == (OPEN_FILE,)
+    assert classify_call("create", '{"input": "probe.py"}').writes == ("probe.py",)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from([name for name, _, _ in CALLS]), st.text(max_size=60) | st.just("[" * 90_000))
+def test_no_arguments_break_the_reader(name: str, arguments: str) -> None:
+    assert classify_call(name, arguments).rule
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from([name for name, _, _ in CALLS]),
+    st.dictionaries(
+        st.sampled_from(["command", "path", "code", "input", "query", "answer", "is_input", "edits"]),
+        st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.integers(), max_size=3),
+    ),
+)
+def test_no_shape_of_arguments_breaks_the_reader(name: str, arguments: dict[str, object]) -> None:
+    assert classify_call(name, json.dumps(arguments)).rule
