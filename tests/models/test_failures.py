@@ -39,8 +39,8 @@ CASES: dict[str, Case] = {
     "forbidden": ({"status": 403, "body": ECHO}, "bad_key", False, "give a valid key"),
     "no such path": ({"status": 404, "body": "404 page not found"}, "not_found", False, "check that this is"),
     "no such model": ({"status": 404, "body": '{"error": "model not found"}'}, "not_found", False, "that it lists"),
-    "busy": ({"status": 429, "body": BUSY}, "busy", True, "lower the concurrency"),
-    "overloaded": ({"status": 503, "body": '{"error": "server busy"}'}, "busy", True, "lower the concurrency"),
+    "busy": ({"status": 429, "body": BUSY}, "busy", True, "it is busy: lower concurrency"),
+    "overloaded": ({"status": 503, "body": '{"error": "server busy"}'}, "busy", True, "it is busy: lower concurrency"),
     "payment": ({"status": 402, "body": "{}"}, "quota", False, "quota is used up"),
     "broken": ({"status": 500, "body": ECHO}, "server", True, "HTTP 500 'no: Bearer ***'"),
     "bad gateway": ({"status": 502, "body": "<html><h1>Bad gateway</h1></html>"}, "server", True, "'Bad gateway'"),
@@ -174,7 +174,9 @@ def test_a_long_prompt_is_an_overflow(kind: str) -> None:
             return caught.value
 
     error = at(ModelServer(context=100), use)
-    assert (error.kind, error.retryable) == ("overflow", False) and "raise the context length" in str(error)
+    assert (error.kind, error.retryable) == ("overflow", False) and (
+        "raise context_length" if kind == "ollama" else "raise the context length of the server"
+    ) in str(error)
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
@@ -278,9 +280,9 @@ def test_a_key_of_the_environment_goes_to_its_own_host_only(
 ) -> None:
     monkeypatch.setenv(variable, KEY)
     host = home.removeprefix("https://")
-    assert adapter("m", Server(base_url=home)).http.place.key is not None
+    assert adapter("m", Server(base_url=home)).http.errors.key is not None
     for other in (f"http://{host}", f"https://{host}.evil.example", f"https://evil-{host}", "http://127.0.0.1:1"):
-        assert adapter("m", Server(base_url=other)).http.place.key is None, other
+        assert adapter("m", Server(base_url=other)).http.errors.key is None, other
 
     async def use(server: ModelServer) -> None:
         async with model_at(adapter.kind, server.url) as model:

@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.core.errors import ModelError
-from foretrace.models.completion_builder import spelling
-from foretrace.models.retry import Patience
-from foretrace.models.server_errors import Place
-from foretrace.models.sse import sse_data
-from foretrace.models.think_prefill import without_doubled_think
+from foretrace.models.adapter import drop_repeated_think
+from foretrace.models.completion_builder import find_pieces
+from foretrace.models.http import parse_sse_line
+from foretrace.models.retry import RetryPolicy
+from foretrace.models.server_errors import ServerErrors
 
-PLACE = Place("http://h", "m", "ollama", None, "")
+PLACE = ServerErrors("http://h", "m", "ollama", None, "")
 
 
 @given(st.lists(st.text("ab\n ", min_size=1, max_size=3)), st.lists(st.text("ab\n ", min_size=1, max_size=3)))
 def test_the_text_is_found_behind_the_thinking(thought: list[str], said: list[str]) -> None:
     text = "".join(said)
     tokens = [piece.encode() for piece in [*thought, "</think>", *said]]
-    found = spelling(text, tokens)
+    found = find_pieces(text, tokens)
     assert found is not None and "".join(found[1]) == text
     assert not text or b"".join(tokens[found[0] :]).decode() == text
 
@@ -32,7 +32,7 @@ def test_the_text_is_found_behind_the_thinking(thought: list[str], said: list[st
 @given(st.lists(st.text("ab<", min_size=1, max_size=4), min_size=1), st.integers(0, 30))
 def test_a_text_that_a_stop_cut_is_covered_by_whole_tokens(said: list[str], cut: int) -> None:
     text = "".join(said)[:cut]
-    found = spelling("|" + text, [b"|", *(piece.encode() for piece in said)])
+    found = find_pieces("|" + text, [b"|", *(piece.encode() for piece in said)])
     assert found is not None
     first, pieces = found
     joined = "".join(pieces)
@@ -46,20 +46,20 @@ PARTS = [b"a", b"\xf0", b"\x9f\x8e", b"\x89", b"\xc3\xa9", b"\xff", b""]
 def test_bytes_that_are_no_character_have_their_logprobs_too(thought: list[bytes], said: list[bytes]) -> None:
     """A model may sample half a character: servers write U+FFFD, and only the tokens know more."""
     text = b"".join(said).decode("utf-8", "replace")
-    found = spelling(text, [*thought, b"</think>", *said])
+    found = find_pieces(text, [*thought, b"</think>", *said])
     assert found is not None and "".join(found[1]) == text
     assert found[1] == () or not any(said[: found[0] - len(thought) - 1])
 
 
 def test_pieces_that_do_not_spell_the_text_are_not_guessed() -> None:
-    assert spelling("café", [b"caf", b"\xef\xbf\xbd", b"\xef\xbf\xbd"]) is None
-    assert spelling("lo", [b"hello"]) is None
-    assert spelling("\x89", [b"\xf0\x9f\x8e", b"\x89"]) is None
+    assert find_pieces("café", [b"caf", b"\xef\xbf\xbd", b"\xef\xbf\xbd"]) is None
+    assert find_pieces("lo", [b"hello"]) is None
+    assert find_pieces("\x89", [b"\xf0\x9f\x8e", b"\x89"]) is None
 
 
 def test_a_wait_is_seconds_or_a_date() -> None:
     def asked(value: str | None) -> float | None:
-        return PLACE.of_status(503, b"", retry_after=value).retry_after_s
+        return PLACE.from_status(503, b"", retry_after=value).retry_after_s
 
     later = asked(format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True))
     assert later is not None and 95 < later <= 100
@@ -67,11 +67,11 @@ def test_a_wait_is_seconds_or_a_date() -> None:
 
 
 def test_pauses_grow_are_spread_and_end() -> None:
-    patience = Patience(3, 1.0, Random(1))
-    pauses = [patience.pause_s(ModelError("x", retryable=True), n) for n in range(4)]
+    patience = RetryPolicy(3, 1.0, Random(1))
+    pauses = [patience.wait_s(ModelError("x", retryable=True), n) for n in range(4)]
     for n, pause in enumerate(pauses[:3]):
         assert pause is not None and 2**n <= pause <= 1.25 * 2**n
-    assert pauses[3] is None and patience.pause_s(ModelError("x"), 0) is None
+    assert pauses[3] is None and patience.wait_s(ModelError("x"), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_pauses_grow_are_spread_and_end() -> None:
     ],
 )
 def test_lines_of_events(line: bytes, data: bytes | None) -> None:
-    assert sse_data(line) == data
+    assert parse_sse_line(line) == data
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_lines_of_events(line: bytes, data: bytes | None) -> None:
     ],
 )
 def test_a_think_block_is_opened_once(prompt: str, prefill: str, sent: str) -> None:
-    assert without_doubled_think(prompt, prefill) == sent
+    assert drop_repeated_think(prompt, prefill) == sent

@@ -29,7 +29,7 @@ def test_what_changes_the_text_is_told() -> None:
 
 @pytest.mark.parametrize("kind", ["openai", "llamacpp"])
 def test_a_context_length_that_a_server_does_not_take_is_refused(kind: str) -> None:
-    with pytest.raises(UsageError, match=r"no context length \(--context-length\).*start the server with it"):
+    with pytest.raises(UsageError, match=r"take no context_length in a request: start the server with it"):
         of(kind, context_length=2048)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-LONGEST_PAUSE_S = 120.0
+MAX_WAIT_S = 120.0
 """A pause up to this is waited for; a limit of the day that asks for more is a used-up quota."""
 _USED_UP = re.compile(
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance|(more|of|available) credits"
@@ -30,14 +30,14 @@ _PART = re.compile(r"([\d.]+)\s?(ms|milliseconds?|[smhd]|secs?|seconds?|mins?|mi
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def limit_in(words: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
+def classify_limit(words: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
     """What a refusal for a limit means: `busy` passes, `quota` does not; empty where the words speak of no limit.
 
     Args:
         words: all that the server said.
         wait_s: how long it asked to wait, seconds.
     """
-    short = wait_s is not None and wait_s <= LONGEST_PAUSE_S
+    short = wait_s is not None and wait_s <= MAX_WAIT_S
     if _USED_UP.search(words):
         return "quota"
     if short or _OF_A_MINUTE.search(words):
@@ -49,7 +49,7 @@ def limit_in(words: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
     return "quota" if _MONEY.search(words) else ""
 
 
-def wait_in(words: str, header: str | None = None) -> float | None:
+def read_wait(words: str, header: str | None = None) -> float | None:
     """Seconds that a server asks to wait, in its words or by `Retry-After`; the longer of the two."""
     found = [seconds for seconds in (_seconds(header), _in_words(words)) if seconds is not None]
     return max(found, default=None)

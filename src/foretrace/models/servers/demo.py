@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -21,12 +20,12 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Fin
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import DEMO_MODEL, Usage
 from foretrace.models.base import Server
-from foretrace.models.demo_network.network import CHUNK, Cache, Floats, Network, Shape, read_weights
-from foretrace.models.demo_network.sampling import Reply, choose, log_softmax, lots
-from foretrace.models.demo_network.text import Text
+from foretrace.models.demo_model import CHECKPOINT
+from foretrace.models.demo_model.network import CHUNK, Floats, KVCache, Network, NetworkConfig, read_weights
+from foretrace.models.demo_model.sampling import ReplyBuilder, log_softmax, make_rng, sample_token
+from foretrace.models.demo_model.tokenizer import ChatTokenizer
 
 NAME = DEMO_MODEL
-FOLDER = "demo_model"
 _KEPT_CHUNKS = 512
 """Chunks of prompts whose keys and values are kept, about 100 kB each: the turns of an episode begin alike."""
 _T = TypeVar("_T")
@@ -50,19 +49,19 @@ class Demo:
             raise UsageError(f"the demo model has no variants: give demo, not demo:{name}")
         self.name = self.spec = NAME
         server = server or Server()
-        if server.beside("context_length"):
+        if server.list_settings_except("context_length"):
             raise UsageError(
                 "the demo model is part of foretrace: it takes no base URL, key, options, timeout or retries"
             )
         self._wanted = server.context_length
         self._lock = threading.Lock()
-        self._parts: tuple[Text, Network] | None = None
+        self._parts: tuple[ChatTokenizer, Network] | None = None
         self._chunks: OrderedDict[tuple[int, ...], tuple[Floats, Floats]] = OrderedDict()
         self._thread: ThreadPoolExecutor | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.Configured`."""
+        """See `base.ConfiguredModel`."""
         return {} if self._wanted is None else {"context_length": self._wanted}
 
     async def probe(self) -> Capabilities:
@@ -81,7 +80,7 @@ class Demo:
     def context_length(self) -> int:
         """Most tokens of a prompt and its completion together."""
         _, network = self._load()
-        longest = network.shape.max_position_embeddings
+        longest = network.config.max_position_embeddings
         if self._wanted is None:
             return longest
         if not 0 < self._wanted <= longest:
@@ -123,13 +122,12 @@ class Demo:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _alone(work))
 
-    def _load(self) -> tuple[Text, Network]:
+    def _load(self) -> tuple[ChatTokenizer, Network]:
         with self._lock:
             if self._parts is None:
-                folder = resources.files("foretrace.models") / FOLDER
-                shape = msgspec.json.decode((folder / "config.json").read_bytes(), type=Shape)
-                network = Network(read_weights((folder / "model.safetensors").read_bytes()), shape)
-                self._parts = (Text((folder / "tokenizer.json").read_text(encoding="utf-8")), network)
+                shape = msgspec.json.decode((CHECKPOINT / "config.json").read_bytes(), type=NetworkConfig)
+                network = Network(read_weights((CHECKPOINT / "model.safetensors").read_bytes()), shape)
+                self._parts = (ChatTokenizer((CHECKPOINT / "tokenizer.json").read_text(encoding="utf-8")), network)
             return self._parts
 
     def _complete(self, request: Request) -> Completion:
@@ -140,7 +138,7 @@ class Demo:
         if request.prompt_ids is None:
             prompt = text.render(request.messages, request.prefill)
         else:
-            prompt = _checked(request.prompt_ids, network.shape.vocab_size)
+            prompt = _checked(request.prompt_ids, network.config.vocab_size)
         room = self.context_length - len(prompt)
         if room < 1:
             cause = f"{NAME}: the prompt has {len(prompt)} tokens, and the context {self.context_length}"
@@ -160,26 +158,26 @@ class Demo:
             model=NAME,
         )
 
-    def _write(self, prompt: list[int], request: Request, most: int) -> tuple[Reply, Finish]:
+    def _write(self, prompt: list[int], request: Request, most: int) -> tuple[ReplyBuilder, Finish]:
         text, network = self._load()
-        reply = Reply(request.stop)
-        rng = lots(prompt, request.sampling.seed)
-        cache = Cache(network.shape, len(prompt) + min(most, CHUNK))
+        reply = ReplyBuilder(request.stop)
+        rng = make_rng(prompt, request.sampling.seed)
+        cache = KVCache(network.config, len(prompt) + min(most, CHUNK))
         logits = self._read(prompt, cache)
         for left in range(most, 0, -1):
             logprobs = log_softmax(logits)
-            token = choose(logprobs, request.sampling, rng)
-            if reply.add(token, float(logprobs[token]), text.pieces[token]):
+            token = sample_token(logprobs, request.sampling, rng)
+            if reply.add(token, float(logprobs[token]), text.token_bytes[token]):
                 return reply, "stop_sequence"
-            if token in text.ends:
+            if token in text.end_ids:
                 reply.end()
                 return reply, "stop"
             if left > 1:
-                logits = network.read([token], cache)[-1]
+                logits = network.forward([token], cache)[-1]
         reply.end()
         return reply, "length"
 
-    def _read(self, prompt: list[int], cache: Cache) -> Floats:
+    def _read(self, prompt: list[int], cache: KVCache) -> Floats:
         """Read a prompt chunk by chunk; returns the logits behind it. Whole chunks are kept, but not the last one,
         whose logits are wanted."""
         _, network = self._load()
@@ -191,7 +189,7 @@ class Demo:
                 self._chunks.move_to_end(key)
                 cache.extend(self._chunks[key])
                 continue
-            logits = network.read(prompt[begin:end], cache)[-1]
+            logits = network.forward(prompt[begin:end], cache)[-1]
             if end < len(prompt):
                 self._chunks[key] = cache.chunk(begin, end)
                 if len(self._chunks) > _KEPT_CHUNKS:

@@ -12,13 +12,12 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Finish, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, with_extra
-from foretrace.models.completion_builder import Reply, Weighed, most_bytes
-from foretrace.models.http import Address, address_of
-from foretrace.models.retry import patiently
-from foretrace.models.server_errors import reason_of
-from foretrace.models.sse import sse_data
-from foretrace.models.think_prefill import opens_think, without_doubled_think
+from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think, ends_in_open_think
+from foretrace.models.address import Address, parse_address
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
+from foretrace.models.http import parse_sse_line
+from foretrace.models.retry import retry
+from foretrace.models.server_errors import public_cause
 
 _LOCAL = "http://127.0.0.1:8080"
 _FINISH: dict[str, Finish] = {"eos": "stop", "limit": "length", "word": "stop_sequence"}
@@ -49,7 +48,7 @@ class _Text(msgspec.Struct):
 class _Event(msgspec.Struct):
     content: str = ""
     tokens: list[int] | None = None
-    completion_probabilities: list[Weighed] | None = None
+    completion_probabilities: list[TokenLogprob] | None = None
     stop: bool = False
     stop_type: str | None = None
     stopping_word: str | None = None
@@ -80,12 +79,12 @@ class LlamaCpp(Adapter):
 
     def find_address(self) -> Address:
         """The base URL that is given, else port 8080 of this machine."""
-        address = address_of(self.server.base_url or _LOCAL)
+        address = parse_address(self.server.base_url or _LOCAL)
         return msgspec.structs.replace(address, base=address.base.removesuffix("/v1"))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text (see `base.TokenModel.tokenize`)."""
-        return (await patiently(lambda: self._ids(text, special=special), self._patience))[0]
+        return (await retry(lambda: self._ids(text, special=special), self._retry_policy))[0]
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of messages under the model's template (see `base.TokenModel.render`)."""
@@ -93,54 +92,54 @@ class LlamaCpp(Adapter):
         async def once() -> list[int]:
             return await self._ids(await self._prompt(messages), special=True, begin=True)
 
-        return (await patiently(once, self._patience))[0]
+        return (await retry(once, self._retry_policy))[0]
 
-    async def ask(self, request: Request) -> Reply:
+    async def send(self, request: Request) -> CompletionBuilder:
         """One completion of a prompt of ids."""
-        reply = Reply(self.http, request)
+        builder = CompletionBuilder(self.http.errors, request)
         if request.prompt_ids is None:
             prompt = await self._prompt(request.messages)
             ids = await self._ids(prompt, special=True, begin=True)
             if request.prefill:
-                ids += await self._ids(without_doubled_think(prompt, request.prefill), special=True)
-            elif opens_think(prompt):
-                reply.extra["opened"] = "<think>"
+                ids += await self._ids(drop_repeated_think(prompt, request.prefill), special=True)
+            elif ends_in_open_think(prompt):
+                builder.extra["opened"] = "<think>"
         else:
             ids = list(request.prompt_ids)
-        reply.prompt_token_ids = tuple(ids)
+        builder.prompt_token_ids = tuple(ids)
         body, tail = self._body(ids, request), _Tail()
-        most = most_bytes(request)
+        most = max_stream_bytes(request)
         async with aclosing(
-            self.http.events("/completion", body, _Event, most_bytes=most, data_of=sse_data)
+            self.http.stream_events("/completion", body, _Event, max_bytes=most, parse_line=parse_sse_line)
         ) as batches:
             async for events in batches:
                 for event in events:
-                    self._take(event, reply)
+                    self._take(event, builder)
                     tail.add(event)
-        if reply.finish in ("stop_sequence", "length") and reply.all_ids and request.stop and tail.ids:
-            await self._complement(reply, tail)
-        return reply
+        if builder.finish in ("stop_sequence", "length") and builder.ids_complete and request.stop and tail.ids:
+            await self._complement(builder, tail)
+        return builder
 
-    async def _complement(self, reply: Reply, tail: _Tail) -> None:
+    async def _complement(self, builder: CompletionBuilder, tail: _Tail) -> None:
         """Add the text that the server kept back of the last tokens: a stop sequence, or what could have become one
         when the limit came. Their ids were sent."""
-        answer = await self.http.answer("POST", "/detokenize", {"tokens": tail.ids}, _Text)
+        answer = await self.http.request_json("POST", "/detokenize", {"tokens": tail.ids}, _Text)
         rest = answer.content.removeprefix(tail.sent)
-        stops = reply.request.stop
-        if reply.finish == "stop_sequence":
-            known = rest.startswith(reply.stop or "\0")
+        stops = builder.request.stop
+        if builder.finish == "stop_sequence":
+            known = rest.startswith(builder.stop or "\0")
         else:
             known = any(rest.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
         if not known:
             return  # the name of a special token, which has no text
-        if reply.weighed:
-            reply.weighed[-1].bytes = list(reply.weighed[-1].raw() + rest.encode())
-        if reply.finish == "length":
-            reply.say(rest)
+        if builder.token_logprobs:
+            builder.token_logprobs[-1].bytes = list(builder.token_logprobs[-1].to_bytes() + rest.encode())
+        if builder.finish == "length":
+            builder.add_text(rest)
 
-    async def examine(self) -> Capabilities:
+    async def probe_server(self) -> Capabilities:
         """See `base.ChatModel.probe`."""
-        props = await self.http.answer("GET", "/props", None, _Props)
+        props = await self.http.request_json("GET", "/props", None, _Props)
         self._check_name(props)
         reasons: dict[str, str] = {"reasoning_apart": "native completions come with thinking inside the text"}
         messages = (ChatMessage("user", "Say: ok"),)
@@ -148,7 +147,7 @@ class LlamaCpp(Adapter):
         try:
             rendered = await self.render(messages)
         except ModelError as error:
-            why = f"the server renders no messages: {reason_of(error)}"
+            why = f"the server renders no messages: {public_cause(error)}"
             return Capabilities(reasons=reasons | dict.fromkeys(("token_prompts", "continuation", "token_ids"), why))
         longer = [*rendered, *await self.tokenize("1, 2, 3, 4,")]
         seen = await self.attempt(Request(prompt_ids=tuple(rendered), sampling=sampling), may_be_empty=True)
@@ -180,36 +179,36 @@ class LlamaCpp(Adapter):
         if known and self.name not in known:
             names = ", ".join(dict.fromkeys(known))
             remedy = "name the model that it serves: a wrong name would stand in every trace"
-            raise self.http.place.error(f"the server serves {names}", remedy, kind="not_found")
+            raise self.http.errors.make(f"the server serves {names}", remedy, kind="not_found")
 
     async def _prompt(self, messages: Sequence[ChatMessage]) -> str:
         body = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
-        return (await self.http.answer("POST", "/apply-template", body, _Prompt)).prompt
+        return (await self.http.request_json("POST", "/apply-template", body, _Prompt)).prompt
 
     async def _ids(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         if not text:
             return []
         body = {"content": text, "add_special": begin, "parse_special": special}
-        return (await self.http.answer("POST", "/tokenize", body, _Tokens)).tokens
+        return (await self.http.request_json("POST", "/tokenize", body, _Tokens)).tokens
 
-    def _take(self, event: _Event, reply: Reply) -> None:
+    def _take(self, event: _Event, builder: CompletionBuilder) -> None:
         if event.error is not None:
-            raise self.http.place.of_words(event.error)
-        reply.say(event.content)
-        reply.token_ids.extend(event.tokens or ())
-        reply.weighed.extend(event.completion_probabilities or ())
-        reply.model = event.model or reply.model
+            raise self.http.errors.from_stream(event.error)
+        builder.add_text(event.content)
+        builder.token_ids.extend(event.tokens or ())
+        builder.token_logprobs.extend(event.completion_probabilities or ())
+        builder.model = event.model or builder.model
         if not event.stop:
             return
-        reply.finish = _FINISH.get(event.stop_type or "")
-        reply.stop = event.stopping_word or None
-        reply.usage = Usage(prompt_tokens=event.tokens_evaluated, completion_tokens=event.tokens_predicted)
+        builder.finish = _FINISH.get(event.stop_type or "")
+        builder.stop = event.stopping_word or None
+        builder.usage = Usage(prompt_tokens=event.tokens_evaluated, completion_tokens=event.tokens_predicted)
         # Bytes of a character that spans tokens come as one entry, with the ids of the last only.
-        reply.all_ids = len(reply.token_ids) == event.tokens_predicted
-        if not reply.all_ids:
-            reply.extra["inexact"] = f"{len(reply.token_ids)} ids for {event.tokens_predicted} tokens"
+        builder.ids_complete = len(builder.token_ids) == event.tokens_predicted
+        if not builder.ids_complete:
+            builder.extra["inexact"] = f"{len(builder.token_ids)} ids for {event.tokens_predicted} tokens"
         if event.truncated:
-            reply.extra["truncated"] = True
+            builder.extra["truncated"] = True
 
     def _body(self, ids: list[int], request: Request) -> dict[str, Any]:
         sampling = request.sampling
@@ -234,7 +233,7 @@ class LlamaCpp(Adapter):
             "return_tokens": True,
             "cache_prompt": True,
         }
-        return with_extra(body, sampling.extra)
+        return add_extra(body, sampling.extra)
 
 
 PLUGIN = LlamaCpp

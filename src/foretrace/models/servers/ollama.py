@@ -13,11 +13,10 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, with_extra
-from foretrace.models.completion_builder import Reply, Weighed, most_bytes
-from foretrace.models.http import Address, address_of
-from foretrace.models.server_errors import reason_of
-from foretrace.models.think_prefill import without_doubled_think
+from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think
+from foretrace.models.address import Address, parse_address
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
+from foretrace.models.server_errors import public_cause
 
 _LOCAL = "http://127.0.0.1:11434"
 _CONTEXT = 8192
@@ -63,7 +62,7 @@ class _Chunk(msgspec.Struct):
     done_reason: str | None = None
     prompt_eval_count: int | None = None
     eval_count: int | None = None
-    logprobs: list[Weighed] | None = None
+    logprobs: list[TokenLogprob] | None = None
     error: Any = None
 
 
@@ -74,25 +73,25 @@ class Ollama(Adapter):
     key_variable = "OLLAMA_API_KEY"
     key_host = "ollama.com"
     option_names = frozenset({"think", "keep_alive"})
-    asks_context = True
-    waiting_options = frozenset({"backoff_s", "keep_alive"})
+    sends_context_length = True
+    timing_options = frozenset({"backoff_s", "keep_alive"})
 
     def find_address(self) -> Address:
         """The base URL that is given, else OLLAMA_HOST, else this machine."""
-        address = address_of(self.server.base_url or _from_environment())
+        address = parse_address(self.server.base_url or _from_environment())
         base = address.base.removesuffix("/v1").removesuffix("/api")
         return msgspec.structs.replace(address, base=base)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.Configured`; the context length is asked for where none is given, too."""
+        """See `base.ConfiguredModel`; the context length is asked for where none is given, too."""
         return {"context_length": self.server.context_length or _CONTEXT} | dict(super().settings)
 
-    async def ask(self, request: Request) -> Reply:
+    async def send(self, request: Request) -> CompletionBuilder:
         """One completion: chat, or raw text where a prefill goes on."""
         if request.prefill:
             prompt = await self.prompt_text(request.messages)
-            path, body = "/api/generate", self._raw(prompt + without_doubled_think(prompt, request.prefill), request)
+            path, body = "/api/generate", self._raw(prompt + drop_repeated_think(prompt, request.prefill), request)
         else:
             path, body = "/api/chat", self._chat(request.messages, request)
         return await self._read(path, body, request)
@@ -108,12 +107,12 @@ class Ollama(Adapter):
             "stream": False,
             "_debug_render_only": True,
         }
-        rendered = await self.http.answer("POST", "/api/chat", body, _Rendered)
+        rendered = await self.http.request_json("POST", "/api/chat", body, _Rendered)
         if rendered.debug is None or not rendered.debug.rendered_template:
-            raise self.http.place.bad_reply("it does not render prompts (no _debug_info)")
+            raise self.http.errors.bad_reply("it does not render prompts (no _debug_info)")
         return rendered.debug.rendered_template
 
-    async def examine(self) -> Capabilities:
+    async def probe_server(self) -> Capabilities:
         """See `base.ChatModel.probe`."""
         await self._check_name()
         shown = await self._shown()
@@ -146,7 +145,7 @@ class Ollama(Adapter):
             bare = await self._prompt_tokens(prompt, asked)
             longer = await self._prompt_tokens(prompt + _PREFILL, asked)
         except ModelError as error:
-            return f"a prompt of our own failed: {reason_of(error)}"
+            return f"a prompt of our own failed: {public_cause(error)}"
         plain = chat.usage.prompt_tokens if chat.usage else None
         if bare is None or longer is None or plain is None:
             return (
@@ -157,28 +156,28 @@ class Ollama(Adapter):
         return ""
 
     async def _prompt_tokens(self, prompt: str, asked: Request) -> int | None:
-        reply = await self._read("/api/generate", self._raw(prompt, asked), asked)
-        return reply.usage.prompt_tokens if reply.usage else None
+        builder = await self._read("/api/generate", self._raw(prompt, asked), asked)
+        return builder.usage.prompt_tokens if builder.usage else None
 
-    async def _read(self, path: str, body: dict[str, Any], request: Request) -> Reply:
-        reply = Reply(self.http, request)
-        most = most_bytes(request)
-        async with aclosing(self.http.events(path, body, _Chunk, most_bytes=most, data_of=bytes)) as batches:
+    async def _read(self, path: str, body: dict[str, Any], request: Request) -> CompletionBuilder:
+        builder = CompletionBuilder(self.http.errors, request)
+        most = max_stream_bytes(request)
+        async with aclosing(self.http.stream_events(path, body, _Chunk, max_bytes=most, parse_line=bytes)) as batches:
             async for chunks in batches:
                 for chunk in chunks:
-                    self._take(chunk, reply)
-        return reply
+                    self._take(chunk, builder)
+        return builder
 
-    def _take(self, chunk: _Chunk, reply: Reply) -> None:
+    def _take(self, chunk: _Chunk, builder: CompletionBuilder) -> None:
         if chunk.error is not None:
-            raise self.http.place.of_words(chunk.error)
+            raise self.http.errors.from_stream(chunk.error)
         message = chunk.message or _Message()
-        reply.say(message.content or chunk.response, message.thinking or chunk.thinking)
-        reply.weighed.extend(chunk.logprobs or ())
-        reply.model = chunk.model or reply.model
+        builder.add_text(message.content or chunk.response, message.thinking or chunk.thinking)
+        builder.token_logprobs.extend(chunk.logprobs or ())
+        builder.model = chunk.model or builder.model
         if chunk.done:
-            reply.finish = "length" if chunk.done_reason == "length" else "stop"
-            reply.usage = Usage(prompt_tokens=chunk.prompt_eval_count, completion_tokens=chunk.eval_count)
+            builder.finish = "length" if chunk.done_reason == "length" else "stop"
+            builder.usage = Usage(prompt_tokens=chunk.prompt_eval_count, completion_tokens=chunk.eval_count)
 
     def _chat(self, messages: Sequence[ChatMessage], request: Request) -> dict[str, Any]:
         body = self._common(request) | {"messages": [{"role": m.role, "content": m.content} for m in messages]}
@@ -212,7 +211,7 @@ class Ollama(Adapter):
             "stream": True,
             "truncate": False,
             "shift": False,
-            "options": with_extra(options, sampling.extra),
+            "options": add_extra(options, sampling.extra),
         }
         if request.logprobs and (self.capabilities is None or self.capabilities.logprobs):
             body |= {"logprobs": True, "top_logprobs": 0}
@@ -221,7 +220,7 @@ class Ollama(Adapter):
         return body
 
     async def _check_name(self) -> None:
-        names = [tag.name for tag in (await self.http.answer("GET", "/api/tags", None, _Tags)).models or ()]
+        names = [tag.name for tag in (await self.http.request_json("GET", "/api/tags", None, _Tags)).models or ()]
         wanted = self.name if ":" in self.name else f"{self.name}:latest"
         if wanted in names or self.name in names:
             return
@@ -232,11 +231,11 @@ class Ollama(Adapter):
         remedy = f"name one of these, or `ollama pull {self.name}` there"
         if self.http.address.host == self.key_host:
             remedy = "models retire: name one of those"
-        raise self.http.place.error(f"the server does not have this model ({listed})", remedy, kind="not_found")
+        raise self.http.errors.make(f"the server does not have this model ({listed})", remedy, kind="not_found")
 
     async def _shown(self) -> _Shown:
         try:
-            return await self.http.answer("POST", "/api/show", {"model": self.name}, _Shown)
+            return await self.http.request_json("POST", "/api/show", {"model": self.name}, _Shown)
         except ModelError as error:
             if error.kind in ("not_found", "bad_reply"):
                 return _Shown()  # older servers: the rest is found out by asking

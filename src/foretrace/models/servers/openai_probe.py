@@ -10,9 +10,9 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.models.adapter import Adapter
-from foretrace.models.server_errors import reason_of
+from foretrace.models.server_errors import public_cause
 from foretrace.models.servers import openai_wire
-from foretrace.models.servers.openai_wire import Listed, Models
+from foretrace.models.servers.openai_wire import ListedModel, ModelList
 
 _MESSAGES = (ChatMessage("user", "Say: ok"),)
 _SAMPLING = Sampling(temperature=0.0, max_tokens=16)
@@ -30,7 +30,7 @@ _TWICE = f"{_PREFILL},{_PREFILL}"
 """Twice the prefill and one comma: where digits are tokens, 2n + 1 tokens if the prefill is n."""
 
 
-async def examine(adapter: Adapter) -> Capabilities:
+async def probe_server(adapter: Adapter) -> Capabilities:
     """What the server does, and a reason for each thing that it does not.
 
     Raises:
@@ -48,14 +48,14 @@ async def examine(adapter: Adapter) -> Capabilities:
         if error.kind != "not_found" or not listed:
             raise
         raise _unknown(adapter, list(listed)) from None
-    reasons |= {name: f"refused, so it is not sent: {said}" for name, said in adapter.refused.items()}
+    reasons |= {name: f"refused, so it is not sent: {said}" for name, said in adapter.refused_parameters.items()}
     if seen.reasoning is None:
         reasons["reasoning_apart"] = "none came in a small request"
     if missing := await _no_continuation(adapter, seen):
         reasons["continuation"] = missing
     token_prompts, token_ids = await _tokens(adapter, reasons)
     if llama or token_ids:  # llama-server has limits of its own, and vLLM takes those that a model comes with
-        adapter.unlimited = dict(_UNLIMITED)
+        adapter.neutral_sampling = dict(_UNLIMITED)
     return Capabilities(
         logprobs=logprobs,
         token_ids=token_ids,
@@ -67,9 +67,9 @@ async def examine(adapter: Adapter) -> Capabilities:
     )
 
 
-async def _listed(adapter: Adapter) -> dict[str, Listed]:
+async def _listed(adapter: Adapter) -> dict[str, ListedModel]:
     try:
-        models = await adapter.http.answer("GET", "/models", None, Models)
+        models = await adapter.http.request_json("GET", "/models", None, ModelList)
     except ModelError as error:
         if error.kind in ("not_found", "bad_reply", "bad_request"):
             return {}  # not every server lists its models
@@ -81,7 +81,7 @@ def _unknown(adapter: Adapter, names: list[str]) -> ModelError:
     near = get_close_matches(adapter.name, names, n=5, cutoff=0.4) or sorted(names)[:10]
     more = " and others" if len(names) > len(near) else ""
     cause = f"the server does not have this model (it has {', '.join(near)}{more})"
-    return adapter.http.place.error(cause, "name one of those", kind="not_found")
+    return adapter.http.errors.make(cause, "name one of those", kind="not_found")
 
 
 async def _smallest(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completion, bool]:
@@ -109,19 +109,19 @@ def _without_refused(adapter: Adapter, asked: Request, error: ModelError, reason
     Raises:
         ModelError: it refused something else.
     """
-    said = reason_of(error)
+    said = public_cause(error)
     if "higher max_tokens" in said and asked.sampling.max_tokens < _ROOM:
         return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(asked.sampling, max_tokens=_ROOM))
     named = _OPTIONAL.search(said) if _NOT_TAKEN.search(said) else None
     name = (
         (named[1] or named[2]).lower() if named else "logprobs"
     )  # the one that servers most often refuse, vaguely too
-    if name in adapter.refused or (name == "logprobs" and not asked.logprobs):
+    if name in adapter.refused_parameters or (name == "logprobs" and not asked.logprobs):
         raise error
     if name == "logprobs":
         reasons[name] = f"refused: {said}"
         return msgspec.structs.replace(asked, logprobs=False)
-    adapter.refused[name] = said
+    adapter.refused_parameters[name] = said
     return asked
 
 
@@ -138,7 +138,7 @@ async def _no_continuation(adapter: Adapter, plain: Completion) -> str:
         try:
             seen = await adapter.attempt(asked, may_be_empty=True)
         except ModelError as error:
-            return f"refused: {reason_of(error)}"
+            return f"refused: {public_cause(error)}"
         if seen.text.startswith(prefill):
             return "the server repeats the beginning in its reply"
         counts.append(seen.usage.prompt_tokens if seen.usage else None)
@@ -154,14 +154,14 @@ async def _no_continuation(adapter: Adapter, plain: Completion) -> str:
 async def _tokens(adapter: Adapter, reasons: dict[str, str]) -> tuple[bool, bool]:
     """Whether prompts of ids are taken, and whether ids come back."""
     try:
-        prompt = tuple(await openai_wire.of_messages(adapter.http, _MESSAGES))
+        prompt = tuple(await openai_wire.tokenize_messages(adapter.http, _MESSAGES))
         if not prompt:  # llama-server has the path, but other fields
             reasons["token_prompts"] = reasons["token_ids"] = "its /tokenize gives no ids for messages, as vLLM's does"
             return False, False
-        prompt += tuple(await openai_wire.of_text(adapter.http, _PREFILL, special=False))
+        prompt += tuple(await openai_wire.tokenize_text(adapter.http, _PREFILL, special=False))
         seen = await adapter.attempt(Request(prompt_ids=prompt, sampling=_SAMPLING), may_be_empty=True)
     except ModelError as error:
-        told = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {reason_of(error)}"
+        told = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {public_cause(error)}"
         reasons["token_prompts"] = reasons["token_ids"] = told
         return False, False
     counted = seen.usage.prompt_tokens if seen.usage else None

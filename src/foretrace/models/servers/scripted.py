@@ -54,7 +54,7 @@ class Scripted:
         self.name = name
         self.spec = f"scripted:{name}"
         server = server or Server()
-        if server.beside("options"):
+        if server.list_settings_except("options"):
             what = "base URL, key, context length, timeout or retries"
             raise UsageError(f"a scripted model asks no server: it takes no {what}")
         options = dict(server.options)
@@ -73,7 +73,7 @@ class Scripted:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.Configured`."""
+        """See `base.ConfiguredModel`."""
         return {"options": {"tokens": "bytes"}} if self._tokens else {}
 
     async def probe(self) -> Capabilities:

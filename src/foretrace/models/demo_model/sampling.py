@@ -22,33 +22,33 @@ def log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
     return exact - np.log(np.exp(exact).sum(axis=-1, keepdims=True))
 
 
-def lots(prompt: Sequence[int], seed: int | None) -> random.Random:
+def make_rng(prompt: Sequence[int], seed: int | None) -> random.Random:
     """The numbers that a completion draws: they depend on its prompt and seed alone, and without a seed on its
     prompt."""
     return random.Random(int(digest("demo", repr(seed), ",".join(map(str, prompt))), 16))
 
 
-def choose(logprobs: Doubles, sampling: Sampling, rng: random.Random) -> int:
+def sample_token(logprobs: Doubles, sampling: Sampling, rng: random.Random) -> int:
     """The id of the next token."""
     if sampling.temperature <= 0 or sampling.top_k == 1:
         return int(logprobs.argmax())
     weights = np.exp((logprobs - logprobs.max()) / sampling.temperature)
     if sampling.top_k is None and sampling.top_p >= 1.0:
-        return _drawn(weights, rng)
+        return _draw(weights, rng)
     order = np.argsort(-weights, kind="stable")[: sampling.top_k or None]
     kept = weights[order]
     if sampling.top_p < 1.0:
         before = np.cumsum(kept) - kept
         kept = kept[before < max(sampling.top_p, 0.0) * kept.sum()] if sampling.top_p > 0 else kept[:1]
-    return int(order[_drawn(kept, rng)])
+    return int(order[_draw(kept, rng)])
 
 
-def _drawn(weights: Doubles, rng: random.Random) -> int:
+def _draw(weights: Doubles, rng: random.Random) -> int:
     edges = np.cumsum(weights)
     return min(int(np.searchsorted(edges, rng.random() * edges[-1], side="right")), len(weights) - 1)
 
 
-class Reply:
+class ReplyBuilder:
     """The tokens and the text so far."""
 
     def __init__(self, stops: Sequence[str]) -> None:

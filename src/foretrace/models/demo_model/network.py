@@ -16,7 +16,7 @@ CHUNK = 64
 whatever of it was read before."""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class NetworkConfig(msgspec.Struct, frozen=True):
     """Sizes, by the names that a `config.json` gives them; its other fields are left out."""
 
     vocab_size: int
@@ -31,10 +31,10 @@ class Shape(msgspec.Struct, frozen=True):
     max_position_embeddings: int
 
 
-class Cache:
+class KVCache:
     """Keys and values of the tokens that were read; grows as it is needed."""
 
-    def __init__(self, shape: Shape, room: int = 1024) -> None:
+    def __init__(self, shape: NetworkConfig, room: int = 1024) -> None:
         self.length = 0
         size = (shape.num_hidden_layers, shape.num_key_value_heads, room, shape.head_dim)
         self.keys = np.empty(size, np.float32)
@@ -65,7 +65,7 @@ class Cache:
 class _Layer:
     """Weights of one layer, with the scales of its norms multiplied in."""
 
-    def __init__(self, weights: Mapping[str, Floats], number: int, shape: Shape) -> None:
+    def __init__(self, weights: Mapping[str, Floats], number: int, shape: NetworkConfig) -> None:
         def of(name: str) -> Floats:
             return weights[f"model.layers.{number}.{name}.weight"]
 
@@ -83,8 +83,8 @@ class _Layer:
 class Network:
     """The network; reading and writing change only the cache that is given."""
 
-    def __init__(self, weights: Mapping[str, Floats], shape: Shape) -> None:
-        self.shape = shape
+    def __init__(self, weights: Mapping[str, Floats], shape: NetworkConfig) -> None:
+        self.config = shape
         self._embedding = np.ascontiguousarray(weights["model.embed_tokens.weight"])
         self._logits = _columns(self._embedding * weights["model.norm.weight"])
         self._layers = [_Layer(weights, number, shape) for number in range(shape.num_hidden_layers)]
@@ -94,20 +94,20 @@ class Network:
         self._cos = np.cos(angles).astype(np.float32)[:, None]
         self._sin = np.sin(angles).astype(np.float32)[:, None]
 
-    def read(self, ids: Sequence[int], cache: Cache) -> Floats:
+    def forward(self, ids: Sequence[int], cache: KVCache) -> Floats:
         """Read tokens into the cache; returns the logits after each, (tokens, vocabulary)."""
         end = cache.length + len(ids)
         cache.reserve(end)
         x = self._embedding[np.asarray(ids)]
         for number, layer in enumerate(self._layers):
-            x += self._attend(_normed(x, self.shape.rms_norm_eps), number, layer, cache)
-            gate, up = np.split(_normed(x, self.shape.rms_norm_eps) @ layer.gate_up, 2, axis=-1)
+            x += self._attend(_normed(x, self.config.rms_norm_eps), number, layer, cache)
+            gate, up = np.split(_normed(x, self.config.rms_norm_eps) @ layer.gate_up, 2, axis=-1)
             x += _gated(gate, up) @ layer.down
         cache.length = end
-        return _normed(x, self.shape.rms_norm_eps) @ self._logits
+        return _normed(x, self.config.rms_norm_eps) @ self._logits
 
-    def _attend(self, x: Floats, number: int, layer: _Layer, cache: Cache) -> Floats:
-        shape, count = self.shape, len(x)
+    def _attend(self, x: Floats, number: int, layer: _Layer, cache: KVCache) -> Floats:
+        shape, count = self.config, len(x)
         heads, shared, size = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
         begin, end = cache.length, cache.length + count
         qkv = (x @ layer.qkv).reshape(count, heads + 2 * shared, size)
