@@ -109,7 +109,9 @@ def compare(network: Network, shape: plain.NetworkConfig, target: Path, row: tok
         wanted = torch.log_softmax(network.logits(states[0]).double(), -1).numpy()
     fast = plain.Network(plain.read_weights((target / "model.safetensors").read_bytes()), shape)
     cache = plain.KVCache(shape)
-    chunks = [fast.forward(ids[begin : begin + plain.CHUNK], cache) for begin in range(0, len(ids), plain.CHUNK)]
+    chunks = [
+        fast.forward(ids[begin : begin + plain.CHUNK_TOKENS], cache) for begin in range(0, len(ids), plain.CHUNK_TOKENS)
+    ]
     difference = float(np.abs(log_softmax(np.concatenate(chunks)) - wanted).max())
     print(f"numpy and torch differ by {difference:.1e} at most, over {len(ids)} tokens and the whole vocabulary")
     if difference > CLOSE:

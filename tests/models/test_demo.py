@@ -18,7 +18,7 @@ from foretrace.episodes.episode import Episode, view_of
 from foretrace.episodes.rollout import rollout
 from foretrace.models.base import ChatModel, Server, TokenModel
 from foretrace.models.demo_model import CHECKPOINT
-from foretrace.models.demo_model.network import CHUNK, KVCache
+from foretrace.models.demo_model.network import CHUNK_TOKENS, KVCache
 from foretrace.models.demo_model.sampling import ReplyBuilder, log_softmax, make_rng, sample_token
 from foretrace.models.registry import make_model
 from foretrace.models.servers.demo import Demo
@@ -77,7 +77,7 @@ def test_a_completion_holds_the_networks_own_logprobs_whatever_the_sampling() ->
 
 def test_chunks_of_a_prompt_that_were_kept_change_no_bit() -> None:
     async def use(model: Demo) -> tuple[Completion, Completion]:
-        first, other, same = [300] * CHUNK, [301] * CHUNK, [302] * CHUNK
+        first, other, same = [300] * CHUNK_TOKENS, [301] * CHUNK_TOKENS, [302] * CHUNK_TOKENS
         prompts = [(*first, *same, 5), (*other, *same, 5), (*first, *same, *other, 6)]
         requests = [asking(5, messages=(), prompt_ids=prompt) for prompt in prompts]
         for request in requests[:2]:
@@ -146,7 +146,7 @@ def test_a_stop_sequence_may_span_tokens_and_a_character_too() -> None:
     assert (reply.text, reply.stop, "".join(reply.pieces)) == ("a", "b\né", "ab\néc")
     broken = ReplyBuilder([])
     broken.add(0, 0.0, b"x\xc3")
-    broken.end()
+    broken.finish()
     assert broken.text == "".join(broken.pieces) == "x�"
 
 

@@ -84,8 +84,8 @@ class Wire(OpenAI):
         self._said.append(_Said((text, text + stop), message))
         return msgspec.structs.replace(completion, text=text, reasoning=None)
 
-    def _chat(self, request: Request) -> dict[str, Any]:
-        body = super()._chat(request)
+    def make_chat_body(self, request: Request) -> dict[str, Any]:
+        body = super().make_chat_body(request)
         said = iter(self._said)
         for number, message in enumerate(body["messages"]):
             if message["role"] != "assistant" or (was := next(said, None)) is None:

@@ -1,4 +1,4 @@
-"""Text and token ids of the demo model: its tokenizer, the bytes of its tokens, and its chat template."""
+"""The demo model's tokenizer: token ids of texts and of chats, and the bytes of each token."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from foretrace.core.completion import ChatMessage
 
 START, END = "<|im_start|>", "<|im_end|>"
 SPECIAL = ("<|endoftext|>", START, END)
-"""Names that text never spells: in a message they are plain characters."""
+"""Names of the special tokens; in the text of a message they are plain characters."""
 
 
 class ChatTokenizer:
-    """Encodes, decodes and renders.
+    """Encodes texts and chats.
 
     Args:
         description: the content of a `tokenizer.json` (a byte-level BPE).
@@ -30,9 +30,9 @@ class ChatTokenizer:
         self.end_ids = frozenset((self.end_id, self._special.token_to_id(SPECIAL[0])))
         """Ids that end a reply."""
         added: dict[int, Any] = self._special.get_added_tokens_decoder()
-        letters = _letters()
+        letters = _bytes_of_letters()
         self.token_bytes: list[bytes] = []
-        """Bytes of each token, by its id; none of a special token."""
+        """Bytes of each token, by its id; empty for a special token."""
         for number in range(self._special.get_vocab_size()):
             name: str = self._special.id_to_token(number)
             if number in added:
@@ -41,12 +41,12 @@ class ChatTokenizer:
                 self.token_bytes.append(bytes(letters[letter] for letter in name))
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text; `special` reads the names of special tokens as such."""
+        """Ids of a text; `special` reads the names of special tokens as such tokens."""
         reader = self._special if special else self._plain
         return list(reader.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids)
 
     def render(self, messages: Sequence[ChatMessage], prefill: str = "") -> list[int]:
-        """Ids of a conversation, up to the begun reply of the assistant."""
+        """Ids of a conversation, up to the beginning of the assistant's reply."""
         ids: list[int] = []
         for message in messages:
             ids += [*self.render_opening(message.role), *self.encode(message.content), *self.render_closing()]
@@ -57,11 +57,11 @@ class ChatTokenizer:
         return [self.start_id, *self.encode(f"{role}\n")]
 
     def render_closing(self) -> list[int]:
-        """Ids behind the text of a message."""
+        """Ids after the text of a message."""
         return [self.end_id, *self.encode("\n")]
 
 
-def _letters() -> dict[str, int]:
+def _bytes_of_letters() -> dict[str, int]:
     """The byte of each letter with which a byte-level BPE writes it: printable ones are themselves."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in shown]

@@ -1,4 +1,4 @@
-"""llama.cpp's llama-server by its native interface: prompts as ids, replies as ids with aligned logprobs."""
+"""llama.cpp's llama-server by its native interface: prompts as token ids, replies as token ids with logprobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from foretrace.models.http import parse_sse_line
 from foretrace.models.retry import retry
 from foretrace.models.server_errors import public_cause
 
-_LOCAL = "http://127.0.0.1:8080"
+_DEFAULT_URL = "http://127.0.0.1:8080"
 _FINISH: dict[str, Finish] = {"eos": "stop", "limit": "length", "word": "stop_sequence"}
 
 
@@ -60,82 +60,83 @@ class _Event(msgspec.Struct):
 
 
 class _Tail(msgspec.Struct):
-    """The last tokens, from the first on whose text was not sent with them."""
+    """The last tokens, beginning with the first whose text was not sent with it."""
 
-    ids: list[int] = []
-    sent: str = ""
+    token_ids: list[int] = []
+    sent_text: str = ""
 
     def add(self, event: _Event) -> None:
-        """Take in what came for one token; text that was kept back comes with a later one, or never."""
+        """Add the event of one token; text that the server withholds comes with a later one, or never."""
         if event.tokens:
-            self.ids = [*event.tokens] if self.sent else [*self.ids, *event.tokens]
-            self.sent = event.content
+            self.token_ids = [*event.tokens] if self.sent_text else [*self.token_ids, *event.tokens]
+            self.sent_text = event.content
 
 
 class LlamaCpp(Adapter):
-    """The model of a llama-server (see also `base.TokenModel`); the prompt is always our own list of ids."""
+    """The model of a llama-server (see also `base.TokenModel`); it always gets a list of token ids as prompt."""
 
     kind = "llamacpp"
 
     def find_address(self) -> Address:
         """The base URL that is given, else port 8080 of this machine."""
-        address = parse_address(self.server.base_url or _LOCAL)
+        address = parse_address(self.server.base_url or _DEFAULT_URL)
         return msgspec.structs.replace(address, base=address.base.removesuffix("/v1"))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text (see `base.TokenModel.tokenize`)."""
-        return (await retry(lambda: self._ids(text, special=special), self._retry_policy))[0]
+        return (await retry(lambda: self._tokenize(text, special=special), self._retry_policy))[0]
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of messages under the model's template (see `base.TokenModel.render`)."""
 
         async def once() -> list[int]:
-            return await self._ids(await self._prompt(messages), special=True, begin=True)
+            return await self._tokenize(await self._render_prompt(messages), special=True, begin=True)
 
         return (await retry(once, self._retry_policy))[0]
 
     async def send(self, request: Request) -> CompletionBuilder:
-        """One completion of a prompt of ids."""
+        """Send one request, with the prompt as token ids."""
         builder = CompletionBuilder(self.http.errors, request)
         if request.prompt_ids is None:
-            prompt = await self._prompt(request.messages)
-            ids = await self._ids(prompt, special=True, begin=True)
+            prompt = await self._render_prompt(request.messages)
+            ids = await self._tokenize(prompt, special=True, begin=True)
             if request.prefill:
-                ids += await self._ids(drop_repeated_think(prompt, request.prefill), special=True)
+                ids += await self._tokenize(drop_repeated_think(prompt, request.prefill), special=True)
             elif ends_in_open_think(prompt):
                 builder.extra["opened"] = "<think>"
         else:
             ids = list(request.prompt_ids)
         builder.prompt_token_ids = tuple(ids)
-        body, tail = self._body(ids, request), _Tail()
-        most = max_stream_bytes(request)
+        body, tail = self._make_body(ids, request), _Tail()
         async with aclosing(
-            self.http.stream_events("/completion", body, _Event, max_bytes=most, parse_line=parse_sse_line)
+            self.http.stream_events(
+                "/completion", body, _Event, max_bytes=max_stream_bytes(request), parse_line=parse_sse_line
+            )
         ) as batches:
             async for events in batches:
                 for event in events:
-                    self._take(event, builder)
+                    self._add_event(event, builder)
                     tail.add(event)
-        if builder.finish in ("stop_sequence", "length") and builder.ids_complete and request.stop and tail.ids:
-            await self._complement(builder, tail)
+        if builder.finish in ("stop_sequence", "length") and builder.ids_complete and request.stop and tail.token_ids:
+            await self._add_withheld_text(builder, tail)
         return builder
 
-    async def _complement(self, builder: CompletionBuilder, tail: _Tail) -> None:
-        """Add the text that the server kept back of the last tokens: a stop sequence, or what could have become one
-        when the limit came. Their ids were sent."""
-        answer = await self.http.request_json("POST", "/detokenize", {"tokens": tail.ids}, _Text)
-        rest = answer.content.removeprefix(tail.sent)
+    async def _add_withheld_text(self, builder: CompletionBuilder, tail: _Tail) -> None:
+        """Add the text of the last tokens that the server withheld, though it sent their ids: a stop sequence, or the
+        beginning of one when the token limit came."""
+        answer = await self.http.request_json("POST", "/detokenize", {"tokens": tail.token_ids}, _Text)
+        withheld = answer.content.removeprefix(tail.sent_text)
         stops = builder.request.stop
         if builder.finish == "stop_sequence":
-            known = rest.startswith(builder.stop or "\0")
+            is_text = withheld.startswith(builder.stop or "\0")
         else:
-            known = any(rest.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
-        if not known:
-            return  # the name of a special token, which has no text
+            is_text = any(withheld.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
+        if not is_text:
+            return  # the name of a special token
         if builder.token_logprobs:
-            builder.token_logprobs[-1].bytes = list(builder.token_logprobs[-1].to_bytes() + rest.encode())
+            builder.token_logprobs[-1].bytes = list(builder.token_logprobs[-1].to_bytes() + withheld.encode())
         if builder.finish == "length":
-            builder.add_text(rest)
+            builder.add_text(withheld)
 
     async def probe_server(self) -> Capabilities:
         """See `base.ChatModel.probe`."""
@@ -150,17 +151,17 @@ class LlamaCpp(Adapter):
             why = f"the server renders no messages: {public_cause(error)}"
             return Capabilities(reasons=reasons | dict.fromkeys(("token_prompts", "continuation", "token_ids"), why))
         longer = [*rendered, *await self.tokenize("1, 2, 3, 4,")]
-        seen = await self.attempt(Request(prompt_ids=tuple(rendered), sampling=sampling), may_be_empty=True)
-        more = await self.attempt(Request(prompt_ids=tuple(longer), sampling=sampling), may_be_empty=True)
-        counts = [c.usage.prompt_tokens if c.usage else None for c in (seen, more)]
+        short = await self.attempt(Request(prompt_ids=tuple(rendered), sampling=sampling), may_be_empty=True)
+        long = await self.attempt(Request(prompt_ids=tuple(longer), sampling=sampling), may_be_empty=True)
+        counts = [c.usage.prompt_tokens if c.usage else None for c in (short, long)]
         verbatim = counts == [len(rendered), len(longer)]
         if not verbatim:
             why = f"prompts of {len(rendered)} and {len(longer)} ids were counted as {counts[0]} and {counts[1]}"
             reasons |= {"token_prompts": why, "continuation": why}
-        ids = any(c.exact == "token" for c in (seen, more))
+        ids = any(c.exact == "token" for c in (short, long))
         if not ids:
             reasons["token_ids"] = "the replies came without the ids of all tokens"
-        logprobs = any(c.logprobs for c in (seen, more))
+        logprobs = any(c.logprobs for c in (short, long))
         if not logprobs:
             reasons["logprobs"] = "the replies came without a logprob for each token"
         slot = props.default_generation_settings
@@ -181,17 +182,17 @@ class LlamaCpp(Adapter):
             remedy = "name the model that it serves: a wrong name would stand in every trace"
             raise self.http.errors.make(f"the server serves {names}", remedy, kind="not_found")
 
-    async def _prompt(self, messages: Sequence[ChatMessage]) -> str:
+    async def _render_prompt(self, messages: Sequence[ChatMessage]) -> str:
         body = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
         return (await self.http.request_json("POST", "/apply-template", body, _Prompt)).prompt
 
-    async def _ids(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
+    async def _tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         if not text:
             return []
         body = {"content": text, "add_special": begin, "parse_special": special}
         return (await self.http.request_json("POST", "/tokenize", body, _Tokens)).tokens
 
-    def _take(self, event: _Event, builder: CompletionBuilder) -> None:
+    def _add_event(self, event: _Event, builder: CompletionBuilder) -> None:
         if event.error is not None:
             raise self.http.errors.from_stream(event.error)
         builder.add_text(event.content)
@@ -203,14 +204,14 @@ class LlamaCpp(Adapter):
         builder.finish = _FINISH.get(event.stop_type or "")
         builder.stop = event.stopping_word or None
         builder.usage = Usage(prompt_tokens=event.tokens_evaluated, completion_tokens=event.tokens_predicted)
-        # Bytes of a character that spans tokens come as one entry, with the ids of the last only.
+        # A character that spans several tokens comes as one entry, with the id of the last token only.
         builder.ids_complete = len(builder.token_ids) == event.tokens_predicted
         if not builder.ids_complete:
             builder.extra["inexact"] = f"{len(builder.token_ids)} ids for {event.tokens_predicted} tokens"
         if event.truncated:
             builder.extra["truncated"] = True
 
-    def _body(self, ids: list[int], request: Request) -> dict[str, Any]:
+    def _make_body(self, ids: list[int], request: Request) -> dict[str, Any]:
         sampling = request.sampling
         body = {
             "prompt": ids,

@@ -21,7 +21,7 @@ from foretrace.models.server_errors import public_cause
 from foretrace.models.servers import openai_probe, openai_wire
 from foretrace.models.servers.openai_wire import FINISH, Choice, Event
 
-_HOME = "api.openai.com"
+_OPENAI_HOST = "api.openai.com"
 
 
 class OpenAI(Adapter):
@@ -29,11 +29,11 @@ class OpenAI(Adapter):
 
     kind = "openai"
     key_variable = "OPENAI_API_KEY"
-    key_host = _HOME
+    key_host = _OPENAI_HOST
 
     def find_address(self) -> Address:
         """The base URL that is given, with `/v1` at its end or not; else OpenAI's own."""
-        address = parse_address(self.server.base_url or f"https://{_HOME}")
+        address = parse_address(self.server.base_url or f"https://{_OPENAI_HOST}")
         base = address.base.removesuffix("/chat/completions").removesuffix("/completions")
         return msgspec.structs.replace(address, base=base if base.endswith("/v1") else f"{base}/v1")
 
@@ -46,55 +46,53 @@ class OpenAI(Adapter):
         return (await retry(lambda: openai_wire.tokenize_messages(self.http, messages), self._retry_policy))[0]
 
     async def send(self, request: Request) -> CompletionBuilder:
-        """One completion; where prompt and reply do not fit into the context together, once more with what is left.
+        """Send one request; where prompt and reply do not fit into the context together, once more for a shorter reply.
 
-        `Completion.extra["max_tokens"]` is what was asked for then.
+        `Completion.extra["max_tokens"]` is the limit that was sent then.
         """
         try:
-            return await self._once(request)
+            return await self._send_once(request)
         except ModelError as error:
-            room = await self._room(request, error)
-            if room is None:
+            reply_tokens = await self._find_reply_tokens(request, error)
+            if reply_tokens is None:
                 raise
-        sampling = msgspec.structs.replace(request.sampling, max_tokens=room)
-        builder = await self._once(msgspec.structs.replace(request, sampling=sampling))
-        builder.extra["max_tokens"] = room
+        sampling = msgspec.structs.replace(request.sampling, max_tokens=reply_tokens)
+        builder = await self._send_once(msgspec.structs.replace(request, sampling=sampling))
+        builder.extra["max_tokens"] = reply_tokens
         return builder
 
-    async def _room(self, request: Request, error: ModelError) -> int | None:
-        """Tokens that the context has left for the reply; null where that is not why the request was refused, or too
-        few."""
-        found = context_overflow.parse_overflow(public_cause(error)) if error.kind == "overflow" else None
-        if found is None or {"max_tokens", "max_completion_tokens"} & set(request.sampling.extra):
+    async def _find_reply_tokens(self, request: Request, error: ModelError) -> int | None:
+        """Tokens that the context leaves for the reply; `None` where the error is another one, or they are too few."""
+        overflow = context_overflow.parse_overflow(public_cause(error)) if error.kind == "overflow" else None
+        if overflow is None or {"max_tokens", "max_completion_tokens"} & set(request.sampling.extra):
             return None
-        prompt = found.prompt_tokens
+        prompt_tokens = overflow.prompt_tokens
         if request.prompt_ids is not None:
-            prompt = len(request.prompt_ids)
-        elif prompt is None:
+            prompt_tokens = len(request.prompt_ids)
+        elif prompt_tokens is None:
             try:
-                prompt = len(await openai_wire.tokenize_messages(self.http, request.messages))
-                prompt += len(await openai_wire.tokenize_text(self.http, request.prefill, special=True))
+                prompt_tokens = len(await openai_wire.tokenize_messages(self.http, request.messages))
+                prompt_tokens += len(await openai_wire.tokenize_text(self.http, request.prefill, special=True))
             except ModelError:
                 return None
-        room = found.tokens_left(prompt)
-        return room if context_overflow.MIN_REPLY_TOKENS <= room < request.sampling.max_tokens else None
+        left = overflow.tokens_left(prompt_tokens)
+        return left if context_overflow.MIN_REPLY_TOKENS <= left < request.sampling.max_tokens else None
 
-    async def _once(self, request: Request) -> CompletionBuilder:
-        """One completion: chat, or text where the prompt is ids."""
+    async def _send_once(self, request: Request) -> CompletionBuilder:
+        """Send one request: as chat, or as text completion where the prompt is token ids."""
         if request.prompt_ids is None:
-            path, body = "/chat/completions", self._chat(request)
+            path, body = "/chat/completions", self.make_chat_body(request)
         else:
-            path, body = "/completions", self._text(request)
+            path, body = "/completions", self._make_text_body(request)
         builder = CompletionBuilder(self.http.errors, request, prompt_token_ids=request.prompt_ids)
-        most = max_stream_bytes(request)
         async with aclosing(
-            self.http.stream_events(path, body, Event, max_bytes=most, parse_line=parse_sse_line)
+            self.http.stream_events(path, body, Event, max_bytes=max_stream_bytes(request), parse_line=parse_sse_line)
         ) as batches:
             async for events in batches:
                 for event in events:
-                    self._take(event, builder)
+                    self._add_event(event, builder)
         if "stop" in self.refused_parameters:
-            _stop_at(builder, request.stop)
+            _cut_at_stop(builder, request.stop)
         builder.ids_complete = bool(builder.token_ids) and (
             builder.usage is None or builder.usage.completion_tokens in (None, len(builder.token_ids))
         )
@@ -104,7 +102,7 @@ class OpenAI(Adapter):
         """See `base.ChatModel.probe`."""
         return await openai_probe.probe_server(self)
 
-    def _take(self, event: Event, builder: CompletionBuilder) -> None:
+    def _add_event(self, event: Event, builder: CompletionBuilder) -> None:
         if event.error is not None or event.object == "error":
             raise self.http.errors.from_stream(event.error or event.message)
         builder.model = event.model or builder.model
@@ -116,10 +114,10 @@ class OpenAI(Adapter):
             builder.prompt_token_ids = tuple(event.prompt_token_ids)
         for choice in event.choices or ():
             if choice.index == 0:
-                self._take_choice(choice, builder)
+                self._add_choice(choice, builder)
 
-    def _take_choice(self, choice: Choice, builder: CompletionBuilder) -> None:
-        # Once a token: what is absent, as most is, costs nothing here.
+    def _add_choice(self, choice: Choice, builder: CompletionBuilder) -> None:
+        # Runs once a token: absent fields, which are most, cost only a comparison.
         if (delta := choice.delta) is not None:
             builder.add_text(delta.content, delta.reasoning_content or delta.reasoning)
         if choice.text:
@@ -146,31 +144,32 @@ class OpenAI(Adapter):
         if builder.finish == "stop" and isinstance(matched, str) and matched in builder.request.stop:
             builder.finish, builder.stop = "stop_sequence", matched
 
-    def _chat(self, request: Request) -> dict[str, Any]:
+    def make_chat_body(self, request: Request) -> dict[str, Any]:
+        """JSON of a request to `/chat/completions`."""
         messages = [{"role": m.role, "content": m.content} for m in request.messages]
-        body = self._common(request) | {"messages": messages}
+        body = self._make_common_body(request) | {"messages": messages}
         if request.prefill:
             messages.append({"role": "assistant", "content": request.prefill})
             body |= {"continue_final_message": True, "add_generation_prompt": False}
-        if self._logprobs(request):
+        if self._wants_logprobs(request):
             body["logprobs"] = True
-        # OpenAI's own models have left `max_tokens` behind; many other servers know no other name.
-        newer = self.http.address.host == _HOME or "max_tokens" in self.refused_parameters
-        name = "max_completion_tokens" if newer else "max_tokens"
+        # OpenAI's newer models refuse `max_tokens`; many other servers know no other name.
+        renamed = self.http.address.host == _OPENAI_HOST or "max_tokens" in self.refused_parameters
+        name = "max_completion_tokens" if renamed else "max_tokens"
         return add_extra(body | {name: request.sampling.max_tokens}, request.sampling.extra)
 
-    def _text(self, request: Request) -> dict[str, Any]:
-        body = self._common(request) | {
+    def _make_text_body(self, request: Request) -> dict[str, Any]:
+        body = self._make_common_body(request) | {
             "prompt": list(request.prompt_ids or ()),
             "max_tokens": request.sampling.max_tokens,
             "skip_special_tokens": False,
             "return_token_ids": True,
         }
-        if self._logprobs(request):
+        if self._wants_logprobs(request):
             body["logprobs"] = 1
         return add_extra(body, request.sampling.extra)
 
-    def _common(self, request: Request) -> dict[str, Any]:
+    def _make_common_body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
         body = {
             "model": self.name,
@@ -179,7 +178,7 @@ class OpenAI(Adapter):
             "stop": list(request.stop) or None,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "top_k": sampling.top_k,  # only where it is set, or known to be taken: OpenAI's own server refuses it
+            "top_k": sampling.top_k,  # left out at `None`: OpenAI's own server refuses it
             "seed": sampling.seed,
         }
         body |= {name: value for name, value in self.neutral_sampling.items() if body.get(name) is None}
@@ -187,12 +186,12 @@ class OpenAI(Adapter):
             body["return_token_ids"] = True
         return {name: value for name, value in body.items() if name not in self.refused_parameters}
 
-    def _logprobs(self, request: Request) -> bool:
+    def _wants_logprobs(self, request: Request) -> bool:
         return request.logprobs and (self.capabilities is None or self.capabilities.logprobs)
 
 
-def _stop_at(builder: CompletionBuilder, stops: Sequence[str]) -> None:
-    """Cut the text behind the first stop sequence, as the server would have done."""
+def _cut_at_stop(builder: CompletionBuilder, stops: Sequence[str]) -> None:
+    """Cut the text after the first stop sequence: a server that refuses `stop` does not end there."""
     text = "".join(builder.text)
     ends = [at + len(stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
     if ends:

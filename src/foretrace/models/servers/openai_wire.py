@@ -30,7 +30,7 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class Logprobs(msgspec.Struct, gc=False):
-    """Of chat: `content`. Of text: `tokens` and `token_logprobs`."""
+    """In chat `content`; in text completions `tokens` and `token_logprobs`."""
 
     content: list[TokenLogprob] | None = None
     tokens: list[str] | None = None
@@ -38,7 +38,7 @@ class Logprobs(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    """One choice of an event: `delta` in chat, `text` in completions."""
+    """One choice of an event: `delta` in chat, `text` in text completions."""
 
     index: int = 0
     delta: Delta | None = None
@@ -73,7 +73,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class ModelMeta(msgspec.Struct):
-    """llama-server: facts of a model."""
+    """Of llama-server."""
 
     n_ctx: int | None = None
 
@@ -91,13 +91,13 @@ class ListedModel(msgspec.Struct):
 
     @property
     def names(self) -> set[str]:
-        """By which the model may be called at a llama-server, which lists the path of its file."""
+        """Names of the model; a llama-server lists the path of its file, and takes the name of the file, too."""
         file = PurePath(self.id.replace("\\", "/")).name
         return {self.id, *(self.aliases or ()), file, file.removesuffix(".gguf")}
 
     @property
     def context(self) -> int | None:
-        """Tokens of its context, in the words of vLLM, of others, or of llama-server."""
+        """Tokens of its context: vLLM, other servers and llama-server have fields of their own for it."""
         own = self.max_model_len or self.context_length or self.context_window
         return own or (self.meta.n_ctx if self.meta else None)
 
@@ -108,8 +108,8 @@ class ModelList(msgspec.Struct):
     data: list[ListedModel] | None = None
 
 
-_SPECIAL = re.compile(r"<[^<>\s]{1,60}>|\[[A-Z_/]{2,30}\]")
-"""What may be the name of a special token."""
+_SPECIAL_TOKEN = re.compile(r"<[^<>\s]{1,60}>|\[[A-Z_/]{2,30}\]")
+"""Text that may be the name of a special token."""
 
 
 class _Tokens(msgspec.Struct):
@@ -119,23 +119,23 @@ class _Tokens(msgspec.Struct):
 async def tokenize_text(http: HttpClient, text: str, *, special: bool) -> list[int]:
     """Ids of a text.
 
-    The server always reads the names of special tokens as such. Where they must stay text, an opening bracket is
-    tokenised by itself, so that text of the environment cannot end a turn.
+    The server always reads the names of special tokens as such tokens. Where they must stay text (`special` false), an
+    opening bracket is tokenized by itself, so that text of the environment cannot end a turn.
     """
-    if special or not _SPECIAL.search(text):
-        return await _ask(http, {"prompt": text}) if text else []
+    if special or not _SPECIAL_TOKEN.search(text):
+        return await _tokenize(http, {"prompt": text}) if text else []
     parts = [part for part in re.split(r"([<\[])", text) if part]
-    known = {part: await _ask(http, {"prompt": part}) for part in dict.fromkeys(parts)}
-    return [token for part in parts for token in known[part]]
+    ids = {part: await _tokenize(http, {"prompt": part}) for part in dict.fromkeys(parts)}
+    return [token for part in parts for token in ids[part]]
 
 
 async def tokenize_messages(http: HttpClient, messages: Sequence[ChatMessage]) -> list[int]:
     """Ids of messages under the model's template, ready for the assistant's reply."""
     shown = [{"role": m.role, "content": m.content} for m in messages]
-    return await _ask(http, {"messages": shown, "add_generation_prompt": True})
+    return await _tokenize(http, {"messages": shown, "add_generation_prompt": True})
 
 
-async def _ask(http: HttpClient, what: dict[str, Any]) -> list[int]:
+async def _tokenize(http: HttpClient, what: dict[str, Any]) -> list[int]:
     url = http.address.base.removesuffix("/v1") + "/tokenize"
     body = {"model": http.errors.model, "add_special_tokens": False} | what
     return (await http.request_json("POST", url, body, _Tokens)).tokens
