@@ -26,7 +26,7 @@ from foretrace.models.demo_model.tokenizer import ChatTokenizer
 
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "src" / "foretrace" / "models" / "demo_model" / "checkpoint"
-FIXTURE = HERE.parent / "tests" / "models" / "demo_logprobs.json"
+FIXTURE = HERE.parent / "tests" / "models" / "servers" / "demo_logprobs.json"
 EACH = {"tools": 16, "interleaved_tools": 16, "inline": 16, "structured": 10, "interleaved": 10}
 """Episodes of each problem, by protocol."""
 EPOCHS = 5.0

@@ -17,8 +17,9 @@ import pytest
 
 import foretrace
 from fakes.model_server import KEY, ModelServer
-from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.models.base import Server
+from foretrace.models.server_errors import ServerErrors, public_cause, public_message
 from foretrace.models.servers.ollama import Ollama
 from foretrace.models.servers.openai import OpenAI
 from models.served import ADAPTERS, PATHS, asking, at, model_at
@@ -323,3 +324,35 @@ def test_a_connection_that_is_closed_behind_a_reply_loses_no_request(kind: str) 
                 assert (await model.complete(asking())).text == "ok"
 
     at(ModelServer(like_llama=True), use)
+
+
+def test_the_whole_line_without_the_address_keeps_the_remedy() -> None:
+    near, far = (
+        ServerErrors(host, "m", "openai", None, "").from_status(500, b"ask http://10.1.2.3:8000")
+        for host in ("http://10.1.2.3:8000", "https://far.example")
+    )
+    assert public_message(near) == public_message(far) != str(near)
+    assert public_message(far) == "model m: HTTP 500 'ask (address)'; see the server's log, or try again"
+    assert public_message(ModelError("of another's adapter")) == "of another's adapter"
+
+
+def test_a_reason_has_no_address_and_no_remedy() -> None:
+    error = ServerErrors("http://10.1.2.3:8000", "m", "openai", None, "").from_status(
+        404, b"no such path at http://10.1.2.3:8000/v1, see 10.1.2.3:8000 or https://intern.example:9/x"
+    )
+    assert "10.1.2.3:8000, model m" in str(error) and "check that this is the address" in str(error)
+    assert public_cause(error) == "HTTP 404 'no such path at (address) see (address) or (address)'"
+    assert public_cause(ModelError("of another's adapter")) == "of another's adapter"
+
+
+def test_both_messages_write_their_settings_in_the_style_of_the_front_end() -> None:
+    error = ServerErrors("http://10.1.2.3:8000", "m", "ollama", None, "").overflow("HTTP 400 'too long'")
+    advice = "model m: HTTP 400 'too long'; the prompt is longer than the context: raise {}, or lower {}"
+    named = advice.format("context_length", "max_turns")
+    assert (str(error), public_message(error)) == (f"http://10.1.2.3:8000, {named}", named)
+
+    def style(setting: Setting) -> str:
+        return f"--{setting.name}"
+
+    flags = advice.format("--context_length", "--max_turns")
+    assert (error.render(style), public_message(error, style)) == (f"http://10.1.2.3:8000, {flags}", flags)
