@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from foretrace.envs.tokenizer import demo_folder
-from foretrace.models.demo_network.network import read_weights
-from foretrace.models.demo_network.text import END, SPECIAL, START
-from foretrace.models.servers.demo import FOLDER, NAME
+from foretrace.models.demo_model import CHECKPOINT
+from foretrace.models.demo_model.network import read_weights
+from foretrace.models.demo_model.tokenizer import END, SPECIAL, START
+from foretrace.models.servers.demo import NAME
 
 TEMPLATE = (
     "{% for message in messages %}"
@@ -63,16 +63,15 @@ def export(target: Path) -> None:
     """
     import gguf
 
-    folder = resources.files("foretrace.models") / FOLDER
-    config = json.loads((folder / "config.json").read_bytes())
+    config = json.loads((CHECKPOINT / "config.json").read_bytes())
     writer = gguf.GGUFWriter(str(target), gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.QWEN3])
     writer.add_name(NAME)
     writer.add_description(DESCRIPTION)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     _add_shape(writer, config)
-    _add_tokens(writer, json.loads((folder / "tokenizer.json").read_text(encoding="utf-8")), config)
+    _add_tokens(writer, json.loads((CHECKPOINT / "tokenizer.json").read_text(encoding="utf-8")), config)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, config["num_hidden_layers"])
-    for name, tensor in read_weights((folder / "model.safetensors").read_bytes()).items():
+    for name, tensor in read_weights((CHECKPOINT / "model.safetensors").read_bytes()).items():
         mapped = names.get_name(name, try_suffixes=(".weight",))
         if mapped is None:
             raise ValueError(f"GGUF has no name for the tensor {name}")

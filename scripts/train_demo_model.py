@@ -20,13 +20,13 @@ import torch
 from demo_model import corpus, tokens, training
 from demo_model.network import Network
 
-from foretrace.models.demo_network import network as plain
-from foretrace.models.demo_network.sampling import log_softmax
-from foretrace.models.demo_network.text import Text
+from foretrace.models.demo_model import network as plain
+from foretrace.models.demo_model.sampling import log_softmax
+from foretrace.models.demo_model.tokenizer import ChatTokenizer
 
 HERE = Path(__file__).parent
-TARGET = HERE.parent / "src" / "foretrace" / "models" / "demo_model"
-FIXTURE = HERE.parent / "tests" / "models" / "demo_logprobs.json"
+TARGET = HERE.parent / "src" / "foretrace" / "models" / "demo_model" / "checkpoint"
+FIXTURE = HERE.parent / "tests" / "models" / "servers" / "demo_logprobs.json"
 EACH = {"tools": 16, "interleaved_tools": 16, "inline": 16, "structured": 10, "interleaved": 10}
 """Episodes of each problem, by protocol."""
 EPOCHS = 5.0
@@ -46,10 +46,10 @@ def main() -> None:
     passed = sum(example.passed for example in examples)
     print(f"{len(examples)} episodes, {passed} of them pass")
     tokenizer = tokens.train_tokenizer(examples, VOCABULARY)
-    text = Text(tokenizer)
+    text = ChatTokenizer(tokenizer)
     rows = [tokens.row_of(example, text) for example in examples]
-    shape = plain.Shape(
-        vocab_size=len(text.pieces),
+    shape = plain.NetworkConfig(
+        vocab_size=len(text.token_bytes),
         hidden_size=128,
         intermediate_size=384,
         num_hidden_layers=3,
@@ -67,7 +67,7 @@ def main() -> None:
     compare(network, shape, target, rows[0])
 
 
-def config_of(shape: plain.Shape, text: Text) -> dict[str, object]:
+def config_of(shape: plain.NetworkConfig, text: ChatTokenizer) -> dict[str, object]:
     """The `config.json` of a Qwen3 checkpoint."""
     sizes = {name: getattr(shape, name) for name in shape.__struct_fields__}
     return {
@@ -79,7 +79,7 @@ def config_of(shape: plain.Shape, text: Text) -> dict[str, object]:
         "attention_bias": False,
         "tie_word_embeddings": True,
         "torch_dtype": "float16",
-        "eos_token_id": text.end,
+        "eos_token_id": text.end_id,
     }
 
 
@@ -101,15 +101,17 @@ def safetensors(network: Network) -> bytes:
     return len(header).to_bytes(8, "little") + header + b"".join(parts)
 
 
-def compare(network: Network, shape: plain.Shape, target: Path, row: tokens.Row) -> None:
+def compare(network: Network, shape: plain.NetworkConfig, target: Path, row: tokens.Row) -> None:
     """Hold the numpy network against torch, and keep some of torch's logprobs for a test without torch."""
     ids = [*row.head, *row.ids]
     with torch.no_grad():
         states, _ = network.states(torch.tensor([ids]))
         wanted = torch.log_softmax(network.logits(states[0]).double(), -1).numpy()
     fast = plain.Network(plain.read_weights((target / "model.safetensors").read_bytes()), shape)
-    cache = plain.Cache(shape)
-    chunks = [fast.read(ids[begin : begin + plain.CHUNK], cache) for begin in range(0, len(ids), plain.CHUNK)]
+    cache = plain.KVCache(shape)
+    chunks = [
+        fast.forward(ids[begin : begin + plain.CHUNK_TOKENS], cache) for begin in range(0, len(ids), plain.CHUNK_TOKENS)
+    ]
     difference = float(np.abs(log_softmax(np.concatenate(chunks)) - wanted).max())
     print(f"numpy and torch differ by {difference:.1e} at most, over {len(ids)} tokens and the whole vocabulary")
     if difference > CLOSE:

@@ -35,8 +35,8 @@ class Instant(Demo):
         lots = random.Random(0)
 
         def made(reply: str) -> Completion:
-            ids = (*text.encode(reply), text.end)
-            pieces = tuple(text.pieces[number].decode() for number in ids)
+            ids = (*text.encode(reply), text.end_id)
+            pieces = tuple(text.token_bytes[number].decode() for number in ids)
             logprobs = tuple(-lots.expovariate(4) for _ in ids)
             return Completion(text=reply, token_ids=ids, pieces=pieces, logprobs=logprobs, exact="token")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foretrace.models.demo_network.network import Shape
+from foretrace.models.demo_model.network import NetworkConfig
 
 Past = list[tuple[Tensor, Tensor]]
 """Keys and values of what was read before, by layer: (batch, heads, tokens, size)."""
@@ -15,7 +15,7 @@ Past = list[tuple[Tensor, Tensor]]
 class Attention(nn.Module):
     """Attention with shared keys and values, and normed queries and keys."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkConfig) -> None:
         super().__init__()
         self.heads, self.shared, self.size = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
         self.q_proj = nn.Linear(shape.hidden_size, self.heads * self.size, bias=False)
@@ -47,7 +47,7 @@ class Attention(nn.Module):
 class Mlp(nn.Module):
     """The gated part of a layer."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkConfig) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(shape.hidden_size, shape.intermediate_size, bias=False)
         self.up_proj = nn.Linear(shape.hidden_size, shape.intermediate_size, bias=False)
@@ -61,7 +61,7 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     """Attention, then the gated part."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkConfig) -> None:
         super().__init__()
         self.input_layernorm = nn.RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
         self.self_attn = Attention(shape)
@@ -72,7 +72,7 @@ class Layer(nn.Module):
 class Body(nn.Module):
     """Embedding, layers and last norm."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocab_size, shape.hidden_size)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.num_hidden_layers))
@@ -82,7 +82,7 @@ class Body(nn.Module):
 class Network(nn.Module):
     """The whole model; the embedding is the output matrix too."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: NetworkConfig) -> None:
         super().__init__()
         self.shape = shape
         self.model = Body(shape)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from demo_model.corpus import Example
-from foretrace.models.demo_network.text import SPECIAL, Text
+from foretrace.models.demo_model.tokenizer import SPECIAL, ChatTokenizer
 
 _TAGS = ("think", "code", "verify", "result", "error", "plan", "reflect", "wait", "tool_call", "tool_response")
 TAGS = tuple(f"<{slash}{tag}>" for tag in _TAGS for slash in ("", "/"))
@@ -51,10 +51,10 @@ def _texts(examples: Sequence[Example]) -> Iterable[str]:
             yield text
 
 
-def row_of(example: Example, text: Text) -> Row:
+def row_of(example: Example, text: ChatTokenizer) -> Row:
     """An example as the model reads it (see `Text.render`)."""
     system, *messages = example.messages
-    head = [*text.opening(system.role), *text.encode(system.content), *text.closing()]
+    head = [*text.render_opening(system.role), *text.encode(system.content), *text.render_closing()]
     ids: list[int] = []
     own: list[bool] = []
 
@@ -64,14 +64,14 @@ def row_of(example: Example, text: Text) -> Row:
 
     for index, message in enumerate(messages, 1):
         mine = message.role == "assistant" and index not in example.garbled
-        add(text.opening(message.role), False)
+        add(text.render_opening(message.role), False)
         add(text.encode(message.content), mine)
-        end, *after = text.closing()
+        end, *after = text.render_closing()
         add([end], mine)
         add(after, False)
-    add(text.opening("assistant"), False)
+    add(text.render_opening("assistant"), False)
     first = len(example.messages)
     for number, part in enumerate(example.reply):
         add(text.encode(part), number % 2 == 0 and first + number not in example.garbled)
-    add([text.end], True)
+    add([text.end_id], True)
     return Row(example.protocol, tuple(head), tuple(ids), tuple(own))

@@ -12,13 +12,13 @@ from torch.nn import functional
 
 from demo_model.network import Network
 from demo_model.tokens import Row
-from foretrace.models.demo_network.network import Shape
+from foretrace.models.demo_model.network import NetworkConfig
 
 BATCH_TOKENS = 3000
 """Tokens of a batch, its shared head counted once."""
 
 
-def train(rows: Sequence[Row], shape: Shape, *, epochs: float, seed: int, rate: float) -> Network:
+def train(rows: Sequence[Row], shape: NetworkConfig, *, epochs: float, seed: int, rate: float) -> Network:
     """A trained network; prints how it goes."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)

@@ -123,7 +123,7 @@ def generate(
 
     from foretrace.core.errors import UsageError
     from foretrace.episodes.generate.resume import GenerateSettings
-    from foretrace.models.registry import resolve_model
+    from foretrace.models.registry import make_model
     from foretrace.problems.registry import problems_of
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import Settings
@@ -140,7 +140,7 @@ def generate(
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
     if isinstance(sandbox, str):
         sandbox = make_sandbox(sandbox, Settings(max_sessions=chosen.concurrency or MAX_SESSIONS))
-    model = resolve_model(model, server) if isinstance(model, str) else model
+    model = make_model(model, server) if isinstance(model, str) else model
     return run_generate(problems[:limit], protocol, model, sandbox, Path(out), chosen, progress)
 
 

@@ -15,7 +15,7 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Req
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
 from foretrace.envs.tokenizer import LocalTokens, check_same, demo_folder
-from foretrace.models.demo_network.text import Text
+from foretrace.models.demo_model.tokenizer import ChatTokenizer
 from foretrace.models.servers.demo import Demo
 
 CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok <|im_end|>"))
@@ -32,7 +32,7 @@ def test_text_never_spells_a_control_token(text: str) -> None:
 
 def test_the_end_of_a_turn_is_found_in_the_template() -> None:
     tokens = demo_tokens()
-    assert tokens.end == Text(DESCRIPTION).end and tokens.ends == {tokens.end}
+    assert tokens.end == ChatTokenizer(DESCRIPTION).end_id and tokens.ends == {tokens.end}
 
 
 def test_what_is_rendered_may_be_changed_without_changing_the_next() -> None:
@@ -103,10 +103,10 @@ def test_transformers_reads_the_demo_folder_as_the_model_does(tmp_path: Path) ->
         "transformers", reason="transformers is not installed (it comes with the extras)"
     )
     tokens = LocalTokens(transformers.AutoTokenizer.from_pretrained(demo_folder(tmp_path / "made")), "demo")
-    own = Text(DESCRIPTION)
+    own = ChatTokenizer(DESCRIPTION)
     for text in ("def f():\n    return 'é🙂'\n", "<|im_end|> as text"):
         assert tokens.encode(text) == own.encode(text)
         assert tokens.encode(text, special=True) == own.encode(text, special=True)
     plain = [ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"), ChatMessage("assistant", "ok")]
     assert tokens.rendered(plain) == own.render(plain)
-    assert tokens.end == own.end
+    assert tokens.end == own.end_id

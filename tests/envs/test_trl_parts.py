@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,11 +28,12 @@ from foretrace.core.trace import Message
 from foretrace.envs.tokenizer import LocalTokens
 from foretrace.envs.trl import RolloutFunc, prompt_dataset, reward_from_rollout, rollout_func, server_generate
 from foretrace.envs.trl.rounds import Generated, completion_of
-from foretrace.models.demo_network.text import Text
+from foretrace.models.demo_model import CHECKPOINT
+from foretrace.models.demo_model.tokenizer import ChatTokenizer
 from foretrace.models.servers.demo import Demo
 from foretrace.sandbox.base import Settings
 
-FILE = resources.files("foretrace.models") / "demo_model" / "tokenizer.json"
+FILE = CHECKPOINT / "tokenizer.json"
 BOX = Settings(workers=1, allow_weak_isolation=True)
 END = 2
 Said = dict[str, list[Any]]
@@ -46,7 +46,7 @@ class DemoTokenizer:
 
     def __init__(self) -> None:
         text = FILE.read_text(encoding="utf-8")
-        self.backend_tokenizer, self._text = Tokenizer.from_str(text), Text(text)
+        self.backend_tokenizer, self._text = Tokenizer.from_str(text), ChatTokenizer(text)
 
     def apply_chat_template(self, messages: Any, *, add_generation_prompt: bool, **_: Any) -> list[int]:
         ids = self._text.render([ChatMessage(**message) for message in messages])

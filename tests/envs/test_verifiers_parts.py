@@ -216,7 +216,7 @@ def test_a_server_that_cannot_be_reached_is_told_so_once(caplog: pytest.LogCaptu
     assert [record.message for record in caplog.records] == [str(errors[0])]
     for words in ("upstream 503: no slot is free", "Error code: 503 - no slot is free"):
         busy = proxied(words)
-        assert busy.kind == "busy" and str(busy).endswith("lower the concurrency (-c), or try again later")
+        assert busy.kind == "busy" and str(busy).endswith("lower -c, or try again later")
     assert proxied("All connection attempts failed", 500).kind == "server"
 
 
@@ -236,13 +236,12 @@ def test_every_option_that_a_message_names_has_a_name_here() -> None:
     folders = [ROOT / "src" / "foretrace" / floor for floor in FLOORS]
     assert all(folder.is_dir() for folder in folders)
     files = [file for folder in folders for file in folder.rglob("*.py")]
-    texts = [
-        node.value
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     said = {option for text in texts for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)} & options
+    calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Setting"]
+    names = [call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)]
+    said |= {f"--{str(name).replace('_', '-')}" for name in names} & options
     assert len(said) > 5 and said - NOT_HERE == set(NAMES)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from foretrace.core.completion import ChatMessage
 from foretrace.envs.tokenizer import LocalTokens
-from foretrace.models.demo_network.text import Text
+from foretrace.models.demo_model import CHECKPOINT
+from foretrace.models.demo_model.tokenizer import ChatTokenizer
 
-DESCRIPTION = (resources.files("foretrace.models") / "demo_model" / "tokenizer.json").read_text(encoding="utf-8")
+DESCRIPTION = (CHECKPOINT / "tokenizer.json").read_text(encoding="utf-8")
 
 
 class Shaped:
@@ -19,14 +19,14 @@ class Shaped:
 
     def __init__(self) -> None:
         self.backend_tokenizer: Any = Tokenizer.from_str(DESCRIPTION)
-        self._text = Text(DESCRIPTION)
-        self.eos_token_id = self._text.end
+        self._text = ChatTokenizer(DESCRIPTION)
+        self.eos_token_id = self._text.end_id
 
     def apply_chat_template(
         self, messages: list[dict[str, str]], *, add_generation_prompt: bool, **_: Any
     ) -> list[int]:
         ids = self._text.render([ChatMessage(m["role"], m["content"]) for m in messages])  # type: ignore[arg-type]
-        return ids if add_generation_prompt else ids[: -len(self._text.opening("assistant"))]
+        return ids if add_generation_prompt else ids[: -len(self._text.render_opening("assistant"))]
 
 
 def demo_tokens() -> LocalTokens:

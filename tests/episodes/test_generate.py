@@ -26,10 +26,10 @@ from foretrace.core.trace import Usage
 from foretrace.episodes.generate import engine as engine
 from foretrace.episodes.generate import throttle
 from foretrace.episodes.generate.engine import GenerateReport
-from foretrace.episodes.generate.limiter import Slots
+from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import Status
 from foretrace.episodes.generate.resume import seed_of
-from foretrace.episodes.generate.throttle import Budget
+from foretrace.episodes.generate.usage import Budget, TokenMeter
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools
@@ -486,7 +486,7 @@ def test_a_server_that_refuses_for_good_stops_the_run(
 
 
 def test_a_server_that_is_gone_stops_the_run(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle.Steady.__init__, "__kwdefaults__", {"give_up": 4, "pause_s": 0.02})
+    monkeypatch.setattr(throttle.ThrottledModel.__init__, "__kwdefaults__", {"max_failed_rounds": 4, "pause_s": 0.02})
     asked = 0
 
     def dies(request: Request) -> str:
@@ -512,7 +512,7 @@ def test_a_refused_connection_is_told_before_anything_is_made(ground: Ground, tm
 def test_too_many_requests_halve_them() -> None:
     """An adapter tries again by itself, and tells of it."""
     most = inside = 0
-    slots = Slots(8, 256)
+    limiter = AdaptiveLimiter(8, 256)
     sizes: list[int] = []
 
     class Strict(Scripted):
@@ -527,12 +527,12 @@ def test_too_many_requests_halve_them() -> None:
                 await asyncio.sleep(0.001)
             finally:
                 inside -= 1
-            sizes.append(slots.limit)
+            sizes.append(limiter.limit)
             return Completion(text="x", extra={"retried": retried} if retried else {})
 
     async def live() -> None:
-        steady = throttle.Steady(Strict("test", scripts=right), slots, throttle.Meter())
-        await asyncio.gather(*(steady.complete(Request()) for _ in range(300)))
+        throttled = throttle.ThrottledModel(Strict("test", scripts=right), limiter, TokenMeter())
+        await asyncio.gather(*(throttled.complete(Request()) for _ in range(300)))
 
     asyncio.run(live())
     assert any(after == before // 2 for before, after in pairwise(sizes))
@@ -567,7 +567,7 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
 
 
 def test_errors_and_what_is_left_stand_within_79_columns() -> None:
-    status = Status(throttle.Meter())
+    status = Status(TokenMeter())
     status.doing, status.asked, status.done, status.successes, status.ideal = "running", 123_456, 12_345, 6_789, 4_567
     status.begun = time.monotonic() - 600.0
     status._recent[0] = (status.begun, 0, 0)

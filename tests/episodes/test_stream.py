@@ -19,8 +19,8 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.requirements import tokens_of
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.token_context import Stream
-from foretrace.models.demo_network.network import Cache
-from foretrace.models.demo_network.sampling import log_softmax
+from foretrace.models.demo_model.network import KVCache
+from foretrace.models.demo_model.sampling import log_softmax
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.base import Protocol
@@ -333,15 +333,16 @@ def test_a_real_stream_is_rescored_to_the_same_logprobs(stage: Stage) -> None:
         for message in turn:
             assert message.sampled and (message.sampled.prompt_token_ids is None) == (message is not turn[0])
             assert (
-                b"".join(text.pieces[i] for i in message.sampled.token_ids).decode(errors="replace") == message.content
+                b"".join(text.token_bytes[i] for i in message.sampled.token_ids).decode(errors="replace")
+                == message.content
             )
             if message.sampled.logprobs:
                 assert message.role == "assistant"
                 wanted += enumerate(message.sampled.logprobs, len(ids))
             ids += message.sampled.token_ids
-        scores = log_softmax(network.read(ids, Cache(network.shape, len(ids))))
+        scores = log_softmax(network.forward(ids, KVCache(network.config, len(ids))))
         again = [scores[place - 1][ids[place]] for place, _ in wanted]
         assert np.allclose(again, [logprob for _, logprob in wanted], atol=1e-3)
-        ends = [place for place, i in enumerate(ids) if i in text.ends and place > len(ids) - 2]
+        ends = [place for place, i in enumerate(ids) if i in text.end_ids and place > len(ids) - 2]
         ended += bool(ends)
     assert called >= 6 and ended >= 6

@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from foretrace.models.demo_network.network import Cache
-from foretrace.models.demo_network.sampling import log_softmax
+from foretrace.models.demo_model.network import KVCache
+from foretrace.models.demo_model.sampling import log_softmax
 from foretrace.models.servers.demo import Demo
 
 CLOSE = 1e-3
@@ -24,11 +24,11 @@ def demo() -> Demo:
 def rescored(ids: Sequence[int], begin: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Logprobs of `ids[begin:]`, each behind all ids before it."""
     network = demo()._load()[1]
-    rows = log_softmax(network.read(list(ids[:-1]), Cache(network.shape)))
+    rows = log_softmax(network.forward(list(ids[:-1]), KVCache(network.config)))
     return rows[np.arange(begin - 1, len(ids) - 1), list(ids[begin:])]
 
 
 def spelled(ids: Sequence[int]) -> str:
     """The text of ids; the special tokens that end a turn have none."""
     text = demo()._load()[0]
-    return b"".join(text.pieces[number] for number in ids).decode("utf-8", "replace")
+    return b"".join(text.token_bytes[number] for number in ids).decode("utf-8", "replace")

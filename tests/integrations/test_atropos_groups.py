@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from copy import deepcopy
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 
 from foretrace.envs.tokenizer import demo_folder
 from foretrace.envs.train_sequence import sequence_of
+from foretrace.models.demo_model import CHECKPOINT
 from integrations.atropos_runs import END, Env, Trainer, check_group, rows, run_api, serving, toy
 from integrations.llama_server import Running
 
@@ -31,9 +31,8 @@ pytestmark = pytest.mark.integration
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model and its tokenizer as transformers loads them."""
     made = demo_folder(tmp_path_factory.mktemp("demo-model"))
-    source = resources.files("foretrace.models") / "demo_model"
     for name in ("config.json", "model.safetensors"):
-        (made / name).write_bytes((source / name).read_bytes())
+        (made / name).write_bytes((CHECKPOINT / name).read_bytes())
     return made
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.errors import UsageError
 from foretrace.models.base import ChatModel, TokenModel
+from foretrace.models.demo_model import CHECKPOINT
 
 DEMO_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
@@ -134,7 +134,7 @@ async def check_same(local: LocalTokens, model: ChatModel) -> None:
 
 def demo_folder(folder: Path) -> Path:
     """Write the demo model's tokenizer as transformers reads it; returns the folder, which is made."""
-    source = resources.files("foretrace.models") / "demo_model" / "tokenizer.json"
+    source = CHECKPOINT / "tokenizer.json"
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": "<|im_end|>",

@@ -9,7 +9,7 @@ from foretrace.core.errors import ForetraceError, ModelError, ProblemError, Sand
 from foretrace.core.trace import Failure, Outcome, Trace, with_id
 from foretrace.episodes.episode import Episode
 from foretrace.models.base import ChatModel
-from foretrace.models.server_errors import placeless
+from foretrace.models.server_errors import public_message
 
 CONTEXT = "context"
 """Exit reason of an episode whose messages outgrew the model's context."""
@@ -49,7 +49,7 @@ async def rollout(episode: Episode, model: ChatModel, sampling: Sampling) -> Tra
         except ModelError as error:
             if error.final:
                 raise
-            await episode.fail(error.kind, placeless(error))
+            await episode.fail(error.kind, public_message(error))
         except ForetraceError as error:
             await episode.fail(_kind(error), str(error))
         except Exception as error:  # a plugin of somebody else's: the other attempts shall not suffer

@@ -1,1 +1,1 @@
-"""Model servers behind one small contract (`base.py`): `servers/` holds them, the files here what they share."""
+"""Model servers behind one small contract (`base.py`): adapters are in `servers/`, what they share is here."""

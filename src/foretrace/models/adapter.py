@@ -1,4 +1,4 @@
-"""What the adapters of model servers share: name, address, options, retries and the cached probe."""
+"""What the adapters of model servers share: name, address, options, retries, the cached probe, and think blocks."""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from foretrace.core.completion import Capabilities, Completion, Request
-from foretrace.core.errors import UsageError
-from foretrace.models.base import Server
-from foretrace.models.completion_builder import Reply
-from foretrace.models.http import Address, Http, key_for
-from foretrace.models.retry import Patience, patiently
-from foretrace.models.server_errors import Place
+from foretrace.core.errors import Setting, UsageError
+from foretrace.models.address import Address, find_api_key
+from foretrace.models.base import OnRetry, Server
+from foretrace.models.completion_builder import CompletionBuilder
+from foretrace.models.http import HttpClient
+from foretrace.models.retry import RetryPolicy, retry, sleep_before_retry
+from foretrace.models.server_errors import ServerErrors
 
 _BACKOFF_S = 0.5
-_OURS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "stop", "raw"})
-"""Fields of a request that further options must not change."""
+_THINK = "<think>"
+_RESERVED_FIELDS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "stop", "raw"})
+"""Fields of a request that `Sampling.extra` must not change."""
 
 
 class Adapter(ABC):
-    """A model behind HTTP (see `base.ChatModel`); an adapter says how to ask and how to read."""
+    """A model behind HTTP (see `base.ChatModel`); a subclass says how to ask its kind of server."""
 
     kind: ClassVar[str]
+    """As in `KIND:NAME`."""
     key_variable: ClassVar[str] = ""
+    """Environment variable of the key; empty where there is none."""
     key_host: ClassVar[str] = ""
+    """The only host that the key of the environment is sent to."""
     option_names: ClassVar[frozenset[str]] = frozenset()
-    waiting_options: ClassVar[frozenset[str]] = frozenset({"backoff_s"})
-    """Options that change nothing in what the model writes."""
-    asks_context: ClassVar[bool] = False
-    """Whether a request says how long a context it wants; elsewhere the server is started with it."""
+    """Of `Server.options`, beside `backoff_s`."""
+    timing_options: ClassVar[frozenset[str]] = frozenset({"backoff_s"})
+    """Options that change only how long to wait, and not what the model writes."""
+    sends_context_length: ClassVar[bool] = False
+    """Whether a request sets the context length; elsewhere it is set when the server is started."""
 
     def __init__(self, name: str, server: Server | None = None) -> None:
         self.server = server or Server()
@@ -41,52 +47,52 @@ class Adapter(ABC):
             raise UsageError(f"name the model: {self.kind}:NAME")
         self.name = name.strip()
         self.spec = f"{self.kind}:{self.name}"
-        options = self._options()
-        if self.server.context_length is not None and not self.asks_context:
+        options = self._check_options()
+        if self.server.context_length is not None and not self.sends_context_length:
             remedy = "start the server with it (llama-server: -c N, vLLM: --max-model-len N)"
-            raise UsageError(f"{self.kind} servers take no context length (--context-length) in a request: {remedy}")
+            raise UsageError(f"{self.kind} servers take no ", Setting("context_length"), f" in a request: {remedy}")
         address = self.find_address()
         self.endpoint = address.origin
-        key = key_for(self.server, address, self.key_variable, self.key_host)
-        place = Place(address.origin, self.name, self.kind, key, self.key_variable)
-        self.http = Http(address, place, self.server.timeout_s)
+        key = find_api_key(self.server, address, self.key_variable, self.key_host)
+        errors = ServerErrors(address.origin, self.name, self.kind, key, self.key_variable)
+        self.http = HttpClient(address, errors, self.server.timeout_s)
         self.capabilities: Capabilities | None = None
-        """What the probe found; null before it."""
-        self.refused: dict[str, str] = {}
-        """Parameters that the server refused in the probe, and how it did: they are not sent again."""
-        self.unlimited: dict[str, Any] = {}
-        """What is sent where a request sets none of it: a server that was found to have limits of its own is told that
-        there are none, or a trace would not say how it was sampled."""
-        backoff = number(options.get("backoff_s", str(_BACKOFF_S)), "backoff_s")
-        self._patience = Patience(max(0, self.server.retries), backoff, Random(self.spec))
+        """What the probe found; `None` before it."""
+        self.refused_parameters: dict[str, str] = {}
+        """Parameters that the server refused in the probe, with its message: they are not sent again."""
+        self.neutral_sampling: dict[str, Any] = {}
+        """Limits of sampling at values without effect, sent where a request does not set them: the probe found that the
+        server has limits of its own, which no trace would record."""
+        backoff = parse_number(options.get("backoff_s", str(_BACKOFF_S)), "backoff_s")
+        self._retry_policy = RetryPolicy(max(0, self.server.retries), backoff, Random(self.spec))
         # A first look should not wait long for a server that is not there.
-        self._probe_patience = Patience(min(2, max(0, self.server.retries)), backoff, Random(self.spec))
+        self._probe_retry_policy = RetryPolicy(min(2, max(0, self.server.retries)), backoff, Random(self.spec))
 
     @abstractmethod
     def find_address(self) -> Address:
         """Where the server is."""
 
     @abstractmethod
-    async def examine(self) -> Capabilities:
-        """Find out what the server does (`probe` without the cache)."""
+    async def probe_server(self) -> Capabilities:
+        """Find out what the server can do (`probe` without cache and retries)."""
 
     @abstractmethod
-    async def ask(self, request: Request) -> Reply:
-        """Ask once."""
+    async def send(self, request: Request) -> CompletionBuilder:
+        """Send one request and read the reply to its end, without retries."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What was given that may change what the model writes (see `base.Configured`)."""
-        options = {n: v for n, v in self.server.options.items() if n not in self.waiting_options}
+        """What was given that may change what the model writes (see `base.ConfiguredModel`)."""
+        options = {n: v for n, v in self.server.options.items() if n not in self.timing_options}
         return {"options": options} if options else {}
 
     async def probe(self) -> Capabilities:
         """What the server does (see `base.ChatModel.probe`)."""
         if self.capabilities is None:
-            self.http.join()
+            self.http.open_session()
             async with self.http.lock:
                 if self.capabilities is None:
-                    self.capabilities, _ = await patiently(self.examine, self._probe_patience)
+                    self.capabilities, _ = await retry(self.probe_server, self._probe_retry_policy)
         return self.capabilities
 
     async def complete(self, request: Request) -> Completion:
@@ -94,17 +100,21 @@ class Adapter(ABC):
 
         `Completion.extra["retried"]` lists the kinds of the failures before the success, if there were any.
         """
-        await self._admit(request)
-        completion, failed = await patiently(lambda: self.attempt(request), self._patience)
-        return (
-            msgspec.structs.replace(completion, extra=completion.extra | {"retried": failed}) if failed else completion
-        )
+        return await self.complete_with_retries(request, sleep_before_retry)
+
+    async def complete_with_retries(self, request: Request, on_retry: OnRetry) -> Completion:
+        """As `complete`, with `on_retry` called before each retry (see `base.RetryingModel`)."""
+        await self._check_request(request)
+        completion, failed = await retry(lambda: self.attempt(request), self._retry_policy, on_retry)
+        if not failed:
+            return completion
+        return msgspec.structs.replace(completion, extra=completion.extra | {"retried": failed})
 
     async def attempt(self, request: Request, *, may_be_empty: bool = False) -> Completion:
-        """Ask once and take the time."""
-        begun = time.perf_counter()
-        reply = await self.ask(request)
-        return reply.completion(time.perf_counter() - begun, may_be_empty=may_be_empty)
+        """Send one request, without retries, and measure its seconds."""
+        started = time.perf_counter()
+        builder = await self.send(request)
+        return builder.build(time.perf_counter() - started, may_be_empty=may_be_empty)
 
     async def close(self) -> None:
         """Close connections. May be called twice."""
@@ -116,38 +126,38 @@ class Adapter(ABC):
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    def refuse(self, what: str, capability: str) -> UsageError:
-        """The error for a request that the server was found not to serve."""
+    def _unsupported(self, what: str, capability: str) -> UsageError:
+        """The error for a request that the probe found the server cannot serve."""
         reason = (self.capabilities or Capabilities()).reasons.get(capability, "it is not offered")
         return UsageError(f"{self.spec} at {self.endpoint} cannot {what}: {reason}")
 
-    async def _admit(self, request: Request) -> None:
+    async def _check_request(self, request: Request) -> None:
         if request.prompt_ids is None and not request.messages:
             raise UsageError("a request needs messages or prompt_ids")
         if request.prompt_ids is not None and not (await self.probe()).token_prompts:
-            raise self.refuse("take a prompt of token ids", "token_prompts")
+            raise self._unsupported("take a prompt of token ids", "token_prompts")
         if request.prefill and not (await self.probe()).continuation:
-            raise self.refuse("go on with an assistant turn", "continuation")
+            raise self._unsupported("go on with an assistant turn", "continuation")
         for name, value in (("temperature", request.sampling.temperature), ("top_p", request.sampling.top_p)):
             # At 1 the distribution is the model's own, so leaving it out changes nothing.
-            if name in self.refused and request.sampling.extra.get(name, value) not in (None, 1.0):
-                remedy = (
-                    "let the server choose it (--temperature none)" if name == "temperature" else "leave --top-p at 1"
-                )
-                raise UsageError(f"{self.spec} at {self.endpoint} takes no {name}: {remedy}")
+            if name in self.refused_parameters and request.sampling.extra.get(name, value) not in (None, 1.0):
+                takes_none = f"{self.spec} at {self.endpoint} takes no {name}: "
+                if name == "temperature":
+                    raise UsageError(takes_none, "let the server choose it (", Setting("temperature", "none"), ")")
+                raise UsageError(takes_none, "leave ", Setting("top_p"), " at 1")
 
-    def _options(self) -> Mapping[str, str]:
+    def _check_options(self) -> Mapping[str, str]:
         names = self.option_names | {"backoff_s"}
         if unknown := sorted(set(self.server.options) - names):
             raise UsageError(f"{self.kind} has no option {unknown[0]!r}: there are {', '.join(sorted(names))}")
         return self.server.options
 
 
-def number(text: str, name: str) -> float:
-    """A number that is not negative.
+def parse_number(text: str, name: str) -> float:
+    """The option `name` as a number, 0 or more.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not such a number.
     """
     try:
         value = float(text)
@@ -158,12 +168,27 @@ def number(text: str, name: str) -> float:
     return value
 
 
-def with_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with further options; null takes an option out.
+def add_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with the options of `Sampling.extra`; `None` takes an option out.
 
     Raises:
-        UsageError: an option would change what was asked.
+        UsageError: an option would change what foretrace itself sets.
     """
-    if forbidden := sorted(_OURS & set(extra)):
+    if forbidden := sorted(_RESERVED_FIELDS & set(extra)):
         raise UsageError(f"the sampling option {forbidden[0]!r} is set by foretrace: leave it out")
     return {name: value for name, value in (body | dict(extra)).items() if value is not None}
+
+
+def ends_in_open_think(prompt: str) -> bool:
+    """Whether a template has ended the rendered prompt with `<think>`."""
+    return prompt.rstrip().endswith(_THINK)
+
+
+def drop_repeated_think(prompt: str, prefill: str) -> str:
+    """The prefill without a `<think>` at its start that the rendered prompt already ends with."""
+    text = prefill.lstrip()
+    if ends_in_open_think(prompt) and text.startswith(_THINK):
+        thought = text.removeprefix(_THINK)
+        # The line end after the tag is the template's own.
+        return thought.removeprefix("\n") if prompt.endswith("\n") else thought
+    return prefill

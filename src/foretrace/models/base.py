@@ -1,41 +1,44 @@
 """The contract of a model server: complete one request, say what it can do.
 
-To add a model server, drop a file in this folder with a `PLUGIN` class that is made from a model name and `Server`, and
-has the methods of `ChatModel` (and of `TokenModel`, where it works on token ids). See docs/models.md.
+To add a model server, write a class that is made from a model name and a `Server`, and has the methods of `ChatModel`;
+those of `TokenModel` too, if it works on token ids. See docs/models.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request
+from foretrace.core.errors import ModelError
+
+OnRetry: TypeAlias = Callable[[ModelError, float], Awaitable[None]]
+"""Called before a request is sent again, with the failure and the seconds to wait; waits, and may wait longer."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a model server is, and how patient to be with it."""
 
     base_url: str | None = None
-    """Null is the adapter's own default."""
+    """`None` is the adapter's own default."""
     api_key: str | None = None
-    """Null is the adapter's own environment variable, and only for the host it belongs to. Never recorded."""
+    """`None` is the adapter's own environment variable, and only for the host that it belongs to. Never recorded."""
     context_length: int | None = None
-    """Tokens of context to ask the server for (Ollama's num_ctx); null is the adapter's default."""
+    """Tokens of context to ask the server for (Ollama's num_ctx); `None` is the adapter's default."""
     timeout_s: float = 300.0
-    """Longest silence of the server within one completion, seconds."""
+    """Longest silence of the server within one completion."""
     retries: int = 4
     """How often a request is tried again after a failure that may pass."""
     options: dict[str, str] = {}
     """Options of one adapter, by name."""
 
-    def beside(self, *taken: str) -> list[str]:
-        """Names of the settings that were given and are none of these: a model refuses those that it would ignore."""
-        known = msgspec.structs.asdict(Server())
-        return [
-            name for name, value in msgspec.structs.asdict(self).items() if value != known[name] and name not in taken
-        ]
+    def list_settings_except(self, *supported: str) -> list[str]:
+        """Names of the settings that differ from the defaults and that a model does not support, and so refuses."""
+        defaults = msgspec.structs.asdict(Server())
+        changed = [name for name, value in msgspec.structs.asdict(self).items() if value != defaults[name]]
+        return [name for name in changed if name not in supported]
 
     def __repr__(self) -> str:
         key = None if self.api_key is None else "***"
@@ -56,7 +59,7 @@ class ChatModel(Protocol):
     """Scheme and host of the server, for messages and for limits of concurrency; empty for a model in this process."""
 
     async def probe(self) -> Capabilities:
-        """Find out what the server does, by small requests; cached.
+        """Find out what the server can do, by small requests; cached.
 
         Raises:
             ModelError: it cannot be reached, does not know the model, or refuses the key; says what to do.
@@ -68,7 +71,7 @@ class ChatModel(Protocol):
 
         Raises:
             ModelError: it failed for good; `retryable` says whether a later try of the whole episode may help.
-            UsageError: the request asks for what the server was found not to do.
+            UsageError: the request needs what the probe found the server cannot do.
         """
         ...
 
@@ -81,13 +84,22 @@ class ChatModel(Protocol):
 
 
 @runtime_checkable
-class Configured(Protocol):
+class ConfiguredModel(Protocol):
     """A model with settings of its own, beside the sampling, that change what it writes."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """A part of each attempt's key, recorded in `Provenance.sampling`. Not the server's address (the same model
-        behind another one is the same), and nothing that only says how long to wait."""
+        """By name; part of each attempt's key, and recorded in `Provenance.sampling`. Without the server's address (the
+        same model at another address is the same) and without what only says how long to wait."""
+        ...
+
+
+@runtime_checkable
+class RetryingModel(Protocol):
+    """A model that sends a failed request again by itself, and lets the caller see each failure at once."""
+
+    async def complete_with_retries(self, request: Request, on_retry: OnRetry) -> Completion:
+        """As `ChatModel.complete`; before each retry `on_retry` is awaited in place of the wait."""
         ...
 
 

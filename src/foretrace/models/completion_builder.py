@@ -1,4 +1,4 @@
-"""Puts a completion together from the pieces that a server streams, within limits and with logprobs that fit."""
+"""Builds a completion from what a server streams: limits its length, and aligns its logprobs with its text."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ import msgspec
 
 from foretrace.core.completion import Completion, Exact, Finish, Request
 from foretrace.core.trace import Usage
-from foretrace.models.http import Http
+from foretrace.models.server_errors import ServerErrors
 
 
-class Weighed(msgspec.Struct, gc=False):
-    """One token with its logprob, as Ollama, OpenAI and llama.cpp write it."""
+class TokenLogprob(msgspec.Struct, gc=False):
+    """A token with its logprob, as Ollama, OpenAI and llama.cpp write it."""
 
     token: str
     logprob: float | None = None
     bytes: list[int] | None = None
     id: int | None = None
 
-    def raw(self) -> bytes:
-        """The token's bytes; of a part of a character, only the server's `bytes` know them."""
+    def to_bytes(self) -> bytes:
+        """Bytes of the token; of a token that is a part of a character, only `bytes` says them."""
         if self.bytes:
-            with contextlib.suppress(ValueError):  # a number that is no byte
+            with contextlib.suppress(ValueError):  # a number above 255
                 return bytes(self.bytes)
         return self.token.encode("utf-8", "replace")
 
 
 @dataclass
-class Reply:
-    """What has come so far."""
+class CompletionBuilder:
+    """What has come of a reply so far; an adapter fills it from the events of a stream, then calls `build`."""
 
-    http: Http
+    errors: ServerErrors
     request: Request
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    weighed: list[Weighed] = field(default_factory=list)
+    token_logprobs: list[TokenLogprob] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     prompt_token_ids: tuple[int, ...] | None = None
     usage: Usage | None = None
@@ -50,39 +50,47 @@ class Reply:
     finish: Finish | None = None
     stop: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-    all_ids: bool = False
-    """The ids are known to be all that were sampled."""
-    _room: int = 0
+    ids_complete: bool = False
+    """Whether `token_ids` are known to be all that were sampled."""
+    _chars_left: int = 0
 
     def __post_init__(self) -> None:
-        self._room = most_chars(self.request)
+        self._chars_left = max_reply_chars(self.request)
 
-    def say(self, text: str | None, reasoning: str | None = None) -> None:
-        """Add to the text, or to the thinking."""
-        if text:
-            self.text.append(text)
-            self._room -= len(text)
-        if reasoning:
-            self.reasoning.append(reasoning)
-            self._room -= len(reasoning)
-        if self._room < 0:
-            asked = self.request.sampling.max_tokens
-            chars = most_chars(self.request) - self._room
-            raise self.http.too_long(f"the reply has {chars:,} characters, for at most {asked:,} tokens")
-
-    def completion(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
-        """The whole.
+    def add_text(self, text: str | None, reasoning: str | None = None) -> None:
+        """Add to the text, and to the reasoning.
 
         Raises:
-            ModelError: it never came to an end, or there is nothing in it.
+            ModelError: the reply is longer than any that was asked for.
+        """
+        if text:
+            self.text.append(text)
+            self._chars_left -= len(text)
+        if reasoning:
+            self.reasoning.append(reasoning)
+            self._chars_left -= len(reasoning)
+        if self._chars_left < 0:
+            asked = self.request.sampling.max_tokens
+            chars = max_reply_chars(self.request) - self._chars_left
+            raise self.errors.too_long(f"the reply has {chars:,} characters, for at most {asked:,} tokens")
+
+    def build(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
+        """The whole completion.
+
+        Args:
+            seconds: How long the request took.
+            may_be_empty: Whether a reply without text is a success.
+
+        Raises:
+            ModelError: the stream ended before the reply did, or the reply is empty.
         """
         text, reasoning = "".join(self.text), "".join(self.reasoning)
         if self.finish is None:
-            if not (text or reasoning or self.weighed or self.token_ids or self.usage or self.model):
+            if not (text or reasoning or self.token_logprobs or self.token_ids or self.usage or self.model):
                 remedy = "try again; if it stays so, check that the base URL is the server's own"
                 cause = "the answer holds nothing of a completion"
-                raise self.http.place.error(cause, remedy, kind="stream", retryable=True)
-            raise self.http.place.stream("the stream ended before the reply did")
+                raise self.errors.make(cause, remedy, kind="stream", retryable=True)
+            raise self.errors.broken_stream("the stream ended before the reply did")
         for stop in self.request.stop:
             if stop and text.endswith(stop):
                 text, self.finish, self.stop = text[: -len(stop)], "stop_sequence", stop
@@ -90,8 +98,8 @@ class Reply:
         continued = self.request.prefill or self.request.prompt_ids is not None
         if not (text or reasoning or continued or may_be_empty or self.finish == "stop_sequence"):
             remedy = "try again, or check the model's template and the stop sequences"
-            raise self.http.place.error("the completion is empty", remedy, kind="empty", retryable=True)
-        exact, ids, pieces, logprobs = self._weights(text)
+            raise self.errors.make("the completion is empty", remedy, kind="empty", retryable=True)
+        exact, ids, pieces, logprobs = self._align_logprobs(text)
         return Completion(
             text=text,
             reasoning=reasoning or None,
@@ -104,26 +112,27 @@ class Reply:
             exact=exact,
             usage=self.usage,
             seconds=seconds,
-            model=self.model or self.http.place.model,
+            model=self.model or self.errors.model,
             extra=self.extra,
         )
 
-    def _weights(self, text: str) -> tuple[Exact, tuple[int, ...], tuple[str, ...], tuple[float, ...]]:
-        logprobs = tuple(w.logprob for w in self.weighed if w.logprob is not None and math.isfinite(w.logprob))
-        whole = len(logprobs) == len(self.weighed)
-        if self.all_ids and self.token_ids:
+    def _align_logprobs(self, text: str) -> tuple[Exact, tuple[int, ...], tuple[str, ...], tuple[float, ...]]:
+        logprobs = tuple(t.logprob for t in self.token_logprobs if t.logprob is not None and math.isfinite(t.logprob))
+        complete = len(logprobs) == len(self.token_logprobs)
+        if self.ids_complete and self.token_ids:
             ids = tuple(self.token_ids)
-            if whole and len(logprobs) == len(ids):
-                return "token", ids, _spelled(text, [w.raw() for w in self.weighed]), logprobs
-            if self.weighed:
+            if complete and len(logprobs) == len(ids):
+                return "token", ids, _cut_pieces(text, [t.to_bytes() for t in self.token_logprobs]), logprobs
+            if self.token_logprobs:
                 self.extra["logprobs"] = f"left out: {len(logprobs)} for {len(ids)} tokens"
             return "token", ids, (), ()
-        if not self.weighed or not whole:
+        if not self.token_logprobs or not complete:
             return "none", (), (), ()
-        said = [w.token for w in self.weighed]
-        if said[-1] and "".join(said) == text and "\ufffd" not in text:  # as mostly: nothing apart, nothing cut
-            return "text", (), tuple(said), logprobs
-        found = spelling(text, [w.raw() for w in self.weighed])
+        tokens = [t.token for t in self.token_logprobs]
+        # Mostly so: no reasoning before the text, and no stop sequence cut off.
+        if tokens[-1] and "".join(tokens) == text and "\ufffd" not in text:
+            return "text", (), tuple(tokens), logprobs
+        found = find_pieces(text, [t.to_bytes() for t in self.token_logprobs])
         if found is None:
             self.extra["logprobs"] = "left out: the pieces do not spell the text"
             return "none", (), (), ()
@@ -131,21 +140,23 @@ class Reply:
         return ("text" if pieces else "none"), (), pieces, logprobs[first : first + len(pieces)]
 
 
-def _spelled(text: str, tokens: Sequence[bytes]) -> tuple[str, ...]:
-    """The text of each token; none where they do not begin with the text."""
-    pieces, _ = _read(tokens)
+def _cut_pieces(text: str, tokens: Sequence[bytes]) -> tuple[str, ...]:
+    """The text of each token; empty where they do not begin with the text."""
+    pieces, _ = _decode(tokens)
     return tuple(pieces) if "".join(pieces).startswith(text) else ()
 
 
-def spelling(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...]] | None:
-    """The last run of tokens that begins with the text, as its first index and the text of each; None where there is
-    none.
+def find_pieces(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...]] | None:
+    """The last run of tokens that spells the text: the index of its first token, and the text of each.
 
-    Thinking before the text is skipped. The last token may go beyond the text: a stop sequence cut it there.
+    Reasoning before the text is skipped. The last token may go beyond the text, where a stop sequence cut it.
+
+    Returns:
+        `None` where no run of tokens spells the text.
     """
     if not text:
         return 0, ()
-    pieces, begins = _read(tokens)
+    pieces, begins = _decode(tokens)
     joined, ends = "".join(pieces), list(accumulate(map(len, pieces)))
     start = joined.rfind(text)
     while start >= 0:
@@ -155,31 +166,31 @@ def spelling(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...]] 
     return None
 
 
-def _read(tokens: Sequence[bytes]) -> tuple[list[str], dict[int, int]]:
-    """The text of each token, and by place in the whole text the token that begins there.
+def _decode(tokens: Sequence[bytes]) -> tuple[list[str], dict[int, int]]:
+    """The text of each token, and for each offset in the whole text the index of the token that begins there.
 
-    A character that spans several tokens stands in the last of them, and bytes that are no character are read as
-    U+FFFD, as servers do.
+    A character that spans several tokens is in the text of the last of them. Bytes that are no character become
+    U+FFFD, as servers write them.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pieces: list[str] = []
     begins: dict[int, int] = {}
-    place = 0
+    offset = 0
     for index, token in enumerate(tokens):
         if token and not decoder.getstate()[0]:  # not in the middle of a character
-            begins[place] = index
+            begins[offset] = index
         pieces.append(decoder.decode(token))
-        place += len(pieces[-1])
+        offset += len(pieces[-1])
     if pieces:
         pieces[-1] += decoder.decode(b"", final=True)
     return pieces, begins
 
 
-def most_chars(request: Request) -> int:
-    """Longest reply that is believed, in characters: no token is that long on average."""
+def max_reply_chars(request: Request) -> int:
+    """Characters of the longest reply that is accepted: no token is that long on average."""
     return 65_536 + 64 * request.sampling.max_tokens
 
 
-def most_bytes(request: Request) -> int:
-    """Longest stream that is read: every token comes in a wrapping of its own, with its logprobs."""
+def max_stream_bytes(request: Request) -> int:
+    """Bytes of the longest stream that is read: every token comes in a JSON object of its own, with its logprobs."""
     return 4 * 1024 * 1024 + 8192 * request.sampling.max_tokens

@@ -1,4 +1,4 @@
-"""One shared aiohttp session for each adapter: JSON answers and streamed lines, with failures classified."""
+"""An aiohttp session for each adapter: JSON answers and streamed lines, with every failure as a `ModelError`."""
 
 from __future__ import annotations
 
@@ -8,170 +8,122 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
-from foretrace.core.errors import ModelError, UsageError
-from foretrace.models.base import Server
-from foretrace.models.server_errors import Key, Place
+from foretrace.core.errors import ModelError, Setting
+from foretrace.models.address import Address
+from foretrace.models.server_errors import ServerErrors
 
 if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T")
 _CONNECT_S = 15.0
-_ERROR_BYTES = 64 * 1024
-_ANSWER_BYTES = 32 * 1024 * 1024
-_LINE_BYTES = 8 * 1024 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
+_MAX_ANSWER_BYTES = 32 * 1024 * 1024
+_MAX_LINE_BYTES = 8 * 1024 * 1024
 _BATCH_BYTES = 32 * 1024
 _FAILURE = b"error"
-"""In the event of a failure, with all servers."""
+"""Stands in the event of a failure, with all servers."""
 _LLAMA_SERVER = "llama.cpp"
 """How llama-server names itself in its answers."""
-
-
-class Address(msgspec.Struct, frozen=True):
-    """A base URL in its parts."""
-
-    scheme: str
-    host: str
-    origin: str
-    """Scheme, host and port."""
-    base: str
-    """Origin and path, without a slash at the end."""
-
-
-def address_of(url: str) -> Address:
-    """Read a base URL.
-
-    Raises:
-        UsageError: it is none, or holds a password, a query or a fragment.
-    """
-    whole = url.strip() if "://" in url else f"http://{url.strip()}"
-    try:
-        parts = urlsplit(whole)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-        parts = urlsplit("")
-    if parts.username is not None or parts.password is not None:
-        raise UsageError("the base URL holds a user name or password: give the key by --api-key-env instead")
-    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not whole.isprintable():
-        raise UsageError(f"{url!r} is no base URL: give it like http://127.0.0.1:8080 or https://host/path")
-    shown = f"[{host}]" if ":" in host else host
-    origin = f"{parts.scheme}://{shown}" + (f":{port}" if port else "")
-    return Address(parts.scheme, host, origin, origin + parts.path.rstrip("/"))
-
-
-def key_for(server: Server, address: Address, variable: str, home: str) -> Key | None:
-    """The key for a host: the one given, or the adapter's environment variable if this is the host it belongs to.
-
-    Raises:
-        UsageError: the key holds characters that no key holds.
-    """
-    value = server.api_key
-    if value is None and variable and address.host == home and address.scheme == "https":
-        value = os.environ.get(variable)
-    value = (value or "").strip()
-    if not value:
-        return None
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise UsageError("the API key holds blanks, line ends or other signs that no key holds: copy it again")
-    return Key(value)
+_DONE = b"[DONE]"
 
 
 @functools.cache
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(list[kind])
+def _list_decoder(form: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(list[form])
 
 
-class Http:
+class HttpClient:
     """Requests to one server."""
 
-    def __init__(self, address: Address, place: Place, timeout_s: float) -> None:
+    def __init__(self, address: Address, errors: ServerErrors, timeout_s: float) -> None:
         self.address = address
-        self.place = place
+        self.errors = errors
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.lock = asyncio.Lock()
-        self._drops = True
-        """Whether the server may be a llama-server, which closes a connection behind a stream without saying so: a
-        request behind it would be lost."""
+        self._may_drop = True
+        """Whether the server may be a llama-server, which closes a connection after a stream without announcing it: the
+        next request on that connection would be lost."""
 
-    async def answer(self, method: str, path: str, body: object, kind: type[T]) -> T:
-        """One JSON answer.
+    async def request_json(self, method: str, path: str, body: object, form: type[T]) -> T:
+        """One request, and its JSON answer as `form`.
 
         Raises:
-            ModelError: no connection, another status than 200, or an answer of another form.
+            ModelError: no connection, a status other than 200, or an answer of another form.
         """
         try:
             async with self._request(method, path, body) as response:
                 await self._check(response)
-                return self.decode(await self._read(response, _ANSWER_BYTES), kind)
-        except _failures() as error:
-            raise self._classified(error) from None
+                return self.decode(await self._read(response, _MAX_ANSWER_BYTES), form)
+        except _transport_errors() as error:
+            raise self._classify(error) from None
 
-    async def events(
-        self, path: str, body: object, kind: type[T], *, most_bytes: int, data_of: Callable[[bytes], bytes | None]
+    async def stream_events(
+        self, path: str, body: object, form: type[T], *, max_bytes: int, parse_line: Callable[[bytes], bytes | None]
     ) -> AsyncGenerator[Iterable[T]]:
-        """Events of a streamed answer, many at a time; to be closed by `contextlib.aclosing`.
+        """Events of a streamed answer, in batches; to be closed by `contextlib.aclosing`.
 
-        Nobody needs a token before the reply is whole, and events that are decoded together cost a fraction: they are
-        gathered, unless one tells a failure, behind which the server may fall silent. A stream that breaks off gives
-        all that came whole before it.
+        Nobody needs a token before the reply is whole, and events that are decoded together cost a fraction: so lines
+        are collected up to `_BATCH_BYTES`, except that a line that may be a failure is yielded at once, since the
+        server may fall silent after it. A stream that breaks off yields all lines that came whole before it.
 
         Args:
-            data_of: the JSON of a line (not empty, without its end); null for a line that holds none.
+            parse_line: returns the JSON of a line (not empty, without its line end), or `None` for a line without any.
 
         Raises:
-            ModelError: as `answer`; also a stream that breaks off or is longer than `most_bytes`.
+            ModelError: as `request_json`; also a stream that breaks off or is longer than `max_bytes`.
         """
-        gathered: list[bytes] = []
+        chunks: list[bytes] = []
         try:
-            async with self._request("POST", path, body, last=self._drops) as response:
+            async with self._request("POST", path, body, close=self._may_drop) as response:
                 await self._check(response)
                 size = total = 0
                 async for chunk in response.content.iter_any():
-                    gathered.append(chunk)
+                    chunks.append(chunk)
                     size, total = size + len(chunk), total + len(chunk)
-                    if total > most_bytes or size > _LINE_BYTES:
-                        raise self.too_long(f"the reply is longer than {most_bytes:,} bytes")
-                    # Within a long line there is nothing to read yet: it is not put together again and again.
+                    if total > max_bytes or size > _MAX_LINE_BYTES:
+                        raise self.errors.too_long(f"the reply is longer than {max_bytes:,} bytes")
+                    # The start of a long line is not joined again with each chunk: there is nothing to read in it yet.
                     if (size >= _BATCH_BYTES and b"\n" in chunk) or _FAILURE in chunk:
-                        *whole, rest = b"".join(gathered).split(b"\n")
-                        gathered, size = [rest], len(rest)
-                        yield self._decode_all(whole, kind, data_of)
-                yield self._decode_all(b"".join(gathered).split(b"\n"), kind, data_of)
-        except _failures() as error:
-            yield self._decode_all(b"".join(gathered).split(b"\n")[:-1], kind, data_of)
-            raise self._classified(error) from None
+                        *whole, rest = b"".join(chunks).split(b"\n")
+                        chunks, size = [rest], len(rest)
+                        yield self._decode_lines(whole, form, parse_line)
+                yield self._decode_lines(b"".join(chunks).split(b"\n"), form, parse_line)
+        except _transport_errors() as error:
+            yield self._decode_lines(b"".join(chunks).split(b"\n")[:-1], form, parse_line)
+            raise self._classify(error) from None
 
-    def _decode_all(self, lines: list[bytes], kind: type[T], data_of: Callable[[bytes], bytes | None]) -> Iterable[T]:
-        """What the lines hold, decoded together, which is faster; one after the other where that fails, so that what
-        stands before a fault is taken, and the fault is named."""
-        found = [data for line in lines if line and (shown := line.strip()) and (data := data_of(shown)) is not None]
+    def _decode_lines(
+        self, lines: list[bytes], form: type[T], parse_line: Callable[[bytes], bytes | None]
+    ) -> Iterable[T]:
+        """The events of some lines: decoded together, which is faster, or one by one where that fails, so that those
+        before the faulty line are used and the error quotes that line."""
+        found = [data for line in lines if line and (text := line.strip()) and (data := parse_line(text)) is not None]
         if len(found) > 1:
             with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
-                events: list[T] = _decoder(kind).decode(b"[" + b",".join(found) + b"]")
+                events: list[T] = _list_decoder(form).decode(b"[" + b",".join(found) + b"]")
                 if len(events) == len(found):
                     return events
-        return (self.decode(data, kind) for data in found)
+        return (self.decode(data, form) for data in found)
 
-    def decode(self, data: bytes, kind: type[T]) -> T:
-        """JSON of a form, or a `ModelError`."""
+    def decode(self, data: bytes, form: type[T]) -> T:
+        """JSON as `form`.
+
+        Raises:
+            ModelError: it is not JSON, or of another form.
+        """
         try:
-            return msgspec.json.decode(data, type=kind)
+            return msgspec.json.decode(data, type=form)
         except msgspec.ValidationError as error:
-            raise self.place.bad_reply(f"the reply has another form: {error}") from None
+            raise self.errors.bad_reply(f"the reply has another form: {error}") from None
         except (msgspec.DecodeError, ValueError, RecursionError):
-            start = self.place.hide(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:60]
-            raise self.place.bad_reply(f"the reply is not JSON but {start!r}") from None
-
-    def too_long(self, cause: str) -> ModelError:
-        """A reply beyond all that was asked for."""
-        return self.place.error(cause, "the server does not hold to the token limit", kind="too_long")
+            start = self.errors.hide(data[:_MAX_ERROR_BYTES].decode("utf-8", "replace"))[:60]
+            raise self.errors.bad_reply(f"the reply is not JSON but {start!r}") from None
 
     async def close(self) -> None:
         """Close the connections. May be called twice."""
@@ -181,22 +133,22 @@ class Http:
         await session.close()
         await asyncio.sleep(0)  # transports close in the next round of the loop
 
-    def _request(self, method: str, path: str, body: object, *, last: bool = False) -> Any:
-        """A request; with `last` its connection carries no other one behind it."""
+    def _request(self, method: str, path: str, body: object, *, close: bool = False) -> Any:
+        """A request; with `close`, its connection is not used again."""
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "foretrace"}
-        if last:
+        if close:
             headers["Connection"] = "close"
         data = None if body is None else msgspec.json.encode(body)
-        # The key must not follow a redirect to another host; so none is followed.
-        return self.join().request(
+        key = self.errors.key
+        return self.open_session().request(
             method,
             path if "://" in path else self.address.base + path,
             data=data,
-            headers=headers if self.place.key is None else headers | {"Authorization": self.place.key.header()},
-            allow_redirects=False,
+            headers=headers if key is None else headers | {"Authorization": key.header()},
+            allow_redirects=False,  # the key must not follow one to another host
         )
 
-    def join(self) -> aiohttp.ClientSession:
+    def open_session(self) -> aiohttp.ClientSession:
         """The session of the running loop, made when it is first needed."""
         import aiohttp
 
@@ -216,47 +168,63 @@ class Http:
         return self._session
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
-        self._drops = response.headers.get("Server") == _LLAMA_SERVER
+        self._may_drop = response.headers.get("Server") == _LLAMA_SERVER
         if response.status == 200:
             return
-        body = await response.content.read(_ERROR_BYTES)
+        body = await response.content.read(_MAX_ERROR_BYTES)
         headers = response.headers
-        raise self.place.of_status(
-            response.status, body, retry_after=headers.get("Retry-After"), to=headers.get("Location")
+        raise self.errors.from_status(
+            response.status, body, retry_after=headers.get("Retry-After"), location=headers.get("Location")
         )
 
-    async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
         data = bytearray()
         async for chunk in response.content.iter_any():
             data += chunk
-            if len(data) > most:
-                raise self.too_long(f"the answer is longer than {most:,} bytes")
+            if len(data) > max_bytes:
+                raise self.errors.too_long(f"the answer is longer than {max_bytes:,} bytes")
         return bytes(data)
 
-    def _classified(self, error: Exception) -> ModelError:
+    def _classify(self, error: Exception) -> ModelError:
         import ssl
 
         import aiohttp
 
-        place, name = self.place, type(error).__name__
+        make, name = self.errors.make, type(error).__name__
         if isinstance(error, TimeoutError):
             cause = f"no answer for {self._timeout_s:g} s" if "Connection" not in name else "no connection in time"
-            remedy = "see whether the server is stuck, or raise the timeout (--timeout)"
-            return place.error(cause, remedy, kind="timeout", retryable=True)
+            remedy = ("see whether the server is stuck, or raise ", Setting("timeout"))
+            return make(cause, *remedy, kind="timeout", retryable=True)
         if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
             why = str(getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error)
             remedy = "use http:// if the server has no TLS, or a certificate that this machine trusts"
-            return place.error(f"no secure connection ({why})", remedy, kind="tls")
+            return make(f"no secure connection ({why})", remedy, kind="tls")
         if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return place.error("the host's name is not known", "check the base URL and the network", kind="dns")
+            return make("the host's name is not known", "check the base URL and the network", kind="dns")
         if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError)):
             cause = f"no connection ({_reason(error)})"
-            return place.error(cause, "start the server, or check the base URL", kind="refused", retryable=True)
+            return make(cause, "start the server, or check the base URL", kind="refused", retryable=True)
         if isinstance(error, aiohttp.ClientResponseError):
-            return place.bad_reply("the answer is not HTTP")
+            return self.errors.bad_reply("the answer is not HTTP")
         if isinstance(error, (aiohttp.ClientError, ConnectionError)):
-            return place.stream("the connection broke off in mid-reply")
-        return place.bad_reply(f"the answer cannot be read ({name})")
+            return self.errors.broken_stream("the connection broke off in mid-reply")
+        return self.errors.bad_reply(f"the answer cannot be read ({name})")
+
+
+def parse_sse_line(line: bytes) -> bytes | None:
+    """The JSON of one line of server-sent events; `None` for lines without any, `[DONE]` among them.
+
+    Every server writes an event on one line. A line that begins with neither a field nor a comment is returned as it
+    is, so that decoding it fails with an error that quotes it.
+    """
+    if line.startswith(b"data:"):
+        data = line[5:].strip()
+        return None if data in (_DONE, b"") else data
+    if line.startswith(b"error:"):  # llama.cpp before 2025 writes errors in a field of their own
+        return b'{"error":' + (line[6:].strip() or b"null") + b"}"
+    if line.startswith((b":", b"event:", b"id:", b"retry:")):
+        return None
+    return line
 
 
 def _reason(error: Exception) -> str:
@@ -264,8 +232,8 @@ def _reason(error: Exception) -> str:
     return os.strerror(code) if isinstance(code, int) and code > 0 else type(error).__name__
 
 
-def _failures() -> tuple[type[Exception], ...]:
-    """What a request may raise; ours passes through unchanged, and so does a cancellation."""
+def _transport_errors() -> tuple[type[Exception], ...]:
+    """What aiohttp may raise; our own errors pass through unchanged, and so does a cancellation."""
     import aiohttp
 
     return (aiohttp.ClientError, OSError, TimeoutError)

@@ -1,4 +1,4 @@
-"""Tells a server that wants a pause from an account whose quota is used up: both speak of limits and of money."""
+"""Reads from a refusal how long to wait, and whether a wait helps: busy servers and used-up quotas are worded alike."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-LONGEST_PAUSE_S = 120.0
-"""A pause up to this is waited for; a limit of the day that asks for more is a used-up quota."""
+MAX_WAIT_S = 120.0
+"""Longest wait that a server may ask for; one that asks for more is not waited for."""
 _USED_UP = re.compile(
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance|(more|of|available) credits"
     r"|(usage|spend|spending|hard).limit|billing_not_active|limit: 0(?![\d.])|PerDay",
     re.IGNORECASE,
 )
-"""What no pause of minutes mends, whatever else is said beside it."""
-_OF_A_MINUTE = re.compile(
+"""A used-up quota, whatever else the message says."""
+_PER_MINUTE = re.compile(
     r"per[ _-]?(min|minute|sec|second)s?\b|PerMinute|PerSecond|/ ?(min|sec|s)\b|\b[TR]PM\b", re.IGNORECASE
 )
-_OF_A_DAY = re.compile(r"per[ _-]?day\b|/ ?day\b|\b[TR]PD\b|daily", re.IGNORECASE)
+_PER_DAY = re.compile(r"per[ _-]?day\b|/ ?day\b|\b[TR]PD\b|daily", re.IGNORECASE)
 _RATE = re.compile(r"rate[_ ]limit[_ ](exceeded|error)", re.IGNORECASE)
 _MONEY = re.compile(r"quota|billing|credit|upgrade|(hourly|session|weekly|monthly) (request )?limit", re.IGNORECASE)
 _WAIT = re.compile(
@@ -30,33 +30,33 @@ _PART = re.compile(r"([\d.]+)\s?(ms|milliseconds?|[smhd]|secs?|seconds?|mins?|mi
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def limit_in(words: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
-    """What a refusal for a limit means: `busy` passes, `quota` does not; empty where the words speak of no limit.
+def classify_limit(text: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
+    """What a refusal means: `busy` passes, `quota` does not; empty where the text names no limit.
 
     Args:
-        words: all that the server said.
-        wait_s: how long it asked to wait, seconds.
+        text: The whole answer of the server.
+        wait_s: How long it asks to wait.
     """
-    short = wait_s is not None and wait_s <= LONGEST_PAUSE_S
-    if _USED_UP.search(words):
+    short = wait_s is not None and wait_s <= MAX_WAIT_S
+    if _USED_UP.search(text):
         return "quota"
-    if short or _OF_A_MINUTE.search(words):
+    if short or _PER_MINUTE.search(text):
         return "busy"
-    if _OF_A_DAY.search(words):
+    if _PER_DAY.search(text):
         return "quota"
-    if _RATE.search(words):
+    if _RATE.search(text):
         return "busy"
-    return "quota" if _MONEY.search(words) else ""
+    return "quota" if _MONEY.search(text) else ""
 
 
-def wait_in(words: str, header: str | None = None) -> float | None:
-    """Seconds that a server asks to wait, in its words or by `Retry-After`; the longer of the two."""
-    found = [seconds for seconds in (_seconds(header), _in_words(words)) if seconds is not None]
+def read_wait(text: str, header: str | None = None) -> float | None:
+    """Seconds that a server asks to wait, in its text or by its header `Retry-After`; the longer of the two."""
+    found = [seconds for seconds in (_parse_retry_after(header), _parse_wait(text)) if seconds is not None]
     return max(found, default=None)
 
 
-def _in_words(words: str) -> float | None:
-    named = _WAIT.search(words)
+def _parse_wait(text: str) -> float | None:
+    named = _WAIT.search(text)
     parts = _PART.findall(named[1]) if named else []
     if not parts:
         return None
@@ -65,7 +65,7 @@ def _in_words(words: str) -> float | None:
     )
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _parse_retry_after(retry_after: str | None) -> float | None:
     """Seconds that a Retry-After header asks for: a number, or a date."""
     if not retry_after:
         return None

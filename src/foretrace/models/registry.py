@@ -26,7 +26,7 @@ def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
     raise UsageError(f"unknown model {spec!r}: give KIND:NAME, with one of {', '.join(sorted(kinds))}")
 
 
-def resolve_model(spec: str, server: Server | None = None) -> ChatModel:
+def make_model(spec: str, server: Server | None = None) -> ChatModel:
     """The model of that name, not yet asked anything.
 
     Raises:

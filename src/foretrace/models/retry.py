@@ -1,65 +1,67 @@
-"""Trying a request again after failures that may pass: bounded, backing off, as patient as the server asks."""
+"""Sends a request again after failures that may pass: a limited number of times, and no sooner than the server asks.
+
+The loop is not stamina's: that one sleeps by itself, where a caller of ours waits without its slot and for longer than
+one request needs (`OnRetry`). It also logs each retry, obeys an off switch and takes hooks for the whole process only,
+which a library must not set, and raises errors with the frames of the failed try, whose locals may hold a key.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
 from foretrace.core.errors import ModelError
-from foretrace.models.rate_limits import LONGEST_PAUSE_S
+from foretrace.models.base import OnRetry
+from foretrace.models.rate_limits import MAX_WAIT_S
 
 T = TypeVar("T")
-Rest = Callable[[ModelError, float], Awaitable[None]]
-_LONGEST_BACKOFF_S = 20.0
+_MAX_BACKOFF_S = 20.0
 
 
-async def _sleep(failure: ModelError, seconds: float) -> None:
+async def sleep_before_retry(failure: ModelError, seconds: float) -> None:
+    """The plain `OnRetry`: sleeps, whatever the failure was."""
     await asyncio.sleep(seconds)
 
 
-RESTING: ContextVar[Rest] = ContextVar("resting", default=_sleep)
-"""Waits that many seconds after a failure, before the next try. Who sets it for a request hears of each failure at
-once, not only when the request has ended, and may make others wait too."""
-
-
 @dataclass(frozen=True)
-class Patience:
-    """How often, and after which pauses, to try again."""
+class RetryPolicy:
+    """How often to try again, and how long to wait before."""
 
     retries: int
     backoff_s: float
-    """First pause, seconds; doubled each time."""
+    """First wait, seconds; doubled each time, up to 20."""
     jitter: Random
-    """Spreads the pauses, so that hundreds of requests do not come back at one time."""
+    """Spreads the waits, so that hundreds of requests do not come back at the same moment."""
 
-    def pause_s(self, failure: ModelError, tried: int) -> float | None:
-        """Seconds to wait after failure number `tried` (from 0), or None to give up."""
+    def wait_s(self, failure: ModelError, retried: int) -> float | None:
+        """Seconds to wait before the next try, after `retried` retries; `None` to give up."""
         asked = failure.retry_after_s or 0.0
-        if not failure.retryable or tried >= self.retries or asked > LONGEST_PAUSE_S:
+        if not failure.retryable or retried >= self.retries or asked > MAX_WAIT_S:
             return None
-        backoff = min(self.backoff_s * 2**tried, _LONGEST_BACKOFF_S)
+        backoff = min(self.backoff_s * 2**retried, _MAX_BACKOFF_S)
         return max(asked, backoff) * (1.0 + 0.25 * self.jitter.random())
 
 
-async def patiently(attempt: Callable[[], Awaitable[T]], patience: Patience) -> tuple[T, list[str]]:
-    """The first success, and the kinds of the failures before it.
+async def retry(
+    call: Callable[[], Awaitable[T]], policy: RetryPolicy, on_retry: OnRetry = sleep_before_retry
+) -> tuple[T, list[str]]:
+    """Call until it succeeds; returns the result, and the kinds of the failures before it.
 
     Raises:
-        ModelError: the last failure; it carries no other exception and no inner frames, whose locals could hold a key.
+        ModelError: the last failure; without a cause and without inner frames, whose locals could hold a key.
     """
     failed: list[str] = []
     while True:
         try:
-            return await attempt(), failed
+            return await call(), failed
         except ModelError as error:
             failure = error
         failure.__context__ = failure.__cause__ = None
-        pause = patience.pause_s(failure, len(failed))
-        if pause is None:
+        seconds = policy.wait_s(failure, len(failed))
+        if seconds is None:
             raise failure.with_traceback(None)
         failed.append(failure.kind)
-        await RESTING.get()(failure, pause)
+        await on_retry(failure, seconds)

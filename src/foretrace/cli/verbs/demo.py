@@ -99,7 +99,7 @@ def _generate(say: Output, traces: Path) -> GenerateReport | str:
     from foretrace.api import run_generate
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.resume import GenerateSettings
-    from foretrace.models.registry import resolve_model
+    from foretrace.models.registry import make_model
     from foretrace.problems.registry import problems_of
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import Settings
@@ -114,7 +114,7 @@ def _generate(say: Output, traces: Path) -> GenerateReport | str:
             return run_generate(
                 problems_of("builtin", None, PROBLEMS),
                 make_protocol(PROTOCOL),
-                resolve_model("demo"),
+                make_model("demo"),
                 make_sandbox("local", Settings(max_sessions=_AT_ONCE)),
                 traces,
                 settings,

@@ -111,7 +111,7 @@ def _model_of(spec: str | None, server: dict[str, Any], max_tokens: int | None) 
     Raises:
         UsageError: no such kind of model, or a setting that does not fit.
     """
-    from foretrace.models.registry import resolve_model
+    from foretrace.models.registry import make_model
 
     if spec is None:
         given = [name for name, value in server.items() if value is not None]
@@ -119,7 +119,7 @@ def _model_of(spec: str | None, server: dict[str, Any], max_tokens: int | None) 
         if idle:
             raise UsageError(f"--{idle[0].replace('_', '-')} is for a model server: name one with --model")
         return None
-    return resolve_model(spec, server_of(**server))
+    return make_model(spec, server_of(**server))
 
 
 def _of_sandbox(names: str, settings: Settings) -> tuple[dict[str, Any] | None, str | None]:

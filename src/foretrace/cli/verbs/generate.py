@@ -109,9 +109,9 @@ def generate(
     from foretrace.cli.display.generate import Watch, check_report, note_demo, note_rows, show_report
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.resume import GenerateSettings, check
-    from foretrace.episodes.generate.throttle import Budget
+    from foretrace.episodes.generate.usage import Budget
     from foretrace.episodes.settings import EpisodeSettings
-    from foretrace.models.registry import resolve_model
+    from foretrace.models.registry import make_model
     from foretrace.problems.registry import apart, usable_problems
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import Settings
@@ -142,7 +142,7 @@ def generate(
         max_sessions=at_once or MAX_SESSIONS, workers=workers, allow_weak_isolation=allow_weak_isolation
     )
     box = make_sandbox(sandbox, box_settings, option="--sandbox")
-    asked = resolve_model(model, server)
+    asked = make_model(model, server)
     say.kept = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with say.progress(f"reading {problems}") as progress:
         given, drops = usable_problems(problems, path, limit)

@@ -33,7 +33,7 @@ from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.plugins import names
 from foretrace.envs.tokenizer import demo_folder
 from foretrace.models.base import ChatModel, Server, TokenModel
-from foretrace.models.registry import resolve_model, split_spec
+from foretrace.models.registry import make_model, split_spec
 
 _FINISH = {"stop": "stop", "stop_sequence": "stop", "length": "length", "tool_calls": "tool_calls"}
 _OURS = frozenset({"model", "n", "stop", "messages", "prompt", "input_ids", "stream", "logprobs", "extra_body"})
@@ -56,7 +56,7 @@ class ForetraceServer(APIServer):
 
     def __init__(self, config: Any, reasoning_config: Any = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
-        self.model: ChatModel = resolve_model(_spec_of(self.spec, config.model_name), _server_of(self.settings, config))
+        self.model: ChatModel = make_model(_spec_of(self.spec, config.model_name), _server_of(self.settings, config))
         self._lots = random.Random()
 
     async def check_server_status_task(self, chat_completion: bool = True) -> None:

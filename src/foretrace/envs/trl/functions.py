@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from foretrace.envs.trl.rounds import Generate, Generated
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel
+from foretrace.models.demo_model import CHECKPOINT
 from foretrace.protocols.base import Protocol
 from foretrace.sandbox.base import Sandbox, Settings
 from foretrace.sandbox.registry import make_sandbox
@@ -275,9 +275,9 @@ def demo_model(folder: Path | str) -> str:
     Returns:
         The folder, which is made.
     """
-    made, source = demo_folder(Path(folder)), resources.files("foretrace.models") / "demo_model"
+    made = demo_folder(Path(folder))
     for name in ("config.json", "model.safetensors"):
-        (made / name).write_bytes((source / name).read_bytes())
+        (made / name).write_bytes((CHECKPOINT / name).read_bytes())
     return str(made)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError
 from foretrace.models.base import Server
-from foretrace.models.server_errors import Place, one_line, said_by
+from foretrace.models.server_errors import ServerErrors, one_line, read_error_message
 from foretrace.models.servers.openai import OpenAI
 
 _RELAYED = re.compile(r"upstream \d|Error code: \d|upstream attempt failed")
@@ -20,18 +20,18 @@ _RELAYED = re.compile(r"upstream \d|Error code: \d|upstream attempt failed")
 
 
 @dataclass(frozen=True)
-class _Behind(Place):
+class _Behind(ServerErrors):
     """The model server behind the library's own."""
 
-    def of_status(
-        self, status: int, body: bytes, *, retry_after: str | None = None, to: str | None = None
+    def from_status(
+        self, status: int, body: bytes, *, retry_after: str | None = None, location: str | None = None
     ) -> ModelError:
         """What an HTTP status means: by a 503 of its own the library tells that it cannot reach the server."""
-        words = one_line(self.hide(said_by(body)).removesuffix("; invalid_request_error"))
+        words = one_line(self.hide(read_error_message(body)).removesuffix("; invalid_request_error"))
         if status != 503 or _RELAYED.match(words):
-            return super().of_status(status, body, retry_after=retry_after, to=to)
+            return super().from_status(status, body, retry_after=retry_after, location=location)
         cause = f"the model server cannot be reached ({words or f'HTTP {status}'})"
-        return self.error(cause, "start the server, or check --base-url", kind="refused", retryable=True)
+        return self.make(cause, "start the server, or check --base-url", kind="refused", retryable=True)
 
 
 class _Said(NamedTuple):
@@ -65,10 +65,10 @@ class Wire(OpenAI):
         timeout_s: float = 300.0,
     ) -> None:
         super().__init__(name, Server(base_url=endpoint, api_key=secret, retries=retries, timeout_s=timeout_s))
-        place, url = self.http.place, urlsplit(behind)
+        place, url = self.http.errors, urlsplit(behind)
         # Without a user name and a password, which an address may hold.
-        host = f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else place.host
-        self.http.place = _Behind(host, place.model, place.kind, place.key, place.key_variable)
+        host = f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else place.origin
+        self.http.errors = _Behind(host, place.model, place.kind, place.key, place.key_variable)
         self._split = split
         self._said: list[_Said] = []
 
@@ -84,8 +84,8 @@ class Wire(OpenAI):
         self._said.append(_Said((text, text + stop), message))
         return msgspec.structs.replace(completion, text=text, reasoning=None)
 
-    def _chat(self, request: Request) -> dict[str, Any]:
-        body = super()._chat(request)
+    def make_chat_body(self, request: Request) -> dict[str, Any]:
+        body = super().make_chat_body(request)
         said = iter(self._said)
         for number, message in enumerate(body["messages"]):
             if message["role"] != "assistant" or (was := next(said, None)) is None:

@@ -17,7 +17,7 @@ from foretrace.envs.verifiers.setting_names import rename
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import CONTEXT
 from foretrace.models.base import ChatModel
-from foretrace.models.server_errors import placeless
+from foretrace.models.server_errors import public_message
 from foretrace.sandbox.base import Sandbox, Settings
 from foretrace.sandbox.registry import make_sandbox
 
@@ -52,7 +52,7 @@ async def attempt(
         rename(error)
         if isinstance(error, ModelError) and error.kind == "refused":
             _say_once(str(error))
-        await episode.fail(_kind(error), placeless(error) if isinstance(error, ModelError) else str(error))
+        await episode.fail(_kind(error), public_message(error) if isinstance(error, ModelError) else str(error))
         raise
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from foretrace.core.errors import ForetraceError
-from foretrace.models.server_errors import PlacedError
+from foretrace.core.errors import ForetraceError, Setting
+from foretrace.models.server_errors import ServerError, public_message
 
 _HARNESS = "--env.agent.harness"
 NAMES = {
@@ -32,6 +32,11 @@ def renamed(text: str) -> str:
 def rename(error: Exception) -> None:
     """Let an error of ours name the settings as `vf-eval` takes them; others are left as they are."""
     if isinstance(error, ForetraceError):
-        error.args = (renamed(str(error)),)
-    if isinstance(error, PlacedError):
-        error.placeless = renamed(error.placeless)
+        error.args = (renamed(error.render(_style)),)
+    if isinstance(error, ServerError):
+        error.public_parts = (renamed(public_message(error, _style)),)
+
+
+def _style(setting: Setting) -> str:
+    name = NAMES.get(f"--{setting.name.replace('_', '-')}", setting.name)
+    return name if setting.value is None else f"{name} {setting.value}"

@@ -18,7 +18,7 @@ from foretrace.core.store import TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import Log
-from foretrace.episodes.generate.limiter import Slots
+from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import Status
 from foretrace.episodes.generate.resume import (
     Attempt,
@@ -30,7 +30,8 @@ from foretrace.episodes.generate.resume import (
     told,
     usable,
 )
-from foretrace.episodes.generate.throttle import PASSING, Counted, Meter, Spending, Steady
+from foretrace.episodes.generate.throttle import TRANSIENT_KINDS, ThrottledModel
+from foretrace.episodes.generate.usage import MeteredModel, RunUsage, TokenMeter
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.requirements import refuse, tokens_of
 from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
@@ -178,11 +179,11 @@ class _Run:
         self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
         self._settings = settings
         self._progress = progress
-        self._meter = Meter()
-        self._spending = Spending()
+        self._meter = TokenMeter()
+        self._spending = RunUsage()
         self.status = Status(self._meter)
         self._slots = _slots_for(model, settings.concurrency)
-        self._steady = Steady(model, self._slots, self._meter)
+        self._steady = ThrottledModel(model, self._slots, self._meter)
         sampling = told(settings.sampling, model)
         named = [protocol.name, settings.episode, model.spec, sampling, settings.seed]
         self.name = digest(msgspec.json.encode(named, order="sorted").decode())
@@ -251,7 +252,7 @@ class _Run:
             while self._fatal is None:
                 self._wake.clear()
                 for attempt in self._next(todo, running):
-                    task = asyncio.create_task(self._one(attempt, self._spending.begin(self._steady), log))
+                    task = asyncio.create_task(self._one(attempt, self._spending.start_attempt(self._steady), log))
                     task.add_done_callback(ended)
                     running.add(task)
                 if not running or self._out_of_time():
@@ -267,12 +268,12 @@ class _Run:
         settings, status = self._settings, self.status
         most = settings.concurrency or min(_MOST, 2 * self._slots.limit)
         while self._stopped is None and len(running) - min(self._saving, most) < most:
-            over = settings.budget.over(status.seconds)
+            over = settings.budget.check_time(status.seconds)
             turns = settings.episode.max_turns or self._protocol.max_turns
             guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
-            reason = over or settings.budget.full(self._spending, guess=guess)
+            reason = over or settings.budget.check_tokens_and_cost(self._spending, guess=guess)
             if reason is not None and status.left > len(running):
-                if over or not self._spending.running:  # else those in flight may leave more than they were reckoned
+                if over or not self._spending.in_flight:  # else those in flight may leave more than they were reckoned
                     self._stopped = reason
                 return
             attempt = next(todo, None)
@@ -286,23 +287,23 @@ class _Run:
 
     async def _tick(self) -> None:
         while True:
-            self.status.slots, self.status.trouble = self._slots.limit, self._steady.trouble
+            self.status.slots, self.status.trouble = self._slots.limit, self._steady.failing
             self.status.tick()
             self._progress(self.status)
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _one(self, attempt: Attempt, model: Counted, log: Log) -> None:
+    async def _one(self, attempt: Attempt, model: MeteredModel, log: Log) -> None:
         """One attempt, until it is durable."""
         self.status.in_flight += 1
         try:
             trace = await self._attempt(attempt, model)
-            if trace.outcome.error is not None and trace.outcome.error.kind in PASSING:
+            if trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS:
                 self.status.again += 1
                 trace = await self._attempt(attempt, model)
         finally:
             self.status.in_flight -= 1
-            self._spending.end(model)
+            self._spending.finish_attempt(model)
             self._wake.set()
         assert trace.key == attempt.key, "resuming goes by the key"
         trace, line = _written(trace)
@@ -322,7 +323,7 @@ class _Run:
         if error and self._sandbox_failures >= _SANDBOX_FAILURES:
             raise SandboxError(f"{error.message}; gave up after {_SANDBOX_FAILURES} attempts in a row")
 
-    async def _attempt(self, attempt: Attempt, model: Counted) -> Trace:
+    async def _attempt(self, attempt: Attempt, model: MeteredModel) -> Trace:
         settings = self._settings
         seed = seed_of(settings.seed, attempt.problem, attempt.sample)
         sampling = {**self._identity.sampling, "seed": seed}
@@ -370,10 +371,10 @@ class _Run:
             replies=status.replies,
             cut_replies=status.cut_replies,
             max_tokens=self._settings.sampling.max_tokens,
-            prompt_tokens=meter.prompt,
-            completion_tokens=meter.completion,
+            prompt_tokens=meter.prompt_tokens,
+            completion_tokens=meter.completion_tokens,
             tokens_estimated=meter.estimated,
-            cost=self._settings.budget.cost_of(meter),
+            cost=self._settings.budget.compute_cost(meter),
             seconds=round(status.seconds, 3),
             model_s=round(status.model_s, 3),
             tool_s=round(status.tool_s, 3),
@@ -384,13 +385,13 @@ class _Run:
         )
 
 
-def _slots_for(model: ChatModel, concurrency: int | None) -> Slots:
+def _slots_for(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
     if concurrency is not None:
-        return Slots(concurrency)
+        return AdaptiveLimiter(concurrency)
     if not model.endpoint:
-        return Slots(_IN_PROCESS)
+        return AdaptiveLimiter(_IN_PROCESS)
     # An Ollama that runs at home has one model on one device: more at a time is to be found out, not assumed.
-    return Slots(1 if model.spec.startswith("ollama:") else _START, _MOST)
+    return AdaptiveLimiter(1 if model.spec.startswith("ollama:") else _START, _MOST)
 
 
 def _written(trace: Trace) -> tuple[Trace, bytes]:

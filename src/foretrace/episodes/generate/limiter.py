@@ -1,4 +1,4 @@
-"""How many requests one endpoint gets at a time: grows while it helps, halves when the server is in trouble."""
+"""How many requests a server gets at one time: more while that helps, half as many when it is overloaded."""
 
 from __future__ import annotations
 
@@ -8,133 +8,143 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-_HELPS = 0.3
-"""Share of the growth in slots by which the throughput must grow, for it to be worth it."""
-_FAST, _SLOW = 1.0, 0.125
-"""Growth of a round: until more does not help for the first time, and from then on."""
-_HOLD = 8
-"""Rounds to stay where more did not help, before it is tried again."""
-_LONGEST_HOLD = 64
-"""The same where more were refused: the hold doubles each time, since a refusal may cost a pause."""
-_ROUND = 6
-"""Fewest requests of a round."""
+_MIN_GAIN = 0.3
+"""Share of the growth in slots by which the throughput must grow; else the growth is taken back."""
+_FAST_GROWTH, _SLOW_GROWTH = 1.0, 0.125
+"""Share of the slots that are added after a round: until a growth is first taken back, and from then on."""
+_HOLD_ROUNDS = 8
+"""Rounds without a growth after one that did not help."""
+_MAX_HOLD_ROUNDS = 64
+"""The same after a growth that overloaded the server: doubled each time, since an overload may cost a pause."""
+_MIN_ROUND_REQUESTS = 6
 
 
-class Slots:
-    """Lends slots, first come, first served: `async with slots`. Only requests are held in one, not running code.
+class AdaptiveLimiter:
+    """Lends slots, first come, first served: `async with limiter`. A request holds a slot, running code does not.
 
-    Adaptive slots work in rounds of one or two requests a slot. A round's throughput is estimated as the number of
-    slots times the tokens that one slot yields a second, so that it is right while slots fill and drain.
+    An adaptive limit changes after rounds of one or two requests a slot. The throughput of a round is estimated as the
+    number of slots times the tokens that one slot yields a second, so that it is right while slots fill and drain.
+
+    Args:
+        initial: Slots in the beginning.
+        max_limit: Most slots; `None` for a fixed number.
+        clock: Seconds.
     """
 
-    def __init__(self, start: int, most: int | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`most` is null for a number of slots that never changes."""
-        self.limit = start
+    def __init__(
+        self, initial: int, max_limit: int | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.limit = initial
         """Slots at present."""
-        self.used = 0
-        self._most = most
+        self.in_use = 0
+        """Slots that are held."""
+        self._max_limit = max_limit
         self._clock = clock
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._short = False
-        """Whether somebody waited in this round: without, more slots would be of no use."""
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._contended = False
+        """Whether a request had to wait in this round: else more slots would be of no use."""
         self._slow_start = True
-        self._before: tuple[int, float] | None = None
-        """Slots and throughput before the last growth, while it is on trial."""
-        self._hold, self._next_hold = 0, _HOLD
-        self._cut = float("-inf")
-        self._changed = clock()
-        self._count, self._units, self._seconds = 0, 0.0, 0.0
+        """Whether no growth has been taken back yet."""
+        self._before_growth: tuple[int, float] | None = None
+        """Slots and throughput before the last growth, until a round has shown whether it helps."""
+        self._hold_rounds, self._next_hold_rounds = 0, _HOLD_ROUNDS
+        self._last_overload = float("-inf")
+        self._round_start = clock()
+        self._requests, self._tokens, self._seconds = 0, 0.0, 0.0
+        """Of the successes of this round."""
 
     async def __aenter__(self) -> None:
-        await self._take()
-
-    async def without(self, wait: Awaitable[None]) -> None:
-        """Wait without the slot that is held, and take one again, before all others that want one."""
-        self._give()
-        try:
-            await wait
-            await self._take(first=True)
-        except BaseException:
-            self.used += 1  # its holder gives it back
-            raise
-
-    async def _take(self, *, first: bool = False) -> None:
-        if self.used < self.limit and (first or not self._waiting):
-            self.used += 1
-            return
-        self._short = True
-        place = asyncio.get_running_loop().create_future()
-        if first:
-            self._waiting.appendleft(place)
-        else:
-            self._waiting.append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self._give()
-            raise
+        await self._acquire()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._give()
+        self._release()
 
-    def went_well(self, begun: float, units: float) -> None:
-        """A request that began at `begun` (of the clock) has yielded `units` tokens."""
-        if self._most is None or begun < self._changed:
-            return
-        self._count += 1
-        self._units += units
-        self._seconds += max(self._clock() - begun, 1e-6)
-        if self._count >= max(_ROUND, self.limit * (1 if self._slow_start else 2)):
-            self._end_round(self.limit * self._units / self._seconds)
+    async def release_during(self, wait: Awaitable[None]) -> None:
+        """Release the slot that is held, wait, and acquire one again, ahead of all others."""
+        self._release()
+        try:
+            await wait
+            await self._acquire(first=True)
+        except BaseException:
+            self.in_use += 1  # `__aexit__` releases it
+            raise
 
-    def trouble(self, begun: float) -> None:
-        """The server was too busy for a request that began at `begun`, or failed it: takes back a growth that is on
-        trial, or else halves; once for all that were under way together."""
-        if begun <= self._cut:
+    async def _acquire(self, *, first: bool = False) -> None:
+        if self.in_use < self.limit and (first or not self._waiters):
+            self.in_use += 1
             return
-        self._cut = self._clock()
-        if self._most is None:
+        self._contended = True
+        waiter = asyncio.get_running_loop().create_future()
+        if first:
+            self._waiters.appendleft(waiter)
+        else:
+            self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        self.in_use -= 1
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        while self._waiters and self.in_use < self.limit:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                self.in_use += 1
+                waiter.set_result(None)
+
+    def record_success(self, started: float, tokens: float) -> None:
+        """A request that was sent at `started` (of the clock) has yielded that many tokens."""
+        if self._max_limit is None or started < self._round_start:
             return
-        before, self._before, self._slow_start = self._before, None, False
+        self._requests += 1
+        self._tokens += tokens
+        self._seconds += max(self._clock() - started, 1e-6)
+        if self._requests >= max(_MIN_ROUND_REQUESTS, self.limit * (1 if self._slow_start else 2)):
+            self._end_round(self.limit * self._tokens / self._seconds)
+
+    def record_overload(self, started: float) -> None:
+        """The server was too busy for a request that was sent at `started` (of the clock), or failed it: the last
+        growth is taken back if it has not proved itself yet, else the limit is halved; once for all requests that were
+        under way together."""
+        if started <= self._last_overload:
+            return
+        self._last_overload = self._clock()
+        if self._max_limit is None:
+            return
+        before, self._before_growth, self._slow_start = self._before_growth, None, False
         if before is None:
-            self._hold = 1
-            self._set(self.limit // 2)
+            self._hold_rounds = 1
+            self._start_round(self.limit // 2)
         else:
-            self._hold, self._next_hold = self._next_hold, min(2 * self._next_hold, _LONGEST_HOLD)
-            self._set(before[0])
+            self._hold_rounds = self._next_hold_rounds
+            self._next_hold_rounds = min(2 * self._next_hold_rounds, _MAX_HOLD_ROUNDS)
+            self._start_round(before[0])
 
-    def _end_round(self, rate: float) -> None:
-        before, self._before = self._before, None
-        if before is not None and rate / before[1] - 1 < _HELPS * (self.limit / before[0] - 1):
-            self._hold, self._slow_start = _HOLD, False
-            self._set(before[0])
-        elif self._hold:
-            self._hold -= 1
-            self._set(self.limit)
-        elif self._short:
-            self._before = (self.limit, rate)
-            self._set(self.limit + max(1, int(self.limit * (_FAST if self._slow_start else _SLOW))))
+    def _end_round(self, throughput: float) -> None:
+        before, self._before_growth = self._before_growth, None
+        if before is not None and throughput / before[1] - 1 < _MIN_GAIN * (self.limit / before[0] - 1):
+            self._hold_rounds, self._slow_start = _HOLD_ROUNDS, False
+            self._start_round(before[0])
+        elif self._hold_rounds:
+            self._hold_rounds -= 1
+            self._start_round(self.limit)
+        elif self._contended:
+            self._before_growth = (self.limit, throughput)
+            growth = _FAST_GROWTH if self._slow_start else _SLOW_GROWTH
+            self._start_round(self.limit + max(1, int(self.limit * growth)))
         else:
-            self._set(self.limit)
+            self._start_round(self.limit)
 
-    def _set(self, limit: int) -> None:
-        """Begin a round with that many slots."""
-        self.limit = max(1, min(limit, self._most or limit))
-        self._changed = self._clock()
-        self._count, self._units, self._seconds = 0, 0.0, 0.0
-        self._short = bool(self._waiting)
-        self._wake()
-
-    def _give(self) -> None:
-        self.used -= 1
-        self._wake()
-
-    def _wake(self) -> None:
-        while self._waiting and self.used < self.limit:
-            place = self._waiting.popleft()
-            if not place.done():
-                self.used += 1
-                place.set_result(None)
+    def _start_round(self, limit: int) -> None:
+        self.limit = max(1, min(limit, self._max_limit or limit))
+        self._round_start = self._clock()
+        self._requests, self._tokens, self._seconds = 0, 0.0, 0.0
+        self._contended = bool(self._waiters)
+        self._wake_waiters()

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from typing import Any
 
 from foretrace.core.trace import Isolation, Trace
-from foretrace.episodes.generate.throttle import Meter
+from foretrace.episodes.generate.usage import TokenMeter
 
 _RECENT_S = 30.0
 """Rates are those of the last seconds."""
@@ -18,7 +18,7 @@ _KINDS = 2
 class Status:
     """Live counts of one run of `generate`; attempts add up: `asked == there + skipped + done + left`."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: TokenMeter) -> None:
         self.meter = meter
         self.doing = "starting"
         self.capabilities: dict[str, Any] | None = None
@@ -91,12 +91,12 @@ class Status:
         now = time.monotonic()
         begun, done, tokens = self._recent[0]
         span = max(now - begun, 1e-3)
-        return (self.done - done) / span, (self.meter.completion - tokens) / span
+        return (self.done - done) / span, (self.meter.completion_tokens - tokens) / span
 
     def tick(self) -> None:
         """Note where things stand; to be called about once a second."""
         now = time.monotonic()
-        self._recent.append((now, self.done, self.meter.completion))
+        self._recent.append((now, self.done, self.meter.completion_tokens))
         while len(self._recent) > 1 and self._recent[1][0] < now - _RECENT_S:
             self._recent.popleft()
 

@@ -14,10 +14,10 @@ from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
-from foretrace.episodes.generate.throttle import Budget
+from foretrace.episodes.generate.usage import Budget
 from foretrace.episodes.identity import Identity, key_of
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.models.base import ChatModel, Configured
+from foretrace.models.base import ChatModel, ConfiguredModel
 from foretrace.protocols.base import Protocol
 
 Keep = Literal["all", "success", "ideal"]
@@ -135,7 +135,7 @@ def seed_of(seed: int, problem: Problem, sample: int) -> int:
 def told(sampling: Sampling, model: ChatModel | None = None) -> dict[str, Any]:
     """How is sampled, in full, as it is recorded, with the model's own settings; the seed is each attempt's own."""
     own = {name: getattr(sampling, name) for name in sampling.__struct_fields__ if name not in ("seed", "extra")}
-    settings = dict(model.settings) if isinstance(model, Configured) else {}
+    settings = dict(model.settings) if isinstance(model, ConfiguredModel) else {}
     return settings | {name: value for name, value in own.items() if value is not None} | sampling.extra
 
 

@@ -11,7 +11,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -21,14 +20,14 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Fin
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import DEMO_MODEL, Usage
 from foretrace.models.base import Server
-from foretrace.models.demo_network.network import CHUNK, Cache, Floats, Network, Shape, read_weights
-from foretrace.models.demo_network.sampling import Reply, choose, log_softmax, lots
-from foretrace.models.demo_network.text import Text
+from foretrace.models.demo_model import CHECKPOINT
+from foretrace.models.demo_model.network import CHUNK_TOKENS, Floats, KVCache, Network, NetworkConfig, read_weights
+from foretrace.models.demo_model.sampling import ReplyBuilder, log_softmax, make_rng, sample_token
+from foretrace.models.demo_model.tokenizer import ChatTokenizer
 
 NAME = DEMO_MODEL
-FOLDER = "demo_model"
-_KEPT_CHUNKS = 512
-"""Chunks of prompts whose keys and values are kept, about 100 kB each: the turns of an episode begin alike."""
+_MAX_CACHED_CHUNKS = 512
+"""Chunks of prompts whose keys and values are cached, about 100 kB each: the turns of an episode begin alike."""
 _T = TypeVar("_T")
 
 
@@ -37,7 +36,7 @@ class Demo:
 
     Logprobs are natural-log probabilities of the network itself, which is what it samples from at temperature 1 without
     `top_p` and `top_k`. The same prompt, seed and sampling give the same reply, whatever runs beside it. It computes
-    in one thread of its own, so that the event loop is free.
+    in one thread of its own, so that the event loop is not blocked.
 
     Raises:
         UsageError: a name other than `demo-model`, a server's setting, or a context length that it does not have.
@@ -50,24 +49,24 @@ class Demo:
             raise UsageError(f"the demo model has no variants: give demo, not demo:{name}")
         self.name = self.spec = NAME
         server = server or Server()
-        if server.beside("context_length"):
+        if server.list_settings_except("context_length"):
             raise UsageError(
                 "the demo model is part of foretrace: it takes no base URL, key, options, timeout or retries"
             )
-        self._wanted = server.context_length
+        self._context_length = server.context_length
         self._lock = threading.Lock()
-        self._parts: tuple[Text, Network] | None = None
+        self._parts: tuple[ChatTokenizer, Network] | None = None
         self._chunks: OrderedDict[tuple[int, ...], tuple[Floats, Floats]] = OrderedDict()
         self._thread: ThreadPoolExecutor | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.Configured`."""
-        return {} if self._wanted is None else {"context_length": self._wanted}
+        """See `base.ConfiguredModel`."""
+        return {} if self._context_length is None else {"context_length": self._context_length}
 
     async def probe(self) -> Capabilities:
-        """What it does; nothing is asked (see `base.ChatModel.probe`)."""
-        await self._apart(self._load)
+        """What it can do (see `base.ChatModel.probe`)."""
+        await self._run_in_thread(self._load)
         return Capabilities(
             logprobs=True,
             token_ids=True,
@@ -79,14 +78,18 @@ class Demo:
 
     @property
     def context_length(self) -> int:
-        """Most tokens of a prompt and its completion together."""
+        """Most tokens of a prompt and its completion together.
+
+        Raises:
+            UsageError: a context length was given that it does not have.
+        """
         _, network = self._load()
-        longest = network.shape.max_position_embeddings
-        if self._wanted is None:
-            return longest
-        if not 0 < self._wanted <= longest:
-            raise UsageError(f"the demo model has a context of 1 to {longest} tokens, not {self._wanted}")
-        return self._wanted
+        maximum = network.config.max_position_embeddings
+        if self._context_length is None:
+            return maximum
+        if not 0 < self._context_length <= maximum:
+            raise UsageError(f"the demo model has a context of 1 to {maximum} tokens, not {self._context_length}")
+        return self._context_length
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `base.ChatModel.complete`).
@@ -95,7 +98,7 @@ class Demo:
             ModelError: the prompt does not fit into the context (kind `overflow`).
             UsageError: ids that it does not have, or options of another server.
         """
-        return await self._apart(lambda: self._complete(request))
+        return await self._run_in_thread(lambda: self._complete(request))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text (see `base.TokenModel.tokenize`)."""
@@ -117,19 +120,18 @@ class Demo:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    async def _apart(self, work: Callable[[], _T]) -> _T:
-        """Work in the model's thread: one after the other is fastest, as Python lets one compute at a time."""
+    async def _run_in_thread(self, work: Callable[[], _T]) -> _T:
+        """Run in the model's thread: one after the other is fastest, since Python computes in one thread at a time."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _alone(work))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _run_single_threaded(work))
 
-    def _load(self) -> tuple[Text, Network]:
+    def _load(self) -> tuple[ChatTokenizer, Network]:
         with self._lock:
             if self._parts is None:
-                folder = resources.files("foretrace.models") / FOLDER
-                shape = msgspec.json.decode((folder / "config.json").read_bytes(), type=Shape)
-                network = Network(read_weights((folder / "model.safetensors").read_bytes()), shape)
-                self._parts = (Text((folder / "tokenizer.json").read_text(encoding="utf-8")), network)
+                shape = msgspec.json.decode((CHECKPOINT / "config.json").read_bytes(), type=NetworkConfig)
+                network = Network(read_weights((CHECKPOINT / "model.safetensors").read_bytes()), shape)
+                self._parts = (ChatTokenizer((CHECKPOINT / "tokenizer.json").read_text(encoding="utf-8")), network)
             return self._parts
 
     def _complete(self, request: Request) -> Completion:
@@ -140,12 +142,12 @@ class Demo:
         if request.prompt_ids is None:
             prompt = text.render(request.messages, request.prefill)
         else:
-            prompt = _checked(request.prompt_ids, network.shape.vocab_size)
-        room = self.context_length - len(prompt)
-        if room < 1:
+            prompt = _check_ids(request.prompt_ids, network.config.vocab_size)
+        left = self.context_length - len(prompt)
+        if left < 1:
             cause = f"{NAME}: the prompt has {len(prompt)} tokens, and the context {self.context_length}"
             raise ModelError(f"{cause}; give it a shorter problem or fewer turns", kind="overflow")
-        reply, finish = self._write(prompt, request, min(room, request.sampling.max_tokens))
+        reply, finish = self._generate(prompt, request, min(left, request.sampling.max_tokens))
         return Completion(
             text=reply.text,
             finish=finish,
@@ -160,55 +162,55 @@ class Demo:
             model=NAME,
         )
 
-    def _write(self, prompt: list[int], request: Request, most: int) -> tuple[Reply, Finish]:
+    def _generate(self, prompt: list[int], request: Request, max_tokens: int) -> tuple[ReplyBuilder, Finish]:
         text, network = self._load()
-        reply = Reply(request.stop)
-        rng = lots(prompt, request.sampling.seed)
-        cache = Cache(network.shape, len(prompt) + min(most, CHUNK))
-        logits = self._read(prompt, cache)
-        for left in range(most, 0, -1):
+        reply = ReplyBuilder(request.stop)
+        rng = make_rng(prompt, request.sampling.seed)
+        cache = KVCache(network.config, len(prompt) + min(max_tokens, CHUNK_TOKENS))
+        logits = self._prefill(prompt, cache)
+        for left in range(max_tokens, 0, -1):
             logprobs = log_softmax(logits)
-            token = choose(logprobs, request.sampling, rng)
-            if reply.add(token, float(logprobs[token]), text.pieces[token]):
+            token = sample_token(logprobs, request.sampling, rng)
+            if reply.add(token, float(logprobs[token]), text.token_bytes[token]):
                 return reply, "stop_sequence"
-            if token in text.ends:
-                reply.end()
+            if token in text.end_ids:
+                reply.finish()
                 return reply, "stop"
             if left > 1:
-                logits = network.read([token], cache)[-1]
-        reply.end()
+                logits = network.forward([token], cache)[-1]
+        reply.finish()
         return reply, "length"
 
-    def _read(self, prompt: list[int], cache: Cache) -> Floats:
-        """Read a prompt chunk by chunk; returns the logits behind it. Whole chunks are kept, but not the last one,
-        whose logits are wanted."""
+    def _prefill(self, prompt: list[int], cache: KVCache) -> Floats:
+        """Read a prompt into the cache, chunk by chunk; returns the logits of the next token, (vocabulary,). Chunks are
+        cached for later prompts, except the last, whose logits are needed."""
         _, network = self._load()
         logits: Floats | None = None
-        for begin in range(0, len(prompt), CHUNK):
-            end = begin + CHUNK
+        for begin in range(0, len(prompt), CHUNK_TOKENS):
+            end = begin + CHUNK_TOKENS
             key = tuple(prompt[:end])
             if end < len(prompt) and key in self._chunks:
                 self._chunks.move_to_end(key)
-                cache.extend(self._chunks[key])
+                cache.append_chunk(self._chunks[key])
                 continue
-            logits = network.read(prompt[begin:end], cache)[-1]
+            logits = network.forward(prompt[begin:end], cache)[-1]
             if end < len(prompt):
-                self._chunks[key] = cache.chunk(begin, end)
-                if len(self._chunks) > _KEPT_CHUNKS:
+                self._chunks[key] = cache.copy_chunk(begin, end)
+                if len(self._chunks) > _MAX_CACHED_CHUNKS:
                     self._chunks.popitem(last=False)
         if logits is None:
             raise UsageError("an empty prompt: give messages or ids")
         return logits
 
 
-def _alone(work: Callable[[], _T]) -> _T:
-    """Work with one thread of the matrix library: on products as small as these, more wait for one another."""
+def _run_single_threaded(work: Callable[[], _T]) -> _T:
+    """Run with one thread of the matrix library: with products as small as these, more threads are slower."""
     libraries: Any = ThreadpoolController()
     with libraries.limit(limits=1, user_api="blas"):
         return work()
 
 
-def _checked(ids: Sequence[int], size: int) -> list[int]:
+def _check_ids(ids: Sequence[int], size: int) -> list[int]:
     wrong = next((number for number in ids if not 0 <= number < size), None)
     if wrong is not None:
         raise UsageError(f"the demo model has ids 0 to {size - 1}, not {wrong}")

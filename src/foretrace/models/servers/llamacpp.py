@@ -1,4 +1,4 @@
-"""llama.cpp's llama-server by its native interface: prompts as ids, replies as ids with aligned logprobs."""
+"""llama.cpp's llama-server by its native interface: prompts as token ids, replies as token ids with logprobs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Finish, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, with_extra
-from foretrace.models.completion_builder import Reply, Weighed, most_bytes
-from foretrace.models.http import Address, address_of
-from foretrace.models.retry import patiently
-from foretrace.models.server_errors import reason_of
-from foretrace.models.sse import sse_data
-from foretrace.models.think_prefill import opens_think, without_doubled_think
+from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think, ends_in_open_think
+from foretrace.models.address import Address, parse_address
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
+from foretrace.models.http import parse_sse_line
+from foretrace.models.retry import retry
+from foretrace.models.server_errors import public_cause
 
-_LOCAL = "http://127.0.0.1:8080"
+_DEFAULT_URL = "http://127.0.0.1:8080"
 _FINISH: dict[str, Finish] = {"eos": "stop", "limit": "length", "word": "stop_sequence"}
 
 
@@ -49,7 +48,7 @@ class _Text(msgspec.Struct):
 class _Event(msgspec.Struct):
     content: str = ""
     tokens: list[int] | None = None
-    completion_probabilities: list[Weighed] | None = None
+    completion_probabilities: list[TokenLogprob] | None = None
     stop: bool = False
     stop_type: str | None = None
     stopping_word: str | None = None
@@ -61,86 +60,87 @@ class _Event(msgspec.Struct):
 
 
 class _Tail(msgspec.Struct):
-    """The last tokens, from the first on whose text was not sent with them."""
+    """The last tokens, beginning with the first whose text was not sent with it."""
 
-    ids: list[int] = []
-    sent: str = ""
+    token_ids: list[int] = []
+    sent_text: str = ""
 
     def add(self, event: _Event) -> None:
-        """Take in what came for one token; text that was kept back comes with a later one, or never."""
+        """Add the event of one token; text that the server withholds comes with a later one, or never."""
         if event.tokens:
-            self.ids = [*event.tokens] if self.sent else [*self.ids, *event.tokens]
-            self.sent = event.content
+            self.token_ids = [*event.tokens] if self.sent_text else [*self.token_ids, *event.tokens]
+            self.sent_text = event.content
 
 
 class LlamaCpp(Adapter):
-    """The model of a llama-server (see also `base.TokenModel`); the prompt is always our own list of ids."""
+    """The model of a llama-server (see also `base.TokenModel`); it always gets a list of token ids as prompt."""
 
     kind = "llamacpp"
 
     def find_address(self) -> Address:
         """The base URL that is given, else port 8080 of this machine."""
-        address = address_of(self.server.base_url or _LOCAL)
+        address = parse_address(self.server.base_url or _DEFAULT_URL)
         return msgspec.structs.replace(address, base=address.base.removesuffix("/v1"))
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text (see `base.TokenModel.tokenize`)."""
-        return (await patiently(lambda: self._ids(text, special=special), self._patience))[0]
+        return (await retry(lambda: self._tokenize(text, special=special), self._retry_policy))[0]
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of messages under the model's template (see `base.TokenModel.render`)."""
 
         async def once() -> list[int]:
-            return await self._ids(await self._prompt(messages), special=True, begin=True)
+            return await self._tokenize(await self._render_prompt(messages), special=True, begin=True)
 
-        return (await patiently(once, self._patience))[0]
+        return (await retry(once, self._retry_policy))[0]
 
-    async def ask(self, request: Request) -> Reply:
-        """One completion of a prompt of ids."""
-        reply = Reply(self.http, request)
+    async def send(self, request: Request) -> CompletionBuilder:
+        """Send one request, with the prompt as token ids."""
+        builder = CompletionBuilder(self.http.errors, request)
         if request.prompt_ids is None:
-            prompt = await self._prompt(request.messages)
-            ids = await self._ids(prompt, special=True, begin=True)
+            prompt = await self._render_prompt(request.messages)
+            ids = await self._tokenize(prompt, special=True, begin=True)
             if request.prefill:
-                ids += await self._ids(without_doubled_think(prompt, request.prefill), special=True)
-            elif opens_think(prompt):
-                reply.extra["opened"] = "<think>"
+                ids += await self._tokenize(drop_repeated_think(prompt, request.prefill), special=True)
+            elif ends_in_open_think(prompt):
+                builder.extra["opened"] = "<think>"
         else:
             ids = list(request.prompt_ids)
-        reply.prompt_token_ids = tuple(ids)
-        body, tail = self._body(ids, request), _Tail()
-        most = most_bytes(request)
+        builder.prompt_token_ids = tuple(ids)
+        body, tail = self._make_body(ids, request), _Tail()
         async with aclosing(
-            self.http.events("/completion", body, _Event, most_bytes=most, data_of=sse_data)
+            self.http.stream_events(
+                "/completion", body, _Event, max_bytes=max_stream_bytes(request), parse_line=parse_sse_line
+            )
         ) as batches:
             async for events in batches:
                 for event in events:
-                    self._take(event, reply)
+                    self._add_event(event, builder)
                     tail.add(event)
-        if reply.finish in ("stop_sequence", "length") and reply.all_ids and request.stop and tail.ids:
-            await self._complement(reply, tail)
-        return reply
+        if builder.finish in ("stop_sequence", "length") and builder.ids_complete and request.stop and tail.token_ids:
+            await self._add_withheld_text(builder, tail)
+        return builder
 
-    async def _complement(self, reply: Reply, tail: _Tail) -> None:
-        """Add the text that the server kept back of the last tokens: a stop sequence, or what could have become one
-        when the limit came. Their ids were sent."""
-        answer = await self.http.answer("POST", "/detokenize", {"tokens": tail.ids}, _Text)
-        rest = answer.content.removeprefix(tail.sent)
-        stops = reply.request.stop
-        if reply.finish == "stop_sequence":
-            known = rest.startswith(reply.stop or "\0")
+    async def _add_withheld_text(self, builder: CompletionBuilder, tail: _Tail) -> None:
+        """Add the text of the last tokens that the server withheld, though it sent their ids: a stop sequence, or the
+        beginning of one when the token limit came."""
+        answer = await self.http.request_json("POST", "/detokenize", {"tokens": tail.token_ids}, _Text)
+        withheld = answer.content.removeprefix(tail.sent_text)
+        stops = builder.request.stop
+        if builder.finish == "stop_sequence":
+            is_text = withheld.startswith(builder.stop or "\0")
         else:
-            known = any(rest.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
-        if not known:
-            return  # the name of a special token, which has no text
-        if reply.weighed:
-            reply.weighed[-1].bytes = list(reply.weighed[-1].raw() + rest.encode())
-        if reply.finish == "length":
-            reply.say(rest)
+            is_text = any(withheld.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
+        if not is_text:
+            return  # the name of a special token
+        if builder.token_logprobs:
+            builder.token_logprobs[-1].bytes = list(builder.token_logprobs[-1].to_bytes() + withheld.encode())
+        if builder.finish == "length":
+            builder.add_text(withheld)
 
-    async def examine(self) -> Capabilities:
+    async def probe_server(self) -> Capabilities:
         """See `base.ChatModel.probe`."""
-        props = await self.http.answer("GET", "/props", None, _Props)
+        props = await self.http.request_json("GET", "/props", None, _Props)
         self._check_name(props)
         reasons: dict[str, str] = {"reasoning_apart": "native completions come with thinking inside the text"}
         messages = (ChatMessage("user", "Say: ok"),)
@@ -148,20 +148,20 @@ class LlamaCpp(Adapter):
         try:
             rendered = await self.render(messages)
         except ModelError as error:
-            why = f"the server renders no messages: {reason_of(error)}"
+            why = f"the server renders no messages: {public_cause(error)}"
             return Capabilities(reasons=reasons | dict.fromkeys(("token_prompts", "continuation", "token_ids"), why))
         longer = [*rendered, *await self.tokenize("1, 2, 3, 4,")]
-        seen = await self.attempt(Request(prompt_ids=tuple(rendered), sampling=sampling), may_be_empty=True)
-        more = await self.attempt(Request(prompt_ids=tuple(longer), sampling=sampling), may_be_empty=True)
-        counts = [c.usage.prompt_tokens if c.usage else None for c in (seen, more)]
+        short = await self.attempt(Request(prompt_ids=tuple(rendered), sampling=sampling), may_be_empty=True)
+        long = await self.attempt(Request(prompt_ids=tuple(longer), sampling=sampling), may_be_empty=True)
+        counts = [c.usage.prompt_tokens if c.usage else None for c in (short, long)]
         verbatim = counts == [len(rendered), len(longer)]
         if not verbatim:
             why = f"prompts of {len(rendered)} and {len(longer)} ids were counted as {counts[0]} and {counts[1]}"
             reasons |= {"token_prompts": why, "continuation": why}
-        ids = any(c.exact == "token" for c in (seen, more))
+        ids = any(c.exact == "token" for c in (short, long))
         if not ids:
             reasons["token_ids"] = "the replies came without the ids of all tokens"
-        logprobs = any(c.logprobs for c in (seen, more))
+        logprobs = any(c.logprobs for c in (short, long))
         if not logprobs:
             reasons["logprobs"] = "the replies came without a logprob for each token"
         slot = props.default_generation_settings
@@ -180,38 +180,38 @@ class LlamaCpp(Adapter):
         if known and self.name not in known:
             names = ", ".join(dict.fromkeys(known))
             remedy = "name the model that it serves: a wrong name would stand in every trace"
-            raise self.http.place.error(f"the server serves {names}", remedy, kind="not_found")
+            raise self.http.errors.make(f"the server serves {names}", remedy, kind="not_found")
 
-    async def _prompt(self, messages: Sequence[ChatMessage]) -> str:
+    async def _render_prompt(self, messages: Sequence[ChatMessage]) -> str:
         body = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
-        return (await self.http.answer("POST", "/apply-template", body, _Prompt)).prompt
+        return (await self.http.request_json("POST", "/apply-template", body, _Prompt)).prompt
 
-    async def _ids(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
+    async def _tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
         if not text:
             return []
         body = {"content": text, "add_special": begin, "parse_special": special}
-        return (await self.http.answer("POST", "/tokenize", body, _Tokens)).tokens
+        return (await self.http.request_json("POST", "/tokenize", body, _Tokens)).tokens
 
-    def _take(self, event: _Event, reply: Reply) -> None:
+    def _add_event(self, event: _Event, builder: CompletionBuilder) -> None:
         if event.error is not None:
-            raise self.http.place.of_words(event.error)
-        reply.say(event.content)
-        reply.token_ids.extend(event.tokens or ())
-        reply.weighed.extend(event.completion_probabilities or ())
-        reply.model = event.model or reply.model
+            raise self.http.errors.from_stream(event.error)
+        builder.add_text(event.content)
+        builder.token_ids.extend(event.tokens or ())
+        builder.token_logprobs.extend(event.completion_probabilities or ())
+        builder.model = event.model or builder.model
         if not event.stop:
             return
-        reply.finish = _FINISH.get(event.stop_type or "")
-        reply.stop = event.stopping_word or None
-        reply.usage = Usage(prompt_tokens=event.tokens_evaluated, completion_tokens=event.tokens_predicted)
-        # Bytes of a character that spans tokens come as one entry, with the ids of the last only.
-        reply.all_ids = len(reply.token_ids) == event.tokens_predicted
-        if not reply.all_ids:
-            reply.extra["inexact"] = f"{len(reply.token_ids)} ids for {event.tokens_predicted} tokens"
+        builder.finish = _FINISH.get(event.stop_type or "")
+        builder.stop = event.stopping_word or None
+        builder.usage = Usage(prompt_tokens=event.tokens_evaluated, completion_tokens=event.tokens_predicted)
+        # A character that spans several tokens comes as one entry, with the id of the last token only.
+        builder.ids_complete = len(builder.token_ids) == event.tokens_predicted
+        if not builder.ids_complete:
+            builder.extra["inexact"] = f"{len(builder.token_ids)} ids for {event.tokens_predicted} tokens"
         if event.truncated:
-            reply.extra["truncated"] = True
+            builder.extra["truncated"] = True
 
-    def _body(self, ids: list[int], request: Request) -> dict[str, Any]:
+    def _make_body(self, ids: list[int], request: Request) -> dict[str, Any]:
         sampling = request.sampling
         body = {
             "prompt": ids,
@@ -234,7 +234,7 @@ class LlamaCpp(Adapter):
             "return_tokens": True,
             "cache_prompt": True,
         }
-        return with_extra(body, sampling.extra)
+        return add_extra(body, sampling.extra)
 
 
 PLUGIN = LlamaCpp

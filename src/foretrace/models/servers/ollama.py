@@ -1,4 +1,4 @@
-"""Ollama, local or Cloud, by its native interface: streamed NDJSON, text-exact logprobs, nothing truncated silently."""
+"""Ollama, local or Cloud, by its native interface: streamed NDJSON, text-exact logprobs, no prompt cut silently."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, with_extra
-from foretrace.models.completion_builder import Reply, Weighed, most_bytes
-from foretrace.models.http import Address, address_of
-from foretrace.models.server_errors import reason_of
-from foretrace.models.think_prefill import without_doubled_think
+from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think
+from foretrace.models.address import Address, parse_address
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
+from foretrace.models.server_errors import public_cause
 
-_LOCAL = "http://127.0.0.1:11434"
-_CONTEXT = 8192
-"""num_ctx where none is given: Ollama's own default depends on the machine, and cuts prompts without a word."""
+_DEFAULT_URL = "http://127.0.0.1:11434"
+_DEFAULT_CONTEXT_LENGTH = 8192
+"""num_ctx where none is given: Ollama's own default depends on the machine, and cuts prompts silently."""
 _THINK: dict[str, bool | str] = {"true": True, "false": False, "low": "low", "medium": "medium", "high": "high"}
 _PREFILL = "1, 2, 3, 4,"
 
 
-class _Tag(msgspec.Struct):
+class _ListedModel(msgspec.Struct):
     name: str
 
 
-class _Tags(msgspec.Struct):
-    models: list[_Tag] | None = None
+class _ModelList(msgspec.Struct):
+    models: list[_ListedModel] | None = None
 
 
-class _Shown(msgspec.Struct):
+class _ModelInfo(msgspec.Struct):
     capabilities: list[str] | None = None
     model_info: dict[str, Any] | None = None
 
@@ -63,7 +62,7 @@ class _Chunk(msgspec.Struct):
     done_reason: str | None = None
     prompt_eval_count: int | None = None
     eval_count: int | None = None
-    logprobs: list[Weighed] | None = None
+    logprobs: list[TokenLogprob] | None = None
     error: Any = None
 
 
@@ -74,55 +73,58 @@ class Ollama(Adapter):
     key_variable = "OLLAMA_API_KEY"
     key_host = "ollama.com"
     option_names = frozenset({"think", "keep_alive"})
-    asks_context = True
-    waiting_options = frozenset({"backoff_s", "keep_alive"})
+    sends_context_length = True
+    timing_options = frozenset({"backoff_s", "keep_alive"})
 
     def find_address(self) -> Address:
         """The base URL that is given, else OLLAMA_HOST, else this machine."""
-        address = address_of(self.server.base_url or _from_environment())
+        address = parse_address(self.server.base_url or _read_ollama_host())
         base = address.base.removesuffix("/v1").removesuffix("/api")
         return msgspec.structs.replace(address, base=base)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.Configured`; the context length is asked for where none is given, too."""
-        return {"context_length": self.server.context_length or _CONTEXT} | dict(super().settings)
+        """See `base.ConfiguredModel`; the context length is sent with every request, also where none is given."""
+        return {"context_length": self.server.context_length or _DEFAULT_CONTEXT_LENGTH} | dict(super().settings)
 
-    async def ask(self, request: Request) -> Reply:
-        """One completion: chat, or raw text where a prefill goes on."""
+    async def send(self, request: Request) -> CompletionBuilder:
+        """Send one request: as chat, or as raw text where there is a prefill to continue."""
         if request.prefill:
-            prompt = await self.prompt_text(request.messages)
-            path, body = "/api/generate", self._raw(prompt + without_doubled_think(prompt, request.prefill), request)
+            prompt = await self.render_prompt(request.messages)
+            path, body = (
+                "/api/generate",
+                self._make_raw_body(prompt + drop_repeated_think(prompt, request.prefill), request),
+            )
         else:
-            path, body = "/api/chat", self._chat(request.messages, request)
-        return await self._read(path, body, request)
+            path, body = "/api/chat", self._make_chat_body(request.messages, request)
+        return await self._stream(path, body, request)
 
-    async def prompt_text(self, messages: Sequence[ChatMessage]) -> str:
-        """Messages under the model's template, rendered by the server.
+    async def render_prompt(self, messages: Sequence[ChatMessage]) -> str:
+        """Messages rendered by the server with the model's template.
 
         Raises:
             ModelError: the server does not render.
         """
-        # An older server does not know the option and replies: with one token.
-        body = self._chat(messages, Request(sampling=Sampling(max_tokens=1))) | {
+        # An older server ignores the option and completes, so it is asked for one token only.
+        body = self._make_chat_body(messages, Request(sampling=Sampling(max_tokens=1))) | {
             "stream": False,
             "_debug_render_only": True,
         }
-        rendered = await self.http.answer("POST", "/api/chat", body, _Rendered)
+        rendered = await self.http.request_json("POST", "/api/chat", body, _Rendered)
         if rendered.debug is None or not rendered.debug.rendered_template:
-            raise self.http.place.bad_reply("it does not render prompts (no _debug_info)")
+            raise self.http.errors.bad_reply("it does not render prompts (no _debug_info)")
         return rendered.debug.rendered_template
 
-    async def examine(self) -> Capabilities:
+    async def probe_server(self) -> Capabilities:
         """See `base.ChatModel.probe`."""
         await self._check_name()
-        shown = await self._shown()
+        shown = await self._show_model()
         reasons: dict[str, str] = {}
         messages = (ChatMessage("user", "Say: ok"),)
         asked = Request(messages=messages, sampling=Sampling(temperature=0.0, max_tokens=16))
         seen = await self.attempt(asked, may_be_empty=True)
-        weighed = bool(seen.logprobs) or "logprobs" in seen.extra
-        if not weighed:
+        logprobs = bool(seen.logprobs) or "logprobs" in seen.extra
+        if not logprobs:
             reasons["logprobs"] = "the server returned none, though they were asked for"
         reasons["token_ids"] = reasons["token_prompts"] = "Ollama's interface has no token ids"
         apart = "thinking" in (shown.capabilities or []) or seen.reasoning is not None
@@ -131,22 +133,22 @@ class Ollama(Adapter):
         if missing := await self._no_continuation(messages, seen):
             reasons["continuation"] = missing
         return Capabilities(
-            logprobs=weighed,
+            logprobs=logprobs,
             continuation=not missing,
             reasoning_apart=apart,
-            context_length=self._context(shown),
+            context_length=self._find_context_length(shown),
             reasons=reasons,
         )
 
     async def _no_continuation(self, messages: Sequence[ChatMessage], chat: Completion) -> str:
         """Why an assistant turn cannot be continued here; empty where it can."""
         try:
-            prompt = await self.prompt_text(messages)
+            prompt = await self.render_prompt(messages)
             asked = Request(sampling=Sampling(temperature=0.0, max_tokens=1))
             bare = await self._prompt_tokens(prompt, asked)
             longer = await self._prompt_tokens(prompt + _PREFILL, asked)
         except ModelError as error:
-            return f"a prompt of our own failed: {reason_of(error)}"
+            return f"a prompt of our own failed: {public_cause(error)}"
         plain = chat.usage.prompt_tokens if chat.usage else None
         if bare is None or longer is None or plain is None:
             return (
@@ -157,44 +159,47 @@ class Ollama(Adapter):
         return ""
 
     async def _prompt_tokens(self, prompt: str, asked: Request) -> int | None:
-        reply = await self._read("/api/generate", self._raw(prompt, asked), asked)
-        return reply.usage.prompt_tokens if reply.usage else None
+        builder = await self._stream("/api/generate", self._make_raw_body(prompt, asked), asked)
+        return builder.usage.prompt_tokens if builder.usage else None
 
-    async def _read(self, path: str, body: dict[str, Any], request: Request) -> Reply:
-        reply = Reply(self.http, request)
-        most = most_bytes(request)
-        async with aclosing(self.http.events(path, body, _Chunk, most_bytes=most, data_of=bytes)) as batches:
+    async def _stream(self, path: str, body: dict[str, Any], request: Request) -> CompletionBuilder:
+        builder = CompletionBuilder(self.http.errors, request)
+        async with aclosing(
+            self.http.stream_events(path, body, _Chunk, max_bytes=max_stream_bytes(request), parse_line=bytes)
+        ) as batches:
             async for chunks in batches:
                 for chunk in chunks:
-                    self._take(chunk, reply)
-        return reply
+                    self._add_chunk(chunk, builder)
+        return builder
 
-    def _take(self, chunk: _Chunk, reply: Reply) -> None:
+    def _add_chunk(self, chunk: _Chunk, builder: CompletionBuilder) -> None:
         if chunk.error is not None:
-            raise self.http.place.of_words(chunk.error)
+            raise self.http.errors.from_stream(chunk.error)
         message = chunk.message or _Message()
-        reply.say(message.content or chunk.response, message.thinking or chunk.thinking)
-        reply.weighed.extend(chunk.logprobs or ())
-        reply.model = chunk.model or reply.model
+        builder.add_text(message.content or chunk.response, message.thinking or chunk.thinking)
+        builder.token_logprobs.extend(chunk.logprobs or ())
+        builder.model = chunk.model or builder.model
         if chunk.done:
-            reply.finish = "length" if chunk.done_reason == "length" else "stop"
-            reply.usage = Usage(prompt_tokens=chunk.prompt_eval_count, completion_tokens=chunk.eval_count)
+            builder.finish = "length" if chunk.done_reason == "length" else "stop"
+            builder.usage = Usage(prompt_tokens=chunk.prompt_eval_count, completion_tokens=chunk.eval_count)
 
-    def _chat(self, messages: Sequence[ChatMessage], request: Request) -> dict[str, Any]:
-        body = self._common(request) | {"messages": [{"role": m.role, "content": m.content} for m in messages]}
+    def _make_chat_body(self, messages: Sequence[ChatMessage], request: Request) -> dict[str, Any]:
+        body = self._make_common_body(request) | {
+            "messages": [{"role": m.role, "content": m.content} for m in messages]
+        }
         if think := self.server.options.get("think"):
             if think not in _THINK:
                 raise UsageError(f"think is one of {', '.join(_THINK)}, not {think!r}")
             body["think"] = _THINK[think]
         return body
 
-    def _raw(self, prompt: str, request: Request) -> dict[str, Any]:
-        return self._common(request) | {"prompt": prompt, "raw": True, "think": False}
+    def _make_raw_body(self, prompt: str, request: Request) -> dict[str, Any]:
+        return self._make_common_body(request) | {"prompt": prompt, "raw": True, "think": False}
 
-    def _common(self, request: Request) -> dict[str, Any]:
+    def _make_common_body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
         options = {
-            "num_ctx": self.server.context_length or _CONTEXT,
+            "num_ctx": self.server.context_length or _DEFAULT_CONTEXT_LENGTH,
             "num_predict": sampling.max_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -212,7 +217,7 @@ class Ollama(Adapter):
             "stream": True,
             "truncate": False,
             "shift": False,
-            "options": with_extra(options, sampling.extra),
+            "options": add_extra(options, sampling.extra),
         }
         if request.logprobs and (self.capabilities is None or self.capabilities.logprobs):
             body |= {"logprobs": True, "top_logprobs": 0}
@@ -221,7 +226,7 @@ class Ollama(Adapter):
         return body
 
     async def _check_name(self) -> None:
-        names = [tag.name for tag in (await self.http.answer("GET", "/api/tags", None, _Tags)).models or ()]
+        names = [tag.name for tag in (await self.http.request_json("GET", "/api/tags", None, _ModelList)).models or ()]
         wanted = self.name if ":" in self.name else f"{self.name}:latest"
         if wanted in names or self.name in names:
             return
@@ -232,18 +237,18 @@ class Ollama(Adapter):
         remedy = f"name one of these, or `ollama pull {self.name}` there"
         if self.http.address.host == self.key_host:
             remedy = "models retire: name one of those"
-        raise self.http.place.error(f"the server does not have this model ({listed})", remedy, kind="not_found")
+        raise self.http.errors.make(f"the server does not have this model ({listed})", remedy, kind="not_found")
 
-    async def _shown(self) -> _Shown:
+    async def _show_model(self) -> _ModelInfo:
         try:
-            return await self.http.answer("POST", "/api/show", {"model": self.name}, _Shown)
+            return await self.http.request_json("POST", "/api/show", {"model": self.name}, _ModelInfo)
         except ModelError as error:
             if error.kind in ("not_found", "bad_reply"):
-                return _Shown()  # older servers: the rest is found out by asking
+                return _ModelInfo()  # older servers: the rest is found out by asking
             raise
 
-    def _context(self, shown: _Shown) -> int:
-        asked = self.server.context_length or _CONTEXT
+    def _find_context_length(self, shown: _ModelInfo) -> int:
+        asked = self.server.context_length or _DEFAULT_CONTEXT_LENGTH
         trained = [
             value
             for name, value in (shown.model_info or {}).items()
@@ -252,11 +257,11 @@ class Ollama(Adapter):
         return min([asked, *trained])
 
 
-def _from_environment() -> str:
+def _read_ollama_host() -> str:
     """OLLAMA_HOST as Ollama's own clients read it: scheme and port may be missing."""
     host = os.environ.get("OLLAMA_HOST", "").strip()
     if not host:
-        return _LOCAL
+        return _DEFAULT_URL
     if "://" not in host:
         host = f"http://{host}" if ":" in host else f"http://{host}:11434"
     return host.replace("//0.0.0.0", "//127.0.0.1")  # where a server listens is not where a client connects

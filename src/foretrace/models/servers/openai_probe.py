@@ -1,4 +1,4 @@
-"""Finds out what an OpenAI-compatible server does, by a few small requests."""
+"""Finds out what an OpenAI-compatible server can do, by a few small requests."""
 
 from __future__ import annotations
 
@@ -10,66 +10,66 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.models.adapter import Adapter
-from foretrace.models.server_errors import reason_of
+from foretrace.models.server_errors import public_cause
 from foretrace.models.servers import openai_wire
-from foretrace.models.servers.openai_wire import Listed, Models
+from foretrace.models.servers.openai_wire import ListedModel, ModelList
 
 _MESSAGES = (ChatMessage("user", "Say: ok"),)
 _SAMPLING = Sampling(temperature=0.0, max_tokens=16)
-_ROOM = 1024
-"""Tokens for a model that thinks first, and that a server refuses to leave without an answer."""
+_MORE_TOKENS = 1024
+"""For servers that refuse `max_tokens` too small for a model that reasons before it answers."""
 _STOP = "</code>"
-"""A stop sequence as the protocols have them."""
-_OPTIONAL = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
-_NOT_TAKEN = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
-_UNLIMITED = {"top_k": -1, "min_p": 0.0}
-_ANSWERS_TO_ALL = "llamacpp"
-"""Owner of the models of llama-server, which answers to every name with the model that it has."""
+"""A stop sequence like those of the protocols."""
+_PARAMETER = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
+_UNSUPPORTED = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
+_NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0}
+_LLAMA_OWNER = "llamacpp"
+"""`owned_by` of a llama-server, which serves the model that it has under every name."""
 _PREFILL = "1,2,3,4,5,6,7,8"
-_TWICE = f"{_PREFILL},{_PREFILL}"
+_DOUBLE_PREFILL = f"{_PREFILL},{_PREFILL}"
 """Twice the prefill and one comma: where digits are tokens, 2n + 1 tokens if the prefill is n."""
 
 
-async def examine(adapter: Adapter) -> Capabilities:
-    """What the server does, and a reason for each thing that it does not.
+async def probe_server(adapter: Adapter) -> Capabilities:
+    """What the server can do, with a reason for each thing that it cannot.
 
     Raises:
         ModelError: the smallest request fails.
     """
-    listed = await _listed(adapter)
+    listed = await _list_models(adapter)
     own = next((model for model in listed.values() if adapter.name in model.names), None)
-    llama = any(model.owned_by == _ANSWERS_TO_ALL for model in listed.values())
+    llama = any(model.owned_by == _LLAMA_OWNER for model in listed.values())
     if own is None and llama:
-        raise _unknown(adapter, list(listed))  # it would stand in every trace
+        raise _unknown_model_error(adapter, list(listed))  # a wrong name would be recorded in every trace
     reasons: dict[str, str] = {}
     try:
-        seen, logprobs = await _smallest(adapter, reasons)
+        reply, logprobs = await _try_chat(adapter, reasons)
     except ModelError as error:
         if error.kind != "not_found" or not listed:
             raise
-        raise _unknown(adapter, list(listed)) from None
-    reasons |= {name: f"refused, so it is not sent: {said}" for name, said in adapter.refused.items()}
-    if seen.reasoning is None:
+        raise _unknown_model_error(adapter, list(listed)) from None
+    reasons |= {name: f"refused, so it is not sent: {cause}" for name, cause in adapter.refused_parameters.items()}
+    if reply.reasoning is None:
         reasons["reasoning_apart"] = "none came in a small request"
-    if missing := await _no_continuation(adapter, seen):
+    if missing := await _try_continuation(adapter, reply):
         reasons["continuation"] = missing
-    token_prompts, token_ids = await _tokens(adapter, reasons)
-    if llama or token_ids:  # llama-server has limits of its own, and vLLM takes those that a model comes with
-        adapter.unlimited = dict(_UNLIMITED)
+    token_prompts, token_ids = await _try_token_ids(adapter, reasons)
+    if llama or token_ids:  # llama-server has sampling limits of its own, and vLLM takes those of the model's files
+        adapter.neutral_sampling = dict(_NEUTRAL_SAMPLING)
     return Capabilities(
         logprobs=logprobs,
         token_ids=token_ids,
         token_prompts=token_prompts,
         continuation=not missing,
-        reasoning_apart=seen.reasoning is not None,
+        reasoning_apart=reply.reasoning is not None,
         context_length=own.context if own else None,
         reasons=reasons,
     )
 
 
-async def _listed(adapter: Adapter) -> dict[str, Listed]:
+async def _list_models(adapter: Adapter) -> dict[str, ListedModel]:
     try:
-        models = await adapter.http.answer("GET", "/models", None, Models)
+        models = await adapter.http.request_json("GET", "/models", None, ModelList)
     except ModelError as error:
         if error.kind in ("not_found", "bad_reply", "bad_request"):
             return {}  # not every server lists its models
@@ -77,15 +77,15 @@ async def _listed(adapter: Adapter) -> dict[str, Listed]:
     return {model.id: model for model in models.data or ()}
 
 
-def _unknown(adapter: Adapter, names: list[str]) -> ModelError:
+def _unknown_model_error(adapter: Adapter, names: list[str]) -> ModelError:
     near = get_close_matches(adapter.name, names, n=5, cutoff=0.4) or sorted(names)[:10]
     more = " and others" if len(names) > len(near) else ""
     cause = f"the server does not have this model (it has {', '.join(near)}{more})"
-    return adapter.http.place.error(cause, "name one of those", kind="not_found")
+    return adapter.http.errors.make(cause, "name one of those", kind="not_found")
 
 
-async def _smallest(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completion, bool]:
-    """A reply, and whether it came with logprobs; what the server does not take is left out, each once."""
+async def _try_chat(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completion, bool]:
+    """A reply, and whether it came with logprobs; parameters that the server refuses are left out one after another."""
     asked = Request(messages=_MESSAGES, sampling=_SAMPLING, stop=(_STOP,))
     while True:
         try:
@@ -94,7 +94,7 @@ async def _smallest(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completi
         except ModelError as error:
             if error.kind != "bad_request":
                 raise
-            asked = _without_refused(adapter, asked, error, reasons)
+            asked = _drop_refused(adapter, asked, error, reasons)
     if not asked.logprobs:
         return seen, False
     if seen.logprobs or "logprobs" in seen.extra:
@@ -103,42 +103,42 @@ async def _smallest(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completi
     return seen, False
 
 
-def _without_refused(adapter: Adapter, asked: Request, error: ModelError, reasons: dict[str, str]) -> Request:
-    """The request without the parameter that the server refused.
+def _drop_refused(adapter: Adapter, asked: Request, error: ModelError, reasons: dict[str, str]) -> Request:
+    """The request without the parameter that the server refused; `adapter.refused_parameters` and `reasons` say why.
 
     Raises:
         ModelError: it refused something else.
     """
-    said = reason_of(error)
-    if "higher max_tokens" in said and asked.sampling.max_tokens < _ROOM:
-        return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(asked.sampling, max_tokens=_ROOM))
-    named = _OPTIONAL.search(said) if _NOT_TAKEN.search(said) else None
-    name = (
-        (named[1] or named[2]).lower() if named else "logprobs"
-    )  # the one that servers most often refuse, vaguely too
-    if name in adapter.refused or (name == "logprobs" and not asked.logprobs):
+    cause = public_cause(error)
+    if "higher max_tokens" in cause and asked.sampling.max_tokens < _MORE_TOKENS:
+        return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(asked.sampling, max_tokens=_MORE_TOKENS))
+    named = _PARAMETER.search(cause) if _UNSUPPORTED.search(cause) else None
+    # Logprobs are what servers refuse most often, also without naming them.
+    name = (named[1] or named[2]).lower() if named else "logprobs"
+    if name in adapter.refused_parameters or (name == "logprobs" and not asked.logprobs):
         raise error
     if name == "logprobs":
-        reasons[name] = f"refused: {said}"
+        reasons[name] = f"refused: {cause}"
         return msgspec.structs.replace(asked, logprobs=False)
-    adapter.refused[name] = said
+    adapter.refused_parameters[name] = cause
     return asked
 
 
-async def _no_continuation(adapter: Adapter, plain: Completion) -> str:
+async def _try_continuation(adapter: Adapter, plain: Completion) -> str:
     """Why an assistant turn cannot be continued; empty where it can.
 
-    A server that opens a new turn instead adds the end of the old one and a head to the prompt. These tokens do not
-    grow with the prefill, so they show: with b = a + n + extra and c = a + 2n + 1 + extra, extra = 2b - c - a + 1.
-    It is below zero where a template opens a think block in new turns only.
+    A server that opens a new turn instead adds the end of the old turn and the start of a new one to the prompt. These
+    extra tokens do not grow with the prefill. So with prompts of a tokens (no prefill), b = a + n + extra (prefill of
+    n tokens) and c = a + 2n + 1 + extra (`_DOUBLE_PREFILL`), extra = 2b - c - a + 1. It is below zero where a template
+    opens a think block in new turns only.
     """
     counts: list[int | None] = [plain.usage.prompt_tokens if plain.usage else None]
-    for prefill in (_PREFILL, _TWICE):
+    for prefill in (_PREFILL, _DOUBLE_PREFILL):
         asked = Request(messages=_MESSAGES, prefill=prefill, sampling=_SAMPLING, logprobs=False)
         try:
             seen = await adapter.attempt(asked, may_be_empty=True)
         except ModelError as error:
-            return f"refused: {reason_of(error)}"
+            return f"refused: {public_cause(error)}"
         if seen.text.startswith(prefill):
             return "the server repeats the beginning in its reply"
         counts.append(seen.usage.prompt_tokens if seen.usage else None)
@@ -151,18 +151,18 @@ async def _no_continuation(adapter: Adapter, plain: Completion) -> str:
     return ""
 
 
-async def _tokens(adapter: Adapter, reasons: dict[str, str]) -> tuple[bool, bool]:
+async def _try_token_ids(adapter: Adapter, reasons: dict[str, str]) -> tuple[bool, bool]:
     """Whether prompts of ids are taken, and whether ids come back."""
     try:
-        prompt = tuple(await openai_wire.of_messages(adapter.http, _MESSAGES))
+        prompt = tuple(await openai_wire.tokenize_messages(adapter.http, _MESSAGES))
         if not prompt:  # llama-server has the path, but other fields
             reasons["token_prompts"] = reasons["token_ids"] = "its /tokenize gives no ids for messages, as vLLM's does"
             return False, False
-        prompt += tuple(await openai_wire.of_text(adapter.http, _PREFILL, special=False))
+        prompt += tuple(await openai_wire.tokenize_text(adapter.http, _PREFILL, special=False))
         seen = await adapter.attempt(Request(prompt_ids=prompt, sampling=_SAMPLING), may_be_empty=True)
     except ModelError as error:
-        told = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {reason_of(error)}"
-        reasons["token_prompts"] = reasons["token_ids"] = told
+        reason = "not offered (no /tokenize)" if error.kind == "not_found" else f"not offered: {public_cause(error)}"
+        reasons["token_prompts"] = reasons["token_ids"] = reason
         return False, False
     counted = seen.usage.prompt_tokens if seen.usage else None
     if counted != len(prompt):

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from foretrace.core.completion import ChatMessage, Finish
-from foretrace.models.completion_builder import Weighed
-from foretrace.models.http import Http
+from foretrace.models.completion_builder import TokenLogprob
+from foretrace.models.http import HttpClient
 
 FINISH: dict[str, Finish] = {
     "stop": "stop",
@@ -30,15 +30,15 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class Logprobs(msgspec.Struct, gc=False):
-    """Of chat: `content`. Of text: `tokens` and `token_logprobs`."""
+    """In chat `content`; in text completions `tokens` and `token_logprobs`."""
 
-    content: list[Weighed] | None = None
+    content: list[TokenLogprob] | None = None
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
 
 
 class Choice(msgspec.Struct, gc=False):
-    """One choice of an event: `delta` in chat, `text` in completions."""
+    """One choice of an event: `delta` in chat, `text` in text completions."""
 
     index: int = 0
     delta: Delta | None = None
@@ -53,7 +53,7 @@ class Choice(msgspec.Struct, gc=False):
     """SGLang: the same."""
 
 
-class Counts(msgspec.Struct, gc=False):
+class TokenCounts(msgspec.Struct, gc=False):
     """Numbers of tokens."""
 
     prompt_tokens: int | None = None
@@ -66,19 +66,19 @@ class Event(msgspec.Struct, gc=False):
     model: str | None = None
     object: str | None = None
     choices: list[Choice] | None = None
-    usage: Counts | None = None
+    usage: TokenCounts | None = None
     prompt_token_ids: list[int] | None = None
     error: Any = None
     message: Any = None
 
 
-class Meta(msgspec.Struct):
-    """llama-server: facts of a model."""
+class ModelMeta(msgspec.Struct):
+    """Of llama-server."""
 
     n_ctx: int | None = None
 
 
-class Listed(msgspec.Struct):
+class ListedModel(msgspec.Struct):
     """One model of /v1/models."""
 
     id: str
@@ -86,56 +86,56 @@ class Listed(msgspec.Struct):
     max_model_len: int | None = None
     context_length: int | None = None
     context_window: int | None = None
-    meta: Meta | None = None
+    meta: ModelMeta | None = None
     aliases: list[str] | None = None
 
     @property
     def names(self) -> set[str]:
-        """By which the model may be called at a llama-server, which lists the path of its file."""
+        """Names of the model; a llama-server lists the path of its file, and takes the name of the file, too."""
         file = PurePath(self.id.replace("\\", "/")).name
         return {self.id, *(self.aliases or ()), file, file.removesuffix(".gguf")}
 
     @property
     def context(self) -> int | None:
-        """Tokens of its context, in the words of vLLM, of others, or of llama-server."""
+        """Tokens of its context: vLLM, other servers and llama-server have fields of their own for it."""
         own = self.max_model_len or self.context_length or self.context_window
         return own or (self.meta.n_ctx if self.meta else None)
 
 
-class Models(msgspec.Struct):
+class ModelList(msgspec.Struct):
     """The answer of /v1/models."""
 
-    data: list[Listed] | None = None
+    data: list[ListedModel] | None = None
 
 
-_SPECIAL = re.compile(r"<[^<>\s]{1,60}>|\[[A-Z_/]{2,30}\]")
-"""What may be the name of a special token."""
+_SPECIAL_TOKEN = re.compile(r"<[^<>\s]{1,60}>|\[[A-Z_/]{2,30}\]")
+"""Text that may be the name of a special token."""
 
 
 class _Tokens(msgspec.Struct):
     tokens: list[int]
 
 
-async def of_text(http: Http, text: str, *, special: bool) -> list[int]:
+async def tokenize_text(http: HttpClient, text: str, *, special: bool) -> list[int]:
     """Ids of a text.
 
-    The server always reads the names of special tokens as such. Where they must stay text, an opening bracket is
-    tokenised by itself, so that text of the environment cannot end a turn.
+    The server always reads the names of special tokens as such tokens. Where they must stay text (`special` false), an
+    opening bracket is tokenized by itself, so that text of the environment cannot end a turn.
     """
-    if special or not _SPECIAL.search(text):
-        return await _ask(http, {"prompt": text}) if text else []
+    if special or not _SPECIAL_TOKEN.search(text):
+        return await _tokenize(http, {"prompt": text}) if text else []
     parts = [part for part in re.split(r"([<\[])", text) if part]
-    known = {part: await _ask(http, {"prompt": part}) for part in dict.fromkeys(parts)}
-    return [token for part in parts for token in known[part]]
+    ids = {part: await _tokenize(http, {"prompt": part}) for part in dict.fromkeys(parts)}
+    return [token for part in parts for token in ids[part]]
 
 
-async def of_messages(http: Http, messages: Sequence[ChatMessage]) -> list[int]:
+async def tokenize_messages(http: HttpClient, messages: Sequence[ChatMessage]) -> list[int]:
     """Ids of messages under the model's template, ready for the assistant's reply."""
     shown = [{"role": m.role, "content": m.content} for m in messages]
-    return await _ask(http, {"messages": shown, "add_generation_prompt": True})
+    return await _tokenize(http, {"messages": shown, "add_generation_prompt": True})
 
 
-async def _ask(http: Http, what: dict[str, Any]) -> list[int]:
+async def _tokenize(http: HttpClient, what: dict[str, Any]) -> list[int]:
     url = http.address.base.removesuffix("/v1") + "/tokenize"
-    body = {"model": http.place.model, "add_special_tokens": False} | what
-    return (await http.answer("POST", url, body, _Tokens)).tokens
+    body = {"model": http.errors.model, "add_special_tokens": False} | what
+    return (await http.request_json("POST", url, body, _Tokens)).tokens

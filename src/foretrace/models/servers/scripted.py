@@ -1,4 +1,4 @@
-"""Replays completions that were written beforehand; what it answers depends on the request alone."""
+"""A model that replays a script: what it answers depends on the request alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Past the last turn, say the last again; else that is an error."""
 
 
-Reader = Callable[[Request], str | Completion]
+RespondFunction = Callable[[Request], str | Completion]
 
 
 class Scripted:
@@ -50,11 +50,13 @@ class Scripted:
 
     endpoint = ""
 
-    def __init__(self, name: str, server: Server | None = None, *, scripts: Sequence[Script] | Reader = ()) -> None:
+    def __init__(
+        self, name: str, server: Server | None = None, *, scripts: Sequence[Script] | RespondFunction = ()
+    ) -> None:
         self.name = name
         self.spec = f"scripted:{name}"
         server = server or Server()
-        if server.beside("options"):
+        if server.list_settings_except("options"):
             what = "base URL, key, context length, timeout or retries"
             raise UsageError(f"a scripted model asks no server: it takes no {what}")
         options = dict(server.options)
@@ -62,7 +64,7 @@ class Scripted:
         if options or tokens not in (None, "bytes"):
             raise UsageError("a scripted model has one option: tokens=bytes")
         self._tokens = tokens == "bytes"
-        self._reader = scripts if callable(scripts) else None
+        self._respond = scripts if callable(scripts) else None
         self._scripts = [] if callable(scripts) else list(scripts) or read_scripts(Path(name))
 
     @classmethod
@@ -73,7 +75,7 @@ class Scripted:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.Configured`."""
+        """See `base.ConfiguredModel`."""
         return {"options": {"tokens": "bytes"}} if self._tokens else {}
 
     async def probe(self) -> Capabilities:
@@ -98,17 +100,19 @@ class Scripted:
         await asyncio.sleep(0)  # as a server would, let others run
         if request.prompt_ids is not None and not self._tokens:
             raise UsageError(f"{self.spec} takes token ids only with the option tokens=bytes")
-        if self._reader is not None:
-            said = self._reader(request)
-            return said if isinstance(said, Completion) else self._completion(request, Turn(text=said))
-        before, begun = _so_far(request)
-        script = self._choose(request)
+        if self._respond is not None:
+            answer = self._respond(request)
+            if isinstance(answer, Completion):
+                return answer
+            return self._make_completion(request, Turn(text=answer))
+        before, begun = _find_position(request)
+        script = self._choose_script(request)
         turns = [turn if isinstance(turn, Turn) else Turn(text=turn) for turn in script.turns]
-        number = before + (_spoken(begun, turns[before:], request) if begun else 0)
+        number = before + (_count_turns(begun, turns[before:], request) if begun else 0)
         if number >= len(turns) and not (script.repeat and turns):
             cause = f"{self.spec}: the script has {len(turns)} turns, and turn {number + 1} is asked for"
             raise ModelError(f"{cause}; write more turns, or repeat: true", kind="script")
-        return self._completion(request, turns[min(number, len(turns) - 1)])
+        return self._make_completion(request, turns[min(number, len(turns) - 1)])
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """The bytes of a text."""
@@ -128,10 +132,10 @@ class Scripted:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    def _choose(self, request: Request) -> Script:
+    def _choose_script(self, request: Request) -> Script:
         given = [m.content for m in request.messages if m.role != "assistant"]
         if request.prompt_ids is not None:
-            given = [_text(request.prompt_ids).rpartition(_REPLY)[0]]
+            given = [_decode(request.prompt_ids).rpartition(_REPLY)[0]]
         fitting = [s for s in self._scripts if any(s.match in text for text in given)]
         if not fitting:
             raise ModelError(f"{self.spec}: no script matches this episode; add one without match", kind="script")
@@ -141,8 +145,8 @@ class Scripted:
             seed = int(unit(first) * len(fitting))
         return fitting[seed % len(fitting)]
 
-    def _completion(self, request: Request, turn: Turn) -> Completion:
-        text, stop = _until_stop(turn.text, request.stop)
+    def _make_completion(self, request: Request, turn: Turn) -> Completion:
+        text, stop = _cut_at_stop(turn.text, request.stop)
         ids = tuple(text.encode()) if self._tokens else ()
         return Completion(
             text=text,
@@ -168,13 +172,13 @@ def read_scripts(path: Path) -> list[Script]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise UsageError(f"cannot read the script {path}: {error.strerror or error}") from None
-    scripts = list(_parsed(path, lines))
+    scripts = list(_parse_scripts(path, lines))
     if not scripts:
         raise UsageError(f"the script {path} has no line")
     return scripts
 
 
-def _parsed(path: Path, lines: Iterable[bytes]) -> Iterable[Script]:
+def _parse_scripts(path: Path, lines: Iterable[bytes]) -> Iterable[Script]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -192,19 +196,19 @@ def _parsed(path: Path, lines: Iterable[bytes]) -> Iterable[Script]:
         yield script
 
 
-def _so_far(request: Request) -> tuple[int, str]:
-    """How many assistant turns there were, and the part of the reply that is already there."""
+def _find_position(request: Request) -> tuple[int, str]:
+    """Number of assistant turns before the reply, and the part of the reply that is already in the prompt."""
     if request.prompt_ids is not None:
-        past, _, begun = _text(request.prompt_ids).rpartition(_REPLY)
+        past, _, begun = _decode(request.prompt_ids).rpartition(_REPLY)
         return past.count(_REPLY), begun
     return sum(m.role == "assistant" for m in request.messages), request.prefill
 
 
-def _spoken(begun: str, turns: Sequence[Turn], request: Request) -> int:
-    """How many turns stand in the part that is there, in order; what was injected between them is passed over."""
+def _count_turns(begun: str, turns: Sequence[Turn], request: Request) -> int:
+    """Number of turns that the begun reply contains, in order; text that was injected between them is skipped."""
     at = 0
     for number, turn in enumerate(turns):
-        text, _ = _until_stop(turn.text, request.stop)
+        text, _ = _cut_at_stop(turn.text, request.stop)
         found = begun.find(text, at)
         if found < 0:
             return number
@@ -212,7 +216,7 @@ def _spoken(begun: str, turns: Sequence[Turn], request: Request) -> int:
     return len(turns)
 
 
-def _until_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
+def _cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
     found = [(text.find(stop), stop) for stop in stops if stop and stop in text]
     if not found:
         return text, None
@@ -220,7 +224,7 @@ def _until_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
     return text[:at], stop
 
 
-def _text(ids: Sequence[int]) -> str:
+def _decode(ids: Sequence[int]) -> str:
     try:
         return bytes(ids).decode("utf-8", "replace")
     except ValueError:

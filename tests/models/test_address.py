@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foretrace.core.errors import ModelError
-from foretrace.models.http import Http, address_of
-from foretrace.models.server_errors import Key, Place, placeless, reason_of
+from foretrace.models.address import ApiKey, parse_address
+from foretrace.models.http import HttpClient
+from foretrace.models.server_errors import ServerErrors, public_cause, public_message
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_+/=.~"
 KEYS = st.text(LETTERS, min_size=20, max_size=60)
@@ -34,15 +35,22 @@ WRAPS: tuple[Callable[[str], bytes], ...] = (
 )
 
 
-def place(key: str) -> Place:
-    return Place("https://host.example", "m", "openai", Key(key), "")
+def errors_with(key: str) -> ServerErrors:
+    return ServerErrors("https://host.example", "m", "openai", ApiKey(key), "")
 
 
-def failures(at: Place, body: bytes, said: str) -> list[ModelError]:
+def failures(at: ServerErrors, body: bytes, said: str) -> list[ModelError]:
     """Every way in which what a server sent becomes a message."""
-    http = Http(address_of(at.host), at, 1.0)
-    found = [at.of_status(status, body, to=said) for status in (302, 400, 401, 402, 403, 404, 408, 429, 500, 503)]
-    found += [at.of_words(said), at.of_words({"message": said, "code": said}), at.stream(said), at.bad_reply(said)]
+    http = HttpClient(parse_address(at.origin), at, 1.0)
+    found = [
+        at.from_status(status, body, location=said) for status in (302, 400, 401, 402, 403, 404, 408, 429, 500, 503)
+    ]
+    found += [
+        at.from_stream(said),
+        at.from_stream({"message": said, "code": said}),
+        at.broken_stream(said),
+        at.bad_reply(said),
+    ]
     with pytest.raises(ModelError) as caught:
         http.decode(body, list[int])
     return [*found, caught.value]
@@ -56,9 +64,9 @@ def test_no_eight_characters_of_a_key_are_shown(
     key: str, before: str, behind: str, form: Callable[[str], str], wrap: Callable[[str], bytes]
 ) -> None:
     said = f"{before}{form(key)}{behind}"
-    fixed = str(place("another-secret-entirely").of_status(400, b""))
-    for error in failures(place(key), wrap(said), said):
-        for text in (str(error), reason_of(error)):
+    fixed = str(errors_with("another-secret-entirely").from_status(400, b""))
+    for error in failures(errors_with(key), wrap(said), said):
+        for text in (str(error), public_cause(error), public_message(error)):
             parts = {key[at : at + 8] for at in range(len(key) - 7)}
             assert not [part for part in parts if part in text and part not in fixed], text
 
@@ -66,37 +74,20 @@ def test_no_eight_characters_of_a_key_are_shown(
 def test_a_key_that_was_cut_in_two_leaves_nothing() -> None:
     key = "sk-decoy-0123456789abcdef"
     for cut in range(8, len(key)):
-        assert Key(key).hide(f"no: {key[:cut]}") == "no: ***" == Key(key).hide(f"no: {key[cut - 8 :]}")
-    assert Key(key).hide(f"{key} and Bearer {key}, not sk-deco") == "*** and Bearer ***, not sk-deco"
-    assert place(key).of_status(400, b'{"error": "' + b"z" * 285 + b' sk-decoy-01234"}').args[0].count("sk-") == 0
+        assert ApiKey(key).hide(f"no: {key[:cut]}") == "no: ***" == ApiKey(key).hide(f"no: {key[cut - 8 :]}")
+    assert ApiKey(key).hide(f"{key} and Bearer {key}, not sk-deco") == "*** and Bearer ***, not sk-deco"
+    assert (
+        errors_with(key).from_status(400, b'{"error": "' + b"z" * 285 + b' sk-decoy-01234"}').args[0].count("sk-") == 0
+    )
 
 
 def test_what_a_server_says_that_is_no_key_stays() -> None:
-    assert Key("sk-decoy-0123456789abcdef").hide("model 0123 not found") == "model 0123 not found"
-    assert Key("EMPTY").hide("an EMPTY reply") == "an *** reply"
+    assert ApiKey("sk-decoy-0123456789abcdef").hide("model 0123 not found") == "model 0123 not found"
+    assert ApiKey("EMPTY").hide("an EMPTY reply") == "an *** reply"
 
 
 @pytest.mark.parametrize("key", ["x", "none", "12345", "a/b", "-"])
 def test_a_short_key_is_hidden_as_a_whole_word_only(key: str) -> None:
     said = "max_tokens is none0 nonesuch 123456 of axb"
-    assert Key(key).hide(said) == said
-    assert Key(key).hide(f"no: {key}, Bearer {key}") == "no: ***, Bearer ***"
-
-
-def test_the_whole_line_without_the_address_keeps_the_remedy() -> None:
-    near, far = (
-        Place(host, "m", "openai", None, "").of_status(500, b"ask http://10.1.2.3:8000")
-        for host in ("http://10.1.2.3:8000", "https://far.example")
-    )
-    assert placeless(near) == placeless(far) != str(near)
-    assert placeless(far) == "model m: HTTP 500 'ask (address)'; see the server's log, or try again"
-    assert placeless(ModelError("of another's adapter")) == "of another's adapter"
-
-
-def test_a_reason_has_no_address_and_no_remedy() -> None:
-    error = Place("http://10.1.2.3:8000", "m", "openai", None, "").of_status(
-        404, b"no such path at http://10.1.2.3:8000/v1, see 10.1.2.3:8000 or https://intern.example:9/x"
-    )
-    assert "10.1.2.3:8000, model m" in str(error) and "check that this is the address" in str(error)
-    assert reason_of(error) == "HTTP 404 'no such path at (address) see (address) or (address)'"
-    assert reason_of(ModelError("of another's adapter")) == "of another's adapter"
+    assert ApiKey(key).hide(said) == said
+    assert ApiKey(key).hide(f"no: {key}, Bearer {key}") == "no: ***, Bearer ***"

@@ -1,4 +1,4 @@
-"""Hundreds of requests at one time, and what a cancelled one leaves behind."""
+"""Hundreds of requests at one time, what a cancelled one leaves behind, and lines of events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from fakes.model_server import ModelServer, serving
 from foretrace.core.errors import ModelError
+from foretrace.models.http import parse_sse_line
 from models.served import ADAPTERS, PATHS, asking, at, model_at
 
 
@@ -76,3 +77,19 @@ def test_a_server_that_dies_and_comes_back() -> None:
             assert caught.value.kind == "refused"
 
     asyncio.run(use())
+
+
+@pytest.mark.parametrize(
+    ("line", "data"),
+    [
+        (b'data: {"a": 1}', b'{"a": 1}'),
+        (b'data:{"a": 1}', b'{"a": 1}'),
+        (b"data: [DONE]", None),
+        (b": ping", None),
+        (b"event: message", None),
+        (b'error: {"code": 500}', b'{"error":{"code": 500}}'),
+        (b"<html>", b"<html>"),
+    ],
+)
+def test_lines_of_events(line: bytes, data: bytes | None) -> None:
+    assert parse_sse_line(line) == data

@@ -12,8 +12,9 @@ from aiohttp import web
 
 from fakes.model_server import ModelServer
 from foretrace.core.errors import ModelError
-from foretrace.episodes.generate.limiter import Slots
-from foretrace.episodes.generate.throttle import Meter, Steady
+from foretrace.episodes.generate.limiter import AdaptiveLimiter
+from foretrace.episodes.generate.throttle import ThrottledModel
+from foretrace.episodes.generate.usage import TokenMeter
 from models.served import PATHS, asking, at, model_at
 
 _PAUSE_S = 0.5
@@ -40,20 +41,20 @@ def test_slots_halve_and_all_wait_from_the_first_refusal_on() -> None:
     server = busy()
 
     async def use(_: ModelServer) -> None:
-        slots = Slots(8, 256)
-        async with Steady(model_at("openai", server.url), slots, Meter()) as steady:
-            first = asyncio.create_task(steady.complete(asking()))
-            while slots.limit == 8:
+        limiter = AdaptiveLimiter(8, 256)
+        async with ThrottledModel(model_at("openai", server.url), limiter, TokenMeter()) as throttled:
+            first = asyncio.create_task(throttled.complete(asking()))
+            while limiter.limit == 8:
                 await asyncio.sleep(0.001)
             refused = time.monotonic()
-            assert slots.limit == 4 and not first.done()
-            assert slots.used == 0, "who rests holds no slot"
-            assert steady.trouble == "busy"
-            others = [asyncio.create_task(steady.complete(asking())) for _ in range(10)]
+            assert limiter.limit == 4 and not first.done()
+            assert limiter.in_use == 0, "who rests holds no slot"
+            assert throttled.failing == "busy"
+            others = [asyncio.create_task(throttled.complete(asking())) for _ in range(10)]
             done = await asyncio.gather(first, *others)
             assert [one.extra.get("retried") for one in done] == [["busy"]] + 10 * [None]
             assert len(server.came) == 11 and min(server.came) >= refused + 0.9 * _PAUSE_S
-            assert server.most_in_flight <= 4 and slots.used == 0 and not steady.trouble
+            assert server.most_in_flight <= 4 and limiter.in_use == 0 and not throttled.failing
 
     at(server, use)
 
@@ -62,10 +63,10 @@ def test_a_failure_that_fewer_requests_would_not_avoid_changes_no_slots() -> Non
     server = busy(500)
 
     async def use(_: ModelServer) -> None:
-        slots = Slots(8, 256)
-        async with Steady(model_at("openai", server.url), slots, Meter()) as steady:
-            assert (await steady.complete(asking())).extra["retried"] == ["server"]
-            assert slots.limit == 8
+        limiter = AdaptiveLimiter(8, 256)
+        async with ThrottledModel(model_at("openai", server.url), limiter, TokenMeter()) as throttled:
+            assert (await throttled.complete(asking())).extra["retried"] == ["server"]
+            assert limiter.limit == 8
 
     at(server, use)
 
@@ -77,11 +78,11 @@ def test_a_server_that_asks_for_hours_ends_the_run_instead(status: int) -> None:
     server.fault(PATHS["openai"], status=status, headers={"Retry-After": "86400"})
 
     async def use(_: ModelServer) -> None:
-        async with Steady(model_at("openai", server.url), Slots(8, 256), Meter()) as steady:
+        async with ThrottledModel(model_at("openai", server.url), AdaptiveLimiter(8, 256), TokenMeter()) as throttled:
             with pytest.raises(ModelError, match="asks to wait 24 hours") as caught:
-                await steady.complete(asking())
+                await throttled.complete(asking())
             assert caught.value.final
-            await asyncio.wait_for(steady.complete(asking()), 5)
+            await asyncio.wait_for(throttled.complete(asking()), 5)
 
     at(server, use)
 
@@ -90,10 +91,10 @@ def test_another_user_of_the_model_is_not_heard() -> None:
     server = busy()
 
     async def use(_: ModelServer) -> None:
-        slots, model = Slots(8, 256), model_at("openai", server.url)
-        async with Steady(model, slots, Meter()) as steady:
+        limiter, model = AdaptiveLimiter(8, 256), model_at("openai", server.url)
+        async with ThrottledModel(model, limiter, TokenMeter()) as throttled:
             assert (await model.complete(asking())).extra["retried"] == ["busy"]
-            await steady.complete(asking())
-            assert slots.limit == 8
+            await throttled.complete(asking())
+            assert limiter.limit == 8
 
     at(server, use)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.episodes.generate.limiter import Slots
+from foretrace.episodes.generate.limiter import AdaptiveLimiter
 
 
 class _Selector(selectors.DefaultSelector):
@@ -41,30 +41,30 @@ class Server:
         self._random = Random(7)
         self.inside = self.peak = self.refused = 0
 
-    async def ask(self, slots: Slots) -> None:
-        async with slots:
+    async def ask(self, limiter: AdaptiveLimiter) -> None:
+        async with limiter:
             begun = self._clock()
             self.inside += 1
             self.peak = max(self.peak, self.inside)
             try:
                 if self.inside > self._most:
                     self.refused += 1
-                    slots.trouble(begun)
+                    limiter.record_overload(begun)
                     return
                 tokens = self._random.randint(50, 200)
                 async with self._places:
                     await asyncio.sleep(tokens / 100)
-                slots.went_well(begun, tokens)
+                limiter.record_success(begun, tokens)
             finally:
                 self.inside -= 1
 
 
-async def ask_all(server: Server, slots: Slots, count: int, at_once: int = 1000) -> None:
+async def ask_all(server: Server, limiter: AdaptiveLimiter, count: int, at_once: int = 1000) -> None:
     places = asyncio.Semaphore(at_once)
 
     async def one() -> None:
         async with places:
-            await server.ask(slots)
+            await server.ask(limiter)
 
     await asyncio.gather(*(one() for _ in range(count)))
 
@@ -72,9 +72,9 @@ async def ask_all(server: Server, slots: Slots, count: int, at_once: int = 1000)
 @pytest.mark.parametrize(("places", "least", "most"), [(1, 1, 2), (4, 4, 6), (32, 26, 48), (1000, 256, 256)])
 def test_it_grows_as_long_as_that_helps(places: int, least: int, most: int) -> None:
     async def work(clock: Callable[[], float]) -> None:
-        server, slots = Server(clock, places), Slots(1, 256, clock=clock)
-        await ask_all(server, slots, 6000, at_once=4000)
-        assert least <= slots.limit <= most
+        server, limiter = Server(clock, places), AdaptiveLimiter(1, 256, clock=clock)
+        await ask_all(server, limiter, 6000, at_once=4000)
+        assert least <= limiter.limit <= most
         assert server.peak <= most * 2
 
     simulate(work)
@@ -82,77 +82,77 @@ def test_it_grows_as_long_as_that_helps(places: int, least: int, most: int) -> N
 
 def test_it_halves_once_for_all_that_were_refused_together() -> None:
     async def work(clock: Callable[[], float]) -> None:
-        server, slots = Server(clock, 64, most=20), Slots(64, 256, clock=clock)
-        first = asyncio.create_task(ask_all(server, slots, 64))
+        server, limiter = Server(clock, 64, most=20), AdaptiveLimiter(64, 256, clock=clock)
+        first = asyncio.create_task(ask_all(server, limiter, 64))
         await asyncio.sleep(0.01)
-        assert slots.limit == 32
+        assert limiter.limit == 32
         await first
-        await ask_all(server, slots, 3000)
-        assert 10 <= slots.limit <= 24 and server.refused < 300
+        await ask_all(server, limiter, 3000)
+        assert 10 <= limiter.limit <= 24 and server.refused < 300
 
     simulate(work)
 
 
 def test_a_growth_that_is_refused_is_taken_back_and_tried_ever_more_seldom() -> None:
     async def work(clock: Callable[[], float]) -> None:
-        server, slots = Server(clock, 64, most=4), Slots(8, 256, clock=clock)
-        await ask_all(server, slots, 4000)
-        assert 4 <= slots.limit <= 5 and server.refused <= 4 + 8
+        server, limiter = Server(clock, 64, most=4), AdaptiveLimiter(8, 256, clock=clock)
+        await ask_all(server, limiter, 4000)
+        assert 4 <= limiter.limit <= 5 and server.refused <= 4 + 8
 
     simulate(work)
 
 
 def test_who_waits_without_a_slot_is_the_first_to_get_one_again() -> None:
     async def work(clock: Callable[[], float]) -> None:
-        slots, order = Slots(1, clock=clock), []
+        limiter, order = AdaptiveLimiter(1, clock=clock), []
 
         async def hold(name: str, rest_s: float | None = None) -> None:
-            async with slots:
+            async with limiter:
                 if rest_s is not None:
-                    await slots.without(asyncio.sleep(rest_s))
+                    await limiter.release_during(asyncio.sleep(rest_s))
                 await asyncio.sleep(1)
                 order.append(name)
 
         await asyncio.gather(hold("rests", 0.5), hold("a"), hold("b"))
-        assert order == ["a", "rests", "b"] and slots.used == 0
+        assert order == ["a", "rests", "b"] and limiter.in_use == 0
         for cancel_s in (0.1, 0.7):  # while it rests, and while it waits for a slot
             tasks = [asyncio.create_task(hold("rests", 0.5)), asyncio.create_task(hold("c"))]
             await asyncio.sleep(cancel_s)
             tasks[0].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            assert slots.used == 0
+            assert limiter.in_use == 0
 
     simulate(work)
 
 
 def test_it_does_not_grow_where_nobody_waits() -> None:
     async def work(clock: Callable[[], float]) -> None:
-        server, slots = Server(clock, 100), Slots(8, 256, clock=clock)
-        await ask_all(server, slots, 500, at_once=5)
-        assert slots.limit == 8
+        server, limiter = Server(clock, 100), AdaptiveLimiter(8, 256, clock=clock)
+        await ask_all(server, limiter, 500, at_once=5)
+        assert limiter.limit == 8
 
     simulate(work)
 
 
 def test_a_fixed_number_stays() -> None:
     async def work(clock: Callable[[], float]) -> None:
-        server, slots = Server(clock, 3), Slots(6, clock=clock)
-        await ask_all(server, slots, 500)
-        assert (slots.limit, server.peak) == (6, 6)
+        server, limiter = Server(clock, 3), AdaptiveLimiter(6, clock=clock)
+        await ask_all(server, limiter, 500)
+        assert (limiter.limit, server.peak) == (6, 6)
 
     simulate(work)
 
 
 def test_who_is_cancelled_gives_the_slot_back() -> None:
     async def work(clock: Callable[[], float]) -> None:
-        slots = Slots(2, clock=clock)
+        limiter = AdaptiveLimiter(2, clock=clock)
         server = Server(clock, 2)
-        tasks = [asyncio.create_task(server.ask(slots)) for _ in range(20)]
+        tasks = [asyncio.create_task(server.ask(limiter)) for _ in range(20)]
         await asyncio.sleep(0.1)
         for task in tasks[:15]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert slots.used == 0
-        await server.ask(slots)
+        assert limiter.in_use == 0
+        await server.ask(limiter)
 
     simulate(work)

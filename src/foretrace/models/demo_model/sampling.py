@@ -1,4 +1,4 @@
-"""Sample from logits, and keep the text of a reply as its tokens come: exact logprobs, and no character cut in two."""
+"""Samples tokens, and builds the text of a reply from them: exact logprobs, and no character cut in two."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ def log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
     return exact - np.log(np.exp(exact).sum(axis=-1, keepdims=True))
 
 
-def lots(prompt: Sequence[int], seed: int | None) -> random.Random:
-    """The numbers that a completion draws: they depend on its prompt and seed alone, and without a seed on its
-    prompt."""
+def make_rng(prompt: Sequence[int], seed: int | None) -> random.Random:
+    """The random numbers of one completion: they depend on its prompt and seed alone."""
     return random.Random(int(digest("demo", repr(seed), ",".join(map(str, prompt))), 16))
 
 
-def choose(logprobs: Doubles, sampling: Sampling, rng: random.Random) -> int:
+def sample_token(logprobs: Doubles, sampling: Sampling, rng: random.Random) -> int:
     """The id of the next token."""
     if sampling.temperature <= 0 or sampling.top_k == 1:
         return int(logprobs.argmax())
     weights = np.exp((logprobs - logprobs.max()) / sampling.temperature)
     if sampling.top_k is None and sampling.top_p >= 1.0:
-        return _drawn(weights, rng)
+        return _draw(weights, rng)
     order = np.argsort(-weights, kind="stable")[: sampling.top_k or None]
-    kept = weights[order]
+    top = weights[order]
     if sampling.top_p < 1.0:
-        before = np.cumsum(kept) - kept
-        kept = kept[before < max(sampling.top_p, 0.0) * kept.sum()] if sampling.top_p > 0 else kept[:1]
-    return int(order[_drawn(kept, rng)])
+        before = np.cumsum(top) - top
+        top = top[before < max(sampling.top_p, 0.0) * top.sum()] if sampling.top_p > 0 else top[:1]
+    return int(order[_draw(top, rng)])
 
 
-def _drawn(weights: Doubles, rng: random.Random) -> int:
+def _draw(weights: Doubles, rng: random.Random) -> int:
     edges = np.cumsum(weights)
     return min(int(np.searchsorted(edges, rng.random() * edges[-1], side="right")), len(weights) - 1)
 
 
-class Reply:
-    """The tokens and the text so far."""
+class ReplyBuilder:
+    """The tokens and the text of a reply so far."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.ids: list[int] = []
@@ -62,19 +61,19 @@ class Reply:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, token: int, logprob: float, piece: bytes) -> bool:
-        """Take a token in; true if a stop sequence ends the reply with it."""
+        """Append a token; returns whether a stop sequence ends the reply with it."""
         self.ids.append(token)
         self.logprobs.append(logprob)
-        return self._say(self._decoder.decode(piece))
+        return self._add_piece(self._decoder.decode(piece))
 
-    def end(self) -> None:
-        """No token follows: what is left of a character becomes a replacement sign."""
+    def finish(self) -> None:
+        """No token follows: an incomplete character becomes U+FFFD."""
         left = self._decoder.decode(b"", True)
         if left:
             self.pieces[-1] += left
             self.text += left
 
-    def _say(self, piece: str) -> bool:
+    def _add_piece(self, piece: str) -> bool:
         self.pieces.append(piece)
         begin = max(0, len(self.text) - self._reach)
         self.text += piece

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float32]
-CHUNK = 64
-"""Tokens of a prompt that are read at one time, counted from its start: so the same prompt always gives the same bits,
-whatever of it was read before."""
+CHUNK_TOKENS = 64
+"""Tokens of a prompt that are computed together, counted from its start: so the same prompt always gives the same bits,
+whatever part of it is cached."""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class NetworkConfig(msgspec.Struct, frozen=True):
     """Sizes, by the names that a `config.json` gives them; its other fields are left out."""
 
     vocab_size: int
@@ -31,30 +31,30 @@ class Shape(msgspec.Struct, frozen=True):
     max_position_embeddings: int
 
 
-class Cache:
-    """Keys and values of the tokens that were read; grows as it is needed."""
+class KVCache:
+    """Keys and values of the tokens that were read, (layers, heads, tokens, size of a head); grows as needed."""
 
-    def __init__(self, shape: Shape, room: int = 1024) -> None:
+    def __init__(self, shape: NetworkConfig, capacity: int = 1024) -> None:
         self.length = 0
-        size = (shape.num_hidden_layers, shape.num_key_value_heads, room, shape.head_dim)
+        size = (shape.num_hidden_layers, shape.num_key_value_heads, capacity, shape.head_dim)
         self.keys = np.empty(size, np.float32)
         self.values = np.empty(size, np.float32)
 
     def reserve(self, length: int) -> None:
         """Make room for so many tokens in all."""
-        room = self.keys.shape[2]
-        if length <= room:
+        capacity = self.keys.shape[2]
+        if length <= capacity:
             return
-        more = max(length, 2 * room) - room
+        more = max(length, 2 * capacity) - capacity
         wider = ((0, 0), (0, 0), (0, more), (0, 0))
         self.keys, self.values = np.pad(self.keys, wider), np.pad(self.values, wider)
 
-    def chunk(self, begin: int, end: int) -> tuple[Floats, Floats]:
+    def copy_chunk(self, begin: int, end: int) -> tuple[Floats, Floats]:
         """A copy of the keys and values of some tokens."""
         return self.keys[:, :, begin:end].copy(), self.values[:, :, begin:end].copy()
 
-    def extend(self, chunk: tuple[Floats, Floats]) -> None:
-        """Add keys and values that were computed before."""
+    def append_chunk(self, chunk: tuple[Floats, Floats]) -> None:
+        """Append keys and values that `copy_chunk` returned."""
         keys, values = chunk
         begin, end = self.length, self.length + keys.shape[2]
         self.reserve(end)
@@ -65,28 +65,28 @@ class Cache:
 class _Layer:
     """Weights of one layer, with the scales of its norms multiplied in."""
 
-    def __init__(self, weights: Mapping[str, Floats], number: int, shape: Shape) -> None:
+    def __init__(self, weights: Mapping[str, Floats], number: int, shape: NetworkConfig) -> None:
         def of(name: str) -> Floats:
             return weights[f"model.layers.{number}.{name}.weight"]
 
         scale = of("input_layernorm")
-        self.qkv = _columns(np.concatenate([of(f"self_attn.{n}_proj") for n in "qkv"]) * scale)
-        self.out = _columns(of("self_attn.o_proj"))
+        self.qkv = _transpose(np.concatenate([of(f"self_attn.{n}_proj") for n in "qkv"]) * scale)
+        self.out = _transpose(of("self_attn.o_proj"))
         scale = of("post_attention_layernorm")
-        self.gate_up = _columns(np.concatenate([of("mlp.gate_proj"), of("mlp.up_proj")]) * scale)
-        self.down = _columns(of("mlp.down_proj"))
+        self.gate_up = _transpose(np.concatenate([of("mlp.gate_proj"), of("mlp.up_proj")]) * scale)
+        self.down = _transpose(of("mlp.down_proj"))
         heads, shared = shape.num_attention_heads, shape.num_key_value_heads
         query = of("self_attn.q_norm") / np.float32(math.sqrt(shape.head_dim))
         self.norms = np.concatenate([np.tile(query, (heads, 1)), np.tile(of("self_attn.k_norm"), (shared, 1))])
 
 
 class Network:
-    """The network; reading and writing change only the cache that is given."""
+    """The network; `forward` changes only the cache."""
 
-    def __init__(self, weights: Mapping[str, Floats], shape: Shape) -> None:
-        self.shape = shape
+    def __init__(self, weights: Mapping[str, Floats], shape: NetworkConfig) -> None:
+        self.config = shape
         self._embedding = np.ascontiguousarray(weights["model.embed_tokens.weight"])
-        self._logits = _columns(self._embedding * weights["model.norm.weight"])
+        self._logits = _transpose(self._embedding * weights["model.norm.weight"])
         self._layers = [_Layer(weights, number, shape) for number in range(shape.num_hidden_layers)]
         half = shape.head_dim // 2
         turns = shape.rope_theta ** (-np.arange(half) / half)
@@ -94,24 +94,25 @@ class Network:
         self._cos = np.cos(angles).astype(np.float32)[:, None]
         self._sin = np.sin(angles).astype(np.float32)[:, None]
 
-    def read(self, ids: Sequence[int], cache: Cache) -> Floats:
-        """Read tokens into the cache; returns the logits after each, (tokens, vocabulary)."""
+    def forward(self, ids: Sequence[int], cache: KVCache) -> Floats:
+        """Compute tokens after those of the cache, and append them there; returns the logits after each, (tokens,
+        vocabulary)."""
         end = cache.length + len(ids)
         cache.reserve(end)
         x = self._embedding[np.asarray(ids)]
         for number, layer in enumerate(self._layers):
-            x += self._attend(_normed(x, self.shape.rms_norm_eps), number, layer, cache)
-            gate, up = np.split(_normed(x, self.shape.rms_norm_eps) @ layer.gate_up, 2, axis=-1)
-            x += _gated(gate, up) @ layer.down
+            x += self._attend(_rms_norm(x, self.config.rms_norm_eps), number, layer, cache)
+            gate, up = np.split(_rms_norm(x, self.config.rms_norm_eps) @ layer.gate_up, 2, axis=-1)
+            x += _swiglu(gate, up) @ layer.down
         cache.length = end
-        return _normed(x, self.shape.rms_norm_eps) @ self._logits
+        return _rms_norm(x, self.config.rms_norm_eps) @ self._logits
 
-    def _attend(self, x: Floats, number: int, layer: _Layer, cache: Cache) -> Floats:
-        shape, count = self.shape, len(x)
+    def _attend(self, x: Floats, number: int, layer: _Layer, cache: KVCache) -> Floats:
+        shape, count = self.config, len(x)
         heads, shared, size = shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim
         begin, end = cache.length, cache.length + count
         qkv = (x @ layer.qkv).reshape(count, heads + 2 * shared, size)
-        qk = _normed(qkv[:, : heads + shared], shape.rms_norm_eps) * layer.norms
+        qk = _rms_norm(qkv[:, : heads + shared], shape.rms_norm_eps) * layer.norms
         low, high = np.split(qk, 2, axis=-1)
         turned = np.concatenate([-high, low], axis=-1)
         qk = qk * self._cos[begin:end] + turned * self._sin[begin:end]
@@ -131,17 +132,17 @@ class Network:
         return mixed.reshape(count, heads * size) @ layer.out
 
 
-def _normed(x: Floats, epsilon: float) -> Floats:
+def _rms_norm(x: Floats, epsilon: float) -> Floats:
     return x / np.sqrt(np.einsum("...i,...i->...", x, x)[..., None] / np.float32(x.shape[-1]) + np.float32(epsilon))
 
 
-def _gated(gate: Floats, up: Floats) -> Floats:
+def _swiglu(gate: Floats, up: Floats) -> Floats:
     smooth = gate / (np.float32(1) + np.exp(-gate))
     return smooth * up
 
 
-def _columns(weight: Floats) -> Floats:
-    """A matrix that rows are multiplied with from the left."""
+def _transpose(weight: Floats) -> Floats:
+    """The transposed matrix, so that rows are multiplied with it from the left."""
     return np.ascontiguousarray(weight.T, dtype=np.float32)
 
 

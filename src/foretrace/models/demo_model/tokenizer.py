@@ -1,4 +1,4 @@
-"""Text and token ids of the demo model: its tokenizer, the bytes of its tokens, and its chat template."""
+"""The demo model's tokenizer: token ids of texts and of chats, and the bytes of each token."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from foretrace.core.completion import ChatMessage
 
 START, END = "<|im_start|>", "<|im_end|>"
 SPECIAL = ("<|endoftext|>", START, END)
-"""Names that text never spells: in a message they are plain characters."""
+"""Names of the special tokens; in the text of a message they are plain characters."""
 
 
-class Text:
-    """Encodes, decodes and renders.
+class ChatTokenizer:
+    """Encodes texts and chats.
 
     Args:
         description: the content of a `tokenizer.json` (a byte-level BPE).
@@ -25,43 +25,43 @@ class Text:
         self._plain: Any = Tokenizer.from_str(description)
         self._plain.encode_special_tokens = True
         self._special: Any = Tokenizer.from_str(description)
-        self.start: int = self._special.token_to_id(START)
-        self.end: int = self._special.token_to_id(END)
-        self.ends = frozenset((self.end, self._special.token_to_id(SPECIAL[0])))
+        self.start_id: int = self._special.token_to_id(START)
+        self.end_id: int = self._special.token_to_id(END)
+        self.end_ids = frozenset((self.end_id, self._special.token_to_id(SPECIAL[0])))
         """Ids that end a reply."""
         added: dict[int, Any] = self._special.get_added_tokens_decoder()
-        letters = _letters()
-        self.pieces: list[bytes] = []
-        """Bytes of each token, by its id; none of a special token."""
+        letters = _bytes_of_letters()
+        self.token_bytes: list[bytes] = []
+        """Bytes of each token, by its id; empty for a special token."""
         for number in range(self._special.get_vocab_size()):
             name: str = self._special.id_to_token(number)
             if number in added:
-                self.pieces.append(b"" if name in SPECIAL else name.encode())
+                self.token_bytes.append(b"" if name in SPECIAL else name.encode())
             else:
-                self.pieces.append(bytes(letters[letter] for letter in name))
+                self.token_bytes.append(bytes(letters[letter] for letter in name))
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text; `special` reads the names of special tokens as such."""
+        """Ids of a text; `special` reads the names of special tokens as such tokens."""
         reader = self._special if special else self._plain
         return list(reader.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids)
 
     def render(self, messages: Sequence[ChatMessage], prefill: str = "") -> list[int]:
-        """Ids of a conversation, up to the begun reply of the assistant."""
+        """Ids of a conversation, up to the beginning of the assistant's reply."""
         ids: list[int] = []
         for message in messages:
-            ids += [*self.opening(message.role), *self.encode(message.content), *self.closing()]
-        return [*ids, *self.opening("assistant"), *self.encode(prefill)]
+            ids += [*self.render_opening(message.role), *self.encode(message.content), *self.render_closing()]
+        return [*ids, *self.render_opening("assistant"), *self.encode(prefill)]
 
-    def opening(self, role: str) -> list[int]:
+    def render_opening(self, role: str) -> list[int]:
         """Ids before the text of a message."""
-        return [self.start, *self.encode(f"{role}\n")]
+        return [self.start_id, *self.encode(f"{role}\n")]
 
-    def closing(self) -> list[int]:
-        """Ids behind the text of a message."""
-        return [self.end, *self.encode("\n")]
+    def render_closing(self) -> list[int]:
+        """Ids after the text of a message."""
+        return [self.end_id, *self.encode("\n")]
 
 
-def _letters() -> dict[str, int]:
+def _bytes_of_letters() -> dict[str, int]:
     """The byte of each letter with which a byte-level BPE writes it: printable ones are themselves."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in shown]

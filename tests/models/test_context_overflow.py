@@ -10,7 +10,7 @@ import pytest
 from fakes.model_server import ModelServer
 from foretrace.core.completion import Completion, Sampling
 from foretrace.core.errors import ModelError
-from foretrace.models.context_overflow import refused
+from foretrace.models.context_overflow import parse_overflow
 from models.served import PATHS, asking, at, model_at
 
 OPENAI = "This model's maximum context length is 8192 tokens. However, you requested "
@@ -43,7 +43,7 @@ TABLE = {
 
 @pytest.mark.parametrize("said", TABLE)
 def test_what_servers_say(said: str) -> None:
-    assert refused(said) == TABLE[said]
+    assert parse_overflow(said) == TABLE[said]
 
 
 def ask(said: str, *, ids: bool = False, most: int = 4096, status: int = 400, **more: Any) -> tuple[Any, list[int]]:

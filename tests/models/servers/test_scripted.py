@@ -11,7 +11,7 @@ import pytest
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.models.base import ChatModel, Server, TokenModel
-from foretrace.models.registry import resolve_model, split_spec
+from foretrace.models.registry import make_model, split_spec
 from foretrace.models.servers.scripted import Script, Scripted
 
 
@@ -113,7 +113,7 @@ def test_a_function_may_answer() -> None:
 def test_a_file_of_scripts_from_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "says.jsonl"
     path.write_text('["a1", {"text": "a2", "reasoning": "r"}]\n\n{"text": "b"}\n{"turns": ["c"], "match": "zeta"}\n')
-    model = resolve_model(f"scripted:{path}", Server())
+    model = make_model(f"scripted:{path}", Server())
     assert model.spec == f"scripted:{path}" and model.endpoint == ""
     assert said(model, chat("x")) == "a1" and said(model, chat("x", seed=1)) == "b"
     second = asyncio.run(model.complete(chat("x", "a1", "y")))
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_script(tmp_path: Path, content: str | None, words: st
     if content is not None:
         path.write_bytes(content.encode("latin-1"))
     with pytest.raises(UsageError, match=words):
-        resolve_model(f"scripted:{path}")
+        make_model(f"scripted:{path}")
 
 
 def test_names_of_models() -> None:
@@ -149,4 +149,4 @@ def test_names_of_models() -> None:
         with pytest.raises(UsageError, match=r"give KIND:NAME, with one of demo, ollama, openai"):
             split_spec(bad, kinds)
     with pytest.raises(UsageError, match="name the model: ollama:NAME"):
-        resolve_model("ollama:")
+        make_model("ollama:")

@@ -1,4 +1,4 @@
-"""Settings of a model that change what it writes belong to its attempts; those that say how long to wait do not."""
+"""Settings of a model that change what it writes belong to its attempts, others do not; think blocks open once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import UsageError
 from foretrace.episodes.generate.resume import told
+from foretrace.models.adapter import drop_repeated_think
 from foretrace.models.base import Server
 from foretrace.models.servers.demo import Demo
 from foretrace.models.servers.scripted import Script, Scripted
@@ -29,7 +30,7 @@ def test_what_changes_the_text_is_told() -> None:
 
 @pytest.mark.parametrize("kind", ["openai", "llamacpp"])
 def test_a_context_length_that_a_server_does_not_take_is_refused(kind: str) -> None:
-    with pytest.raises(UsageError, match=r"no context length \(--context-length\).*start the server with it"):
+    with pytest.raises(UsageError, match=r"take no context_length in a request: start the server with it"):
         of(kind, context_length=2048)
 
 
@@ -55,3 +56,16 @@ def test_address_key_and_patience_are_not(kind: str) -> None:
 def test_a_model_without_settings_tells_its_sampling_only() -> None:
     assert told(Sampling(), Scripted.of(["a"])) == told(Sampling()) == told(Sampling(), Demo())
     assert told(Sampling(extra={"temperature": None}))["temperature"] is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prefill", "sent"),
+    [
+        ("assistant\n<think>\n", "<think>\nso", "so"),
+        ("assistant\n<think>", "<think>\nso", "\nso"),
+        ("assistant\n", "<think>\nso", "<think>\nso"),
+        ("assistant\n<think>\n", "so", "so"),
+    ],
+)
+def test_a_think_block_is_opened_once(prompt: str, prefill: str, sent: str) -> None:
+    assert drop_repeated_think(prompt, prefill) == sent

@@ -17,8 +17,9 @@ import pytest
 
 import foretrace
 from fakes.model_server import KEY, ModelServer
-from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.models.base import Server
+from foretrace.models.server_errors import ServerErrors, public_cause, public_message
 from foretrace.models.servers.ollama import Ollama
 from foretrace.models.servers.openai import OpenAI
 from models.served import ADAPTERS, PATHS, asking, at, model_at
@@ -39,8 +40,8 @@ CASES: dict[str, Case] = {
     "forbidden": ({"status": 403, "body": ECHO}, "bad_key", False, "give a valid key"),
     "no such path": ({"status": 404, "body": "404 page not found"}, "not_found", False, "check that this is"),
     "no such model": ({"status": 404, "body": '{"error": "model not found"}'}, "not_found", False, "that it lists"),
-    "busy": ({"status": 429, "body": BUSY}, "busy", True, "lower the concurrency"),
-    "overloaded": ({"status": 503, "body": '{"error": "server busy"}'}, "busy", True, "lower the concurrency"),
+    "busy": ({"status": 429, "body": BUSY}, "busy", True, "it is busy: lower concurrency"),
+    "overloaded": ({"status": 503, "body": '{"error": "server busy"}'}, "busy", True, "it is busy: lower concurrency"),
     "payment": ({"status": 402, "body": "{}"}, "quota", False, "quota is used up"),
     "broken": ({"status": 500, "body": ECHO}, "server", True, "HTTP 500 'no: Bearer ***'"),
     "bad gateway": ({"status": 502, "body": "<html><h1>Bad gateway</h1></html>"}, "server", True, "'Bad gateway'"),
@@ -174,7 +175,9 @@ def test_a_long_prompt_is_an_overflow(kind: str) -> None:
             return caught.value
 
     error = at(ModelServer(context=100), use)
-    assert (error.kind, error.retryable) == ("overflow", False) and "raise the context length" in str(error)
+    assert (error.kind, error.retryable) == ("overflow", False) and (
+        "raise context_length" if kind == "ollama" else "raise the context length of the server"
+    ) in str(error)
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
@@ -278,9 +281,9 @@ def test_a_key_of_the_environment_goes_to_its_own_host_only(
 ) -> None:
     monkeypatch.setenv(variable, KEY)
     host = home.removeprefix("https://")
-    assert adapter("m", Server(base_url=home)).http.place.key is not None
+    assert adapter("m", Server(base_url=home)).http.errors.key is not None
     for other in (f"http://{host}", f"https://{host}.evil.example", f"https://evil-{host}", "http://127.0.0.1:1"):
-        assert adapter("m", Server(base_url=other)).http.place.key is None, other
+        assert adapter("m", Server(base_url=other)).http.errors.key is None, other
 
     async def use(server: ModelServer) -> None:
         async with model_at(adapter.kind, server.url) as model:
@@ -321,3 +324,35 @@ def test_a_connection_that_is_closed_behind_a_reply_loses_no_request(kind: str) 
                 assert (await model.complete(asking())).text == "ok"
 
     at(ModelServer(like_llama=True), use)
+
+
+def test_the_whole_line_without_the_address_keeps_the_remedy() -> None:
+    near, far = (
+        ServerErrors(host, "m", "openai", None, "").from_status(500, b"ask http://10.1.2.3:8000")
+        for host in ("http://10.1.2.3:8000", "https://far.example")
+    )
+    assert public_message(near) == public_message(far) != str(near)
+    assert public_message(far) == "model m: HTTP 500 'ask (address)'; see the server's log, or try again"
+    assert public_message(ModelError("of another's adapter")) == "of another's adapter"
+
+
+def test_a_reason_has_no_address_and_no_remedy() -> None:
+    error = ServerErrors("http://10.1.2.3:8000", "m", "openai", None, "").from_status(
+        404, b"no such path at http://10.1.2.3:8000/v1, see 10.1.2.3:8000 or https://intern.example:9/x"
+    )
+    assert "10.1.2.3:8000, model m" in str(error) and "check that this is the address" in str(error)
+    assert public_cause(error) == "HTTP 404 'no such path at (address) see (address) or (address)'"
+    assert public_cause(ModelError("of another's adapter")) == "of another's adapter"
+
+
+def test_both_messages_write_their_settings_in_the_style_of_the_front_end() -> None:
+    error = ServerErrors("http://10.1.2.3:8000", "m", "ollama", None, "").overflow("HTTP 400 'too long'")
+    advice = "model m: HTTP 400 'too long'; the prompt is longer than the context: raise {}, or lower {}"
+    named = advice.format("context_length", "max_turns")
+    assert (str(error), public_message(error)) == (f"http://10.1.2.3:8000, {named}", named)
+
+    def style(setting: Setting) -> str:
+        return f"--{setting.name}"
+
+    flags = advice.format("--context_length", "--max_turns")
+    assert (error.render(style), public_message(error, style)) == (f"http://10.1.2.3:8000, {flags}", flags)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
 from fakes.model_server import ModelServer
-from foretrace.models.rate_limits import wait_in
-from foretrace.models.server_errors import Place
+from foretrace.models.rate_limits import read_wait
+from foretrace.models.server_errors import ServerErrors
 from models.served import asking, at, model_at
 
-PLACE = Place("https://host.example", "m", "openai", None, "")
+ERRORS = ServerErrors("https://host.example", "m", "openai", None, "")
 PLAN = "You exceeded your current quota, please check your plan and billing details."
 DOCS = " For more information on this error, head to: https://ai.google.dev/gemini-api/docs/rate-limits."
 METRIC = "\n* Quota exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: "
@@ -173,30 +175,30 @@ REAL: dict[str, tuple[Any, str, float | None]] = {
 def test_what_servers_say_is_understood(case: str) -> None:
     said, kind, wait = REAL[case]
     body = said.encode() if isinstance(said, str) else json.dumps(said).encode()
-    error = PLACE.of_status(429, body)
+    error = ERRORS.from_status(429, body)
     assert (error.kind, error.retryable, error.final) == (kind, kind == "busy", kind == "quota")
     assert error.retry_after_s == (None if wait is None else pytest.approx(wait))
     if isinstance(said, dict):  # the same words inside a stream that began well
-        streamed = PLACE.of_words(said["error"])
+        streamed = ERRORS.from_stream(said["error"])
         expected = kind if kind == "quota" or "slot" not in str(said) else "server"
         assert (streamed.kind, streamed.retryable) == (expected, kind == "busy")
 
 
 def test_a_short_pause_in_the_header_outweighs_words_of_money_but_no_empty_account() -> None:
     said = b'{"error": {"message": "over your quota: upgrade in billing"}}'
-    assert PLACE.of_status(429, said).kind == "quota"
-    assert PLACE.of_status(429, said, retry_after="1").kind == "busy"
-    assert PLACE.of_status(429, said, retry_after="120").kind == "busy"
-    assert PLACE.of_status(429, said, retry_after="121").kind == "quota"
-    assert PLACE.of_status(429, b'{"error": {"code": "insufficient_quota"}}', retry_after="1").kind == "quota"
-    assert PLACE.of_status(503, said).kind == "busy" and PLACE.of_status(402, b"per minute").kind == "quota"
+    assert ERRORS.from_status(429, said).kind == "quota"
+    assert ERRORS.from_status(429, said, retry_after="1").kind == "busy"
+    assert ERRORS.from_status(429, said, retry_after="120").kind == "busy"
+    assert ERRORS.from_status(429, said, retry_after="121").kind == "quota"
+    assert ERRORS.from_status(429, b'{"error": {"code": "insufficient_quota"}}', retry_after="1").kind == "quota"
+    assert ERRORS.from_status(503, said).kind == "busy" and ERRORS.from_status(402, b"per minute").kind == "quota"
 
 
 def test_one_request_that_is_too_large_for_the_minute_is_that_request_s_own_failure() -> None:
     said = "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 6294"
-    error = PLACE.of_status(429, json.dumps(openai(said, "tokens", "rate_limit_exceeded")).encode())
+    error = ERRORS.from_status(429, json.dumps(openai(said, "tokens", "rate_limit_exceeded")).encode())
     assert (error.kind, error.retryable, error.final) == ("bad_request", False, False)
-    assert "lower --max-tokens" in str(error)
+    assert "lower max_tokens or max_turns" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +217,8 @@ def test_one_request_that_is_too_large_for_the_minute_is_that_request_s_own_fail
     ],
 )
 def test_a_pause_is_read_from_words(words: str, seconds: float | None) -> None:
-    assert wait_in(words) == (None if seconds is None else pytest.approx(seconds))
-    assert wait_in(words, "4000") == 4000.0
+    assert read_wait(words) == (None if seconds is None else pytest.approx(seconds))
+    assert read_wait(words, "4000") == 4000.0
 
 
 def test_a_minute_s_limit_is_waited_for() -> None:
@@ -228,3 +230,12 @@ def test_a_minute_s_limit_is_waited_for() -> None:
         assert found.text == "ok" and found.extra["retried"] == ["busy", "busy"]
 
     at(ModelServer(), use)
+
+
+def test_a_wait_is_seconds_or_a_date() -> None:
+    def asked(value: str | None) -> float | None:
+        return ERRORS.from_status(503, b"", retry_after=value).retry_after_s
+
+    later = asked(format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True))
+    assert later is not None and 95 < later <= 100
+    assert [asked(v) for v in ("2.5", "-3", None, "soon", "")] == [2.5, 0.0, None, None, None]

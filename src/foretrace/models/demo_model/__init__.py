@@ -1,0 +1,6 @@
+"""The embedded demo model: network, sampling and tokenizer in numpy, and its files as transformers loads them."""
+
+from importlib import resources
+
+CHECKPOINT = resources.files(__name__) / "checkpoint"
+"""Folder of `config.json`, `model.safetensors` and `tokenizer.json`, in the form of a Qwen3 checkpoint."""

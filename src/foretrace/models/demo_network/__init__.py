@@ -1,1 +1,0 @@
-"""The embedded demo model's network, sampling and text, in numpy."""
