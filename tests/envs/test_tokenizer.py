@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.tokenizer import DESCRIPTION, Shaped, demo_tokens
+from envs.tokenizer import DESCRIPTION, HubTokenizer, demo_tokenizer
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
-from foretrace.envs.tokenizer import LocalTokens, check_same, demo_folder
+from foretrace.envs.demo_files import write_demo_tokenizer
+from foretrace.envs.tokenizer import LocalTokenizer, check_tokenizer
 from foretrace.models.demo_network.text import Text
 from foretrace.models.servers.demo import Demo
 
@@ -23,29 +24,29 @@ CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok <|im_en
 
 @given(st.text(max_size=60))
 def test_text_never_spells_a_control_token(text: str) -> None:
-    tokens = demo_tokens()
+    tokens = demo_tokenizer()
     text = text.encode("utf-8", "ignore").decode() + "<|im_end|>"
     ids = tokens.encode(text)
-    assert tokens.end not in ids and "".join(tokens.pieces(ids)) == text
-    assert tokens.encode("<|im_end|>", special=True) == [tokens.end]
+    assert tokens.end_id not in ids and "".join(tokens.decode_pieces(ids)) == text
+    assert tokens.encode("<|im_end|>", special=True) == [tokens.end_id]
 
 
 def test_the_end_of_a_turn_is_found_in_the_template() -> None:
-    tokens = demo_tokens()
-    assert tokens.end == Text(DESCRIPTION).end and tokens.ends == {tokens.end}
+    tokens = demo_tokenizer()
+    assert tokens.end_id == Text(DESCRIPTION).end and tokens.end_ids == {tokens.end_id}
 
 
 def test_what_is_rendered_may_be_changed_without_changing_the_next() -> None:
-    tokens = demo_tokens()
-    first = tokens.rendered(CHAT)
-    first.append(tokens.end)
-    assert tokens.rendered(CHAT) == first[:-1] != tokens.rendered(CHAT, open_reply=False)
+    tokens = demo_tokenizer()
+    first = tokens.apply_template(CHAT)
+    first.append(tokens.end_id)
+    assert tokens.apply_template(CHAT) == first[:-1] != tokens.apply_template(CHAT, open_reply=False)
 
 
 def test_the_demo_models_own_tokenizer_passes_the_check() -> None:
     async def run() -> None:
         async with Demo() as model:
-            await check_same(demo_tokens(), model)
+            await check_tokenizer(demo_tokenizer(), model)
 
     asyncio.run(run())
 
@@ -78,14 +79,14 @@ class Counting(Demo):
 def test_a_tokenizer_that_is_not_the_models_is_refused(model: type[Demo], said: str) -> None:
     async def run() -> None:
         async with model() as served:
-            await check_same(demo_tokens(), served)
+            await check_tokenizer(demo_tokenizer(), served)
 
     with pytest.raises(UsageError, match=f"not the one of.*{said}"):
         asyncio.run(run())
 
 
 def test_a_tokenizer_without_a_template_or_of_the_slow_kind_is_refused() -> None:
-    class Bare(Shaped):
+    class Bare(HubTokenizer):
         def apply_chat_template(self, *_: object, **__: object) -> list[int]:
             raise ValueError("no template\nmore")
 
@@ -93,20 +94,20 @@ def test_a_tokenizer_without_a_template_or_of_the_slow_kind_is_refused() -> None
         backend_tokenizer = None
 
     with pytest.raises(UsageError, match=r"cannot render the messages: no template$"):
-        LocalTokens(Bare(), "mine")
+        LocalTokenizer(Bare(), "mine")
     with pytest.raises(UsageError, match="no fast tokenizer"):
-        LocalTokens(Slow(), "mine")
+        LocalTokenizer(Slow(), "mine")
 
 
 def test_transformers_reads_the_demo_folder_as_the_model_does(tmp_path: Path) -> None:
     transformers = pytest.importorskip(
         "transformers", reason="transformers is not installed (it comes with the extras)"
     )
-    tokens = LocalTokens(transformers.AutoTokenizer.from_pretrained(demo_folder(tmp_path / "made")), "demo")
+    tokens = LocalTokenizer(transformers.AutoTokenizer.from_pretrained(write_demo_tokenizer(tmp_path / "made")), "demo")
     own = Text(DESCRIPTION)
     for text in ("def f():\n    return 'é🙂'\n", "<|im_end|> as text"):
         assert tokens.encode(text) == own.encode(text)
         assert tokens.encode(text, special=True) == own.encode(text, special=True)
     plain = [ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"), ChatMessage("assistant", "ok")]
-    assert tokens.rendered(plain) == own.render(plain)
-    assert tokens.end == own.end
+    assert tokens.apply_template(plain) == own.render(plain)
+    assert tokens.end_id == own.end

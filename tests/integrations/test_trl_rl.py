@@ -20,12 +20,12 @@ import pytest
 from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.envs.trl import (
-    demo_model,
     prompt_dataset,
     reward_fn,
     reward_from_rollout,
     rollout_func,
     server_generate,
+    write_demo_model,
 )
 from foretrace.models.base import Server
 from foretrace.models.servers.llamacpp import LlamaCpp
@@ -53,7 +53,7 @@ class Judged(NamedTuple):
 @pytest.fixture(scope="module")
 def folder(offline: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model as transformers loads it: a Qwen3."""
-    return Path(demo_model(tmp_path_factory.mktemp("demo-model")))
+    return Path(write_demo_model(tmp_path_factory.mktemp("demo-model")))
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_rewards_of_one_turn(
     folder: Path, tokenizer: Any, sandbox: Callable[[Problem, str], float], tmp_path: Path
 ) -> None:
     judged: list[Judged] = []
-    reward = reward_fn("interleaved", box=BOX, tokenizer=tokenizer)
+    reward = reward_fn("interleaved", sandbox_settings=BOX, tokenizer=tokenizer)
 
     async def watched(prompts: Any, completions: Any, problem: Any, **columns: Any) -> list[float | None]:
         said = await reward(prompts, completions, problem=problem, **columns)
@@ -226,7 +226,7 @@ def test_rollouts(
     protocol: str,
     temperature: float,
 ) -> None:
-    run = rollout_func(protocol, problems="builtin", box=BOX)
+    run = rollout_func(protocol, problems="builtin", sandbox_settings=BOX)
     problems = {
         row["task"]: msgspec.json.decode(row["problem"], type=Problem) for row in prompt_dataset("builtin", protocol)
     }
@@ -275,7 +275,7 @@ def test_another_trainer_samples_with_its_own_model(folder: Path, tokenizer: Any
     """One rollout function, handed to a second trainer: the logprobs are those of the second one's weights."""
     import torch
 
-    run = rollout_func("tools", problems="builtin", limit=2, box=BOX)
+    run = rollout_func("tools", problems="builtin", limit=2, sandbox_settings=BOX)
     first, second = (
         made(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run) for _ in range(2)
     )
@@ -293,7 +293,7 @@ def test_another_trainer_samples_with_its_own_model(folder: Path, tokenizer: Any
 
 
 def test_a_prompt_that_no_problem_is_known_for_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    run = rollout_func("tools", problems="builtin", limit=1, box=BOX)
+    run = rollout_func("tools", problems="builtin", limit=1, sandbox_settings=BOX)
     with pytest.raises(UsageError, match="was not given to rollout_func"):
         train(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run)
     run.close()
@@ -330,7 +330,7 @@ async def _started() -> None:
 
 
 def test_a_reward_of_another_protocol_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    reward = reward_fn("tools", box=BOX)
+    reward = reward_fn("tools", sandbox_settings=BOX)
     trainer = made(folder, tokenizer, "interleaved", reward, tmp_path)
     with pytest.raises(UsageError, match="is not the one of tools; give both the same protocol"):
         trainer.train()
@@ -344,7 +344,7 @@ def test_rollouts_by_a_server(folder: Path, tokenizer: Any, llama: Running, prot
     from transformers import AutoModelForCausalLM
 
     generate = server_generate(LlamaCpp("demo-model", Server(base_url=llama.url)))
-    run = rollout_func(protocol, generate, problems="builtin", limit=4, box=BOX)
+    run = rollout_func(protocol, generate, problems="builtin", limit=4, sandbox_settings=BOX)
     args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=MOST)
     trainer = SimpleNamespace(args=args, processing_class=tokenizer, model=None)
     said = run(prompt_dataset("builtin", protocol, limit=4)["prompt"], trainer)

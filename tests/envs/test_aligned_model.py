@@ -8,11 +8,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from envs.tokenizer import demo_tokens
+from envs.tokenizer import demo_tokenizer
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
-from foretrace.envs.aligned_model import Aligned
+from foretrace.envs.aligned_model import AlignedModel
 from foretrace.episodes.episode import view_of
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
@@ -50,12 +50,14 @@ class WithoutIds(Demo):
         return self.change(bare)
 
 
-def said(model: WithoutIds, messages: tuple[ChatMessage, ...] = MESSAGES, seed: int = 0) -> tuple[Aligned, Completion]:
-    async def run() -> tuple[Aligned, Completion]:
-        tokens = demo_tokens()
+def said(
+    model: WithoutIds, messages: tuple[ChatMessage, ...] = MESSAGES, seed: int = 0
+) -> tuple[AlignedModel, Completion]:
+    async def run() -> tuple[AlignedModel, Completion]:
+        tokens = demo_tokenizer()
         sampling = Sampling(temperature=1.0, seed=seed, max_tokens=80)
-        request = Request(messages=messages, prompt_ids=tuple(tokens.rendered(messages)), sampling=sampling)
-        async with Aligned(model, tokens) as aligned:
+        request = Request(messages=messages, prompt_ids=tuple(tokens.apply_template(messages)), sampling=sampling)
+        async with AlignedModel(model, tokens) as aligned:
             return aligned, await aligned.complete(request)
 
     return asyncio.run(run())
@@ -79,7 +81,7 @@ def test_the_ids_that_a_server_left_out_are_found_again(seed: int) -> None:
         return
     count = len(got.token_ids)
     assert count and got.token_ids == model.last.token_ids[:count] and got.logprobs == model.last.logprobs[:count]
-    assert got.exact == "text" and got.prompt_token_ids == tuple(demo_tokens().rendered(MESSAGES))
+    assert got.exact == "text" and got.prompt_token_ids == tuple(demo_tokenizer().apply_template(MESSAGES))
 
 
 def test_most_replies_are_found_again() -> None:
@@ -109,8 +111,8 @@ def test_where_it_is_not_certain_there_are_no_logprobs_and_it_is_counted(
 
 def test_characters_of_several_tokens_are_whole_in_their_last() -> None:
     text = "ö🙂 ok"
-    tokens = demo_tokens()
-    pieces = tuple(piece or "\ufffd" for piece in tokens.pieces(tokens.encode(text)))
+    tokens = demo_tokenizer()
+    pieces = tuple(piece or "\ufffd" for piece in tokens.decode_pieces(tokens.encode(text)))
 
     def change(completion: Completion) -> Completion:
         return msgspec.structs.replace(completion, text=text, pieces=pieces, logprobs=(-1.0,) * len(pieces))
@@ -120,11 +122,11 @@ def test_characters_of_several_tokens_are_whole_in_their_last() -> None:
 
 
 def test_the_check_of_the_tokenizer_works_without_ids() -> None:
-    from foretrace.envs.tokenizer import check_same
+    from foretrace.envs.tokenizer import check_tokenizer
 
     async def run(change: Callable[[Completion], Completion]) -> None:
         async with WithoutIds(change) as model:
-            await check_same(demo_tokens(), model)
+            await check_tokenizer(demo_tokenizer(), model)
 
     asyncio.run(run(lambda c: c))
     with pytest.raises(UsageError, match="counts 1 tokens"):

@@ -26,9 +26,9 @@ from foretrace.core.errors import ModelError, ProblemError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Message
-from foretrace.envs.tokenizer import LocalTokens
+from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trl import RolloutFunc, prompt_dataset, reward_from_rollout, rollout_func, server_generate
-from foretrace.envs.trl.rounds import Generated, completion_of
+from foretrace.envs.trl.generation import Generation, make_completion
 from foretrace.models.demo_network.text import Text
 from foretrace.models.servers.demo import Demo
 from foretrace.sandbox.base import Settings
@@ -73,9 +73,9 @@ def rollouts() -> Iterator[Any]:
     made: list[RolloutFunc] = []
 
     def make(protocol: str = "tools", generate: Any = None, **given: Any) -> RolloutFunc:
-        box = given.pop("box", BOX)
+        box = given.pop("sandbox_settings", BOX)
         given = {"problems": "builtin", "limit": 3} | given
-        made.append(rollout_func(protocol, generate or SERVED, box=box, **given))
+        made.append(rollout_func(protocol, generate or SERVED, sandbox_settings=box, **given))
         return made[-1]
 
     yield make
@@ -146,11 +146,11 @@ def test_the_model_s_tokens_are_all_that_is_trained_on(rollouts: Any, protocol: 
     count = Counting(SERVED)
     prompts = prompts_of("builtin", protocol)[:3] * 2
     said = rollouts(protocol, count)(prompts, trainer())
-    tokens = LocalTokens(TOKENIZER)
+    tokens = LocalTokenizer(TOKENIZER)
     others = 0
     for row, trace in enumerate(said["trace"]):
         opening = [ChatMessage(m["role"], m["content"]) for m in prompts[row]]
-        assert said["prompt_ids"][row] == tokens.rendered(opening)
+        assert said["prompt_ids"][row] == tokens.apply_template(opening)
         assert model_text(said, row) == "".join(map(sampled_text, trace.messages))
         mask, logprobs = said["env_mask"][row], said["logprobs"][row]
         assert len(said["completion_ids"][row]) == len(mask) == len(logprobs)
@@ -184,7 +184,7 @@ def test_one_that_fails_is_begun_again(rollouts: Any):
 
 def test_one_that_fails_for_good_bears_no_loss_and_has_no_reward(rollouts: Any, tmp_path: Path):
     prompts = prompts_of("builtin", "tools")[:2]
-    lost = LocalTokens(TOKENIZER).rendered([ChatMessage(m["role"], m["content"]) for m in prompts[1]])
+    lost = LocalTokenizer(TOKENIZER).apply_template([ChatMessage(m["role"], m["content"]) for m in prompts[1]])
     inner = SERVED
 
     def generate(asked: Any, *rest: Any) -> list[Any]:
@@ -217,7 +217,7 @@ def test_what_generate_raises_reaches_the_trainer_and_the_next_step_works(rollou
         return SERVED(*asked)
 
     box = msgspec.structs.replace(BOX, max_sessions=2)
-    run = rollouts("interleaved_tools", generate, box=box, tries=1)
+    run = rollouts("interleaved_tools", generate, sandbox_settings=box, tries=1)
     prompts = prompts_of("builtin", "interleaved_tools")[:2]
     for _ in range(2):
         with pytest.raises(MemoryError):
@@ -228,7 +228,9 @@ def test_what_generate_raises_reaches_the_trainer_and_the_next_step_works(rollou
 def test_more_episodes_than_sessions_go_in_parts(rollouts: Any):
     generate = Counting(SERVED)
     box = msgspec.structs.replace(BOX, max_sessions=2)
-    said = rollouts("interleaved_tools", generate, box=box)(prompts_of("builtin", "interleaved_tools")[:3], trainer())
+    said = rollouts("interleaved_tools", generate, sandbox_settings=box)(
+        prompts_of("builtin", "interleaved_tools")[:3], trainer()
+    )
     assert None not in said["reward"]
     assert max(generate.sizes) == 2
 
@@ -347,9 +349,9 @@ def request(most: int = 100) -> Request:
 
 
 def read(text: str, most: int = 100) -> Any:
-    tokens = LocalTokens(TOKENIZER)
+    tokens = LocalTokenizer(TOKENIZER)
     ids = tokens.encode(text, special=True)
-    return completion_of(request(most), Generated(ids, [-0.5] * len(ids)), tokens), ids
+    return make_completion(request(most), Generation(ids, [-0.5] * len(ids)), tokens), ids
 
 
 def test_a_completion_ends_at_a_stop_sequence_an_end_or_its_limit():
@@ -363,4 +365,4 @@ def test_a_completion_ends_at_a_stop_sequence_an_end_or_its_limit():
     completion, ids = read("ended by an end of its own<|endoftext|>")
     assert (completion.finish, completion.token_ids) == ("stop", tuple(ids))
     with pytest.raises(UsageError, match="2 ids and 1 logprobs"):
-        completion_of(request(), Generated([5, 6], [-1.0]), LocalTokens(TOKENIZER))
+        make_completion(request(), Generation([5, 6], [-1.0]), LocalTokenizer(TOKENIZER))

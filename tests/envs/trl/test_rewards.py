@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envs.tokenizer import Shaped
+from envs.tokenizer import HubTokenizer
 from episodes.generating import plus
 from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem, Verdict
@@ -23,12 +23,12 @@ from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import skip_if_refused
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trl.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "trl.md").read_text(encoding="utf-8")
 BOX = Settings(workers=1, allow_weak_isolation=True)
 RIGHT = "<think>I add.</think><code>\ndef plus(x):\n    return x + 3\n</code>"
 HALF = "<think>Hm.</think><code>\ndef plus(x):\n    return 4\n</code>"
 BROKEN = "<code>\ndef plus(x:\n</code>"
-TOKENIZER = Shaped()
+TOKENIZER = HubTokenizer()
 
 
 def asked(problems: Sequence[Problem | None], protocol: Any = "interleaved") -> tuple[list[Any], list[str | None]]:
@@ -39,7 +39,7 @@ def asked(problems: Sequence[Problem | None], protocol: Any = "interleaved") -> 
 
 def reward(completions: Sequence[Any], problems: Sequence[Problem | None] | None = None, **given: Any) -> Any:
     """The rewards, and what was logged."""
-    function = reward_fn(given.pop("protocol", "interleaved"), box=BOX, **given)
+    function = reward_fn(given.pop("protocol", "interleaved"), sandbox_settings=BOX, **given)
     prompts, texts = asked(problems or [plus(3)] * len(completions))
     logged: dict[str, Any] = {}
     try:
@@ -108,7 +108,7 @@ def test_what_one_turn_cannot_serve_is_refused(given: dict[str, Any], why: str):
 @pytest.mark.parametrize(("ended", "worth"), [(True, 1.0), (False, -1.0)])
 def test_a_block_that_the_limit_cut_is_not_run(ended: bool, worth: float):
     open_block = RIGHT.removesuffix("</code>")
-    function = reward_fn("interleaved", box=BOX, tokenizer=TOKENIZER)
+    function = reward_fn("interleaved", sandbox_settings=BOX, tokenizer=TOKENIZER)
     ids = [[5, 6, TOKENIZER.eos_token_id] if ended else [5, 6, 7]]
     prompts, texts = asked([plus(3)])
     try:
@@ -118,7 +118,7 @@ def test_a_block_that_the_limit_cut_is_not_run(ended: bool, worth: float):
 
 
 def test_a_dataset_of_another_making_is_refused():
-    function = reward_fn("interleaved", box=BOX)
+    function = reward_fn("interleaved", sandbox_settings=BOX)
     with pytest.raises(UsageError, match="prompt_dataset"):
         asyncio.run(function([""], [RIGHT]))
     with pytest.raises(UsageError, match="prompt_dataset"):
@@ -131,7 +131,7 @@ def test_a_dataset_of_another_making_is_refused():
 
 def judged(prompts: Sequence[Any], texts: Sequence[str | None], protocol: Any = "interleaved") -> Any:
     """The rewards of right answers to prompts."""
-    function = reward_fn(protocol, box=BOX)
+    function = reward_fn(protocol, sandbox_settings=BOX)
     try:
         return asyncio.run(function(prompts, [RIGHT] * len(prompts), problem=texts))
     finally:
@@ -213,7 +213,7 @@ def test_the_sandbox_ends_with_the_process():
         "from foretrace.envs.trl import reward_fn, prompt_dataset\n"
         "from foretrace.sandbox.base import Settings\n"
         "rows = prompt_dataset('builtin', 'interleaved', limit=1)\n"
-        "judge = reward_fn('interleaved', box=Settings(workers=1, allow_weak_isolation=True))\n"
+        "judge = reward_fn('interleaved', sandbox_settings=Settings(workers=1, allow_weak_isolation=True))\n"
         "print(asyncio.run(judge(rows['prompt'], ['no code'], None, rows['problem'])))\n"
         "import psutil\n"
         "print(*(child.pid for child in psutil.Process().children(recursive=True)))\n"
