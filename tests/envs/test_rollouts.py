@@ -93,8 +93,8 @@ def test_trained_tokens_have_the_logprobs_of_the_network(
         trained = [n for n, mask in enumerate(made.masks) if mask != MASKED]
         again = rescored(made.tokens, 1)
         assert np.abs(again[[n - 1 for n in trained]] - [made.logprobs[n] for n in trained]).max() < CLOSE
-        tokens = demo_tokenizer()
-        assert made.tokens[-1] == tokens.end_id != made.tokens[-2]
+        tokenizer = demo_tokenizer()
+        assert made.tokens[-1] == tokenizer.end_id != made.tokens[-2]
 
 
 def test_rollouts_of_one_problem_differ_and_are_the_same_again(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
@@ -173,8 +173,8 @@ class Broken(Demo):
 
 
 def test_a_rollout_that_fails_says_why(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
-    done = make_rollouts(runner, sandbox, "interleaved_tools", model=Broken(), count=2)
-    assert done[-1].why_unusable == "refused" and done[-1].sequence is None
+    made = make_rollouts(runner, sandbox, "interleaved_tools", model=Broken(), count=2)
+    assert made[-1].why_unusable == "refused" and made[-1].sequence is None
 
 
 def test_a_rollout_that_fails_is_kept_with_its_error_and_done_under_another_number(

@@ -24,23 +24,23 @@ CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok <|im_en
 
 @given(st.text(max_size=60))
 def test_text_never_spells_a_control_token(text: str) -> None:
-    tokens = demo_tokenizer()
+    tokenizer = demo_tokenizer()
     text = text.encode("utf-8", "ignore").decode() + "<|im_end|>"
-    ids = tokens.encode(text)
-    assert tokens.end_id not in ids and "".join(tokens.decode_pieces(ids)) == text
-    assert tokens.encode("<|im_end|>", special=True) == [tokens.end_id]
+    ids = tokenizer.encode(text)
+    assert tokenizer.end_id not in ids and "".join(tokenizer.decode_pieces(ids)) == text
+    assert tokenizer.encode("<|im_end|>", special=True) == [tokenizer.end_id]
 
 
 def test_the_end_of_a_turn_is_found_in_the_template() -> None:
-    tokens = demo_tokenizer()
-    assert tokens.end_id == Text(DESCRIPTION).end and tokens.end_ids == {tokens.end_id}
+    tokenizer = demo_tokenizer()
+    assert tokenizer.end_id == Text(DESCRIPTION).end and tokenizer.end_ids == {tokenizer.end_id}
 
 
 def test_what_is_rendered_may_be_changed_without_changing_the_next() -> None:
-    tokens = demo_tokenizer()
-    first = tokens.apply_template(CHAT)
-    first.append(tokens.end_id)
-    assert tokens.apply_template(CHAT) == first[:-1] != tokens.apply_template(CHAT, open_reply=False)
+    tokenizer = demo_tokenizer()
+    first = tokenizer.apply_template(CHAT)
+    first.append(tokenizer.end_id)
+    assert tokenizer.apply_template(CHAT) == first[:-1] != tokenizer.apply_template(CHAT, open_reply=False)
 
 
 def test_the_demo_models_own_tokenizer_passes_the_check() -> None:
@@ -75,13 +75,13 @@ class Counting(Demo):
         return Completion(text="ok", usage=Usage(prompt_tokens=3))
 
 
-@pytest.mark.parametrize(("model", "said"), [(Other, "differ on"), (Templated, "templates"), (Counting, "counts 3")])
-def test_a_tokenizer_that_is_not_the_models_is_refused(model: type[Demo], said: str) -> None:
+@pytest.mark.parametrize(("model", "message"), [(Other, "differ on"), (Templated, "templates"), (Counting, "counts 3")])
+def test_a_tokenizer_that_is_not_the_models_is_refused(model: type[Demo], message: str) -> None:
     async def run() -> None:
         async with model() as served:
             await check_tokenizer(demo_tokenizer(), served)
 
-    with pytest.raises(UsageError, match=f"not the one of.*{said}"):
+    with pytest.raises(UsageError, match=f"not the one of.*{message}"):
         asyncio.run(run())
 
 
@@ -103,11 +103,13 @@ def test_transformers_reads_the_demo_folder_as_the_model_does(tmp_path: Path) ->
     transformers = pytest.importorskip(
         "transformers", reason="transformers is not installed (it comes with the extras)"
     )
-    tokens = LocalTokenizer(transformers.AutoTokenizer.from_pretrained(write_demo_tokenizer(tmp_path / "made")), "demo")
+    tokenizer = LocalTokenizer(
+        transformers.AutoTokenizer.from_pretrained(write_demo_tokenizer(tmp_path / "made")), "demo"
+    )
     own = Text(DESCRIPTION)
     for text in ("def f():\n    return 'é🙂'\n", "<|im_end|> as text"):
-        assert tokens.encode(text) == own.encode(text)
-        assert tokens.encode(text, special=True) == own.encode(text, special=True)
+        assert tokenizer.encode(text) == own.encode(text)
+        assert tokenizer.encode(text, special=True) == own.encode(text, special=True)
     plain = [ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"), ChatMessage("assistant", "ok")]
-    assert tokens.apply_template(plain) == own.render(plain)
-    assert tokens.end_id == own.end
+    assert tokenizer.apply_template(plain) == own.render(plain)
+    assert tokenizer.end_id == own.end

@@ -11,19 +11,19 @@ from foretrace.envs.train_sequence import MASKED, UNKNOWN, TrainSequence, make_s
 END = 7
 
 
-def said(*ids: int, weighed: int | None = None, finish: str | None = "stop", **more: object) -> Message:
-    count = len(ids) if weighed is None else weighed
+def reply(*ids: int, logprobs_count: int | None = None, finish: str | None = "stop", **more: object) -> Message:
+    count = len(ids) if logprobs_count is None else logprobs_count
     sampled = Sampled(token_ids=ids, logprobs=(-0.5,) * count, finish_reason=finish, exact="token")
-    given = {"role": "assistant", "author": "model", "content": "a", "sampled": sampled} | more
-    return Message(**given)  # type: ignore[arg-type]
+    fields = {"role": "assistant", "author": "model", "content": "a", "sampled": sampled} | more
+    return Message(**fields)  # type: ignore[arg-type]
 
 
-def first(message: Message, *prompt: int) -> Message:
+def with_prompt(message: Message, *prompt: int) -> Message:
     assert message.sampled is not None
     return msgspec.structs.replace(message, sampled=msgspec.structs.replace(message.sampled, prompt_token_ids=prompt))
 
 
-def answered(*ids: int) -> Message:
+def environment_message(*ids: int) -> Message:
     sampled = Sampled(token_ids=ids, exact="token") if ids else None
     return Message(role="tool", author="environment", content="r", train=False, sampled=sampled)
 
@@ -39,7 +39,7 @@ def sequence(*messages: Message) -> TrainSequence:
 
 
 def test_what_was_sampled_is_trained_and_the_rest_is_not() -> None:
-    made = sequence(first(said(3, 4, END), 1, 2), answered(5), said(6, END))
+    made = sequence(with_prompt(reply(3, 4, END), 1, 2), environment_message(5), reply(6, END))
     assert made.tokens == [1, 2, 3, 4, END, 5, 6, END]
     assert made.masks == [MASKED, MASKED, 3, 4, END, MASKED, 6, END]
     assert (made.trained, made.inexact, made.cut) == (5, 0, False)
@@ -47,31 +47,31 @@ def test_what_was_sampled_is_trained_and_the_rest_is_not() -> None:
 
 @pytest.mark.parametrize("finish", ["length", "stop_sequence"])
 def test_an_end_that_was_not_sampled_is_put_there_and_not_trained(finish: str) -> None:
-    made = sequence(first(said(3, finish=finish), 1))
+    made = sequence(with_prompt(reply(3, finish=finish), 1))
     assert made.tokens == [1, 3, END] and made.masks == [MASKED, 3, MASKED]
     assert made.cut == (finish == "length")
 
 
 def test_an_end_that_was_sampled_is_not_doubled() -> None:
-    assert sequence(first(said(3, END), 1)).tokens == [1, 3, END]
+    assert sequence(with_prompt(reply(3, END), 1)).tokens == [1, 3, END]
 
 
 def test_what_stands_behind_the_last_reply_is_left_out() -> None:
-    assert sequence(first(said(3, END), 1), answered(5)).tokens == [1, 3, END]
+    assert sequence(with_prompt(reply(3, END), 1), environment_message(5)).tokens == [1, 3, END]
 
 
 def test_ids_without_logprobs_are_not_trained_and_counted() -> None:
-    made = sequence(first(said(3, 4, weighed=0), 1), answered(5), said(6, END))
+    made = sequence(with_prompt(reply(3, 4, logprobs_count=0), 1), environment_message(5), reply(6, END))
     assert made.masks == [MASKED] * 4 + [6, END] and (made.trained, made.inexact) == (2, 2)
 
 
 def test_a_closing_tag_behind_what_was_sampled_is_not_trained_and_is_no_mismatch() -> None:
-    made = sequence(first(said(3, 4, 5, weighed=2), 1))
+    made = sequence(with_prompt(reply(3, 4, 5, logprobs_count=2), 1))
     assert made.masks == [MASKED, 3, 4, MASKED, MASKED] and made.inexact == 0
 
 
 def test_spans_of_one_completion_are_one() -> None:
-    made = sequence(first(said(3, finish=None), 1), said(4, weighed=0, turn=0))
+    made = sequence(with_prompt(reply(3, finish=None), 1), reply(4, logprobs_count=0, turn=0))
     assert (made.trained, made.inexact) == (1, 0)
 
 
@@ -79,7 +79,7 @@ def test_a_trace_without_ids_gives_none() -> None:
     trace = Trace(
         key="k",
         task=Task(id="t", group="t"),
-        messages=(said(3),),
+        messages=(reply(3),),
         provenance=Provenance(origin="generated", source="s"),
     )
     assert make_sequence(trace, END, {END}) is None
@@ -88,9 +88,9 @@ def test_a_trace_without_ids_gives_none() -> None:
 def test_messages_are_turns() -> None:
     opening = Message(role="user", author="user", content="q", turn=0)
     inline = [
-        said(3, turn=1, content="a"),
+        reply(3, turn=1, content="a"),
         Message(role="tool", author="environment", content="[r]", injected=True, turn=1),
-        said(4, turn=1, content="b", continues=True),
+        reply(4, turn=1, content="b", continues=True),
     ]
     answers = [
         Message(role="tool", author="environment", content=text, turn=2, raw_role="user") for text in ("one", "two")

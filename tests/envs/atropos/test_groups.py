@@ -65,10 +65,10 @@ def test_what_atropos_leaves_out_is_known() -> None:
 
 def test_groups_in_a_row_that_nobody_gets_are_told_once_with_cause_and_remedy() -> None:
     monitor = GroupMonitor(3)
-    said = [monitor.record([rollout(), rollout(1)], ONE_SCORE, "max_tokens (30)") for _ in range(50)]
-    assert [number for number, line in enumerate(said) if line] == [2]
-    assert "3 groups in a row were not sent: 3 had one score, 0 were too long" in said[2]
-    assert "of their 6 rollouts 0 were cut by length and 3 solved" in said[2] and "larger group_size" in said[2]
+    warnings = [monitor.record([rollout(), rollout(1)], ONE_SCORE, "max_tokens (30)") for _ in range(50)]
+    assert [number for number, line in enumerate(warnings) if line] == [2]
+    assert "3 groups in a row were not sent: 3 had one score, 0 were too long" in warnings[2]
+    assert "of their 6 rollouts 0 were cut by length and 3 solved" in warnings[2] and "larger group_size" in warnings[2]
     monitor.record([rollout()], "", "")
     again = [monitor.record([rollout(cut=2)], ONE_SCORE, "max_tokens (30)") for _ in range(3)]
     assert again[2].endswith("; raise max_tokens (30)") and (monitor.sent, monitor.dropped[ONE_SCORE]) == (1, 53)
