@@ -11,8 +11,8 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 
 from atroposlib.envs.server_handling.server_manager import APIServerConfig
 
-from foretrace.core.errors import StoreError, UsageError
-from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_servers
+from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_servers, describe_error
 from foretrace.envs.atropos.environment import CodeTraceEnv
 
 pytestmark = pytest.mark.integration
@@ -102,3 +102,16 @@ def test_no_verb_is_answered_with_the_usage(
     with pytest.raises(SystemExit) as ended:
         CodeTraceEnv.cli()
     assert ended.value.code == 2 and "serve|process|evaluate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("allow_weak_isolation", "api_key", "api_key_env", "base_url", "concurrency", "context_length", "max_tokens"),
+        *("max_turns", "options", "path", "retries", "sandbox", "temperature", "timeout_s", "top_p", "workers"),
+    ],
+)
+def test_an_error_names_an_option_that_there_is(name: str) -> None:
+    option = describe_error(UsageError("give ", Setting(name))).removeprefix("give --").split()[0]
+    part, _, field = option.partition(".")
+    assert field in {"env": CodeTraceEnvConfig, "openai": APIServerConfig}[part].model_fields

@@ -355,6 +355,7 @@ def test_the_names_of_settings_are_those_that_vf_eval_takes() -> None:
     parts = {
         "env.taskset": ProblemsConfig,
         "env.agent.harness": ForetraceHarnessConfig,
+        "env.agent.runtime": vf.SubprocessConfig,
         "client": vf.EvalClientConfig,
         "sampling": vf.SamplingConfig,
     }
