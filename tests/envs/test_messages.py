@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from foretrace.core.errors import Setting, UsageError
-from foretrace.envs.messages import write_options
+from foretrace.envs.messages import make_option_style
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_the_command_line_is_no_traceback() -> None:
 )
 def test_a_setting_is_written_as_the_option_that_sets_it(setting: Setting, text: str) -> None:
     options = {"sandbox": "--box", "hints": "--hints", "weak": "--level 0"}
-    assert write_options(UsageError("give ", setting, "; or end"), options) == f"give {text}; or end"
+    assert UsageError("give ", setting, "; or end").render(make_option_style(options)) == f"give {text}; or end"

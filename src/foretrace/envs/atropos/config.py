@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, field_validator
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, Setting, StoreError, UsageError
 from foretrace.core.files import cannot_write
-from foretrace.envs.messages import write_options
+from foretrace.envs.messages import make_option_style
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import Server
 
@@ -223,8 +223,9 @@ _OPTIONS = {name: f"--env.{name}" for name in CodeTraceEnvConfig.model_fields} |
     "workers": "--env.sandbox_workers",
 }
 """Name of a setting in Python -> the option that sets it here."""
+_write_option = make_option_style(_OPTIONS)
 
 
 def describe_error(error: ForetraceError) -> str:
     """The message of an error, with settings as options of this environment."""
-    return write_options(error, _OPTIONS)
+    return error.render(_write_option)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from foretrace.core.errors import ForetraceError
-from foretrace.envs.messages import write_options
+from foretrace.envs.messages import make_option_style
 
 _HARNESS = "--env.agent.harness"
 OPTIONS = {
     "allow_weak_isolation": f"{_HARNESS}.allow-weak-isolation",
     "api_key_env": "--client.api-key-var",
     "base_url": "--client.base-url",
-    "bonuses": f"{_HARNESS}.bonuses",
     "concurrency": "-c",
     "feedback": f"{_HARNESS}.feedback",
-    "forced": f"{_HARNESS}.forced",
     "hints": f"{_HARNESS}.hints",
     "level": f"{_HARNESS}.level",
     "max_tokens": "--sampling.max-tokens",
@@ -31,11 +29,12 @@ OPTIONS = {
     "workers": f"{_HARNESS}.workers",
 }
 """Name of a setting in Python -> the option of `vf-eval` that sets it."""
+_write_option = make_option_style(OPTIONS)
 
 
 def describe_error(error: ForetraceError) -> str:
     """The message of an error, with settings as options of `vf-eval`."""
-    return write_options(error, OPTIONS)
+    return error.render(_write_option)
 
 
 def name_options(error: Exception) -> None:
