@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from foretrace.envs.tokenizer import demo_folder
+from foretrace.envs.demo_files import write_demo_tokenizer
 from foretrace.models.demo_model import CHECKPOINT
 from foretrace.models.demo_model.network import read_weights
 from foretrace.models.demo_model.tokenizer import END, SPECIAL, START
@@ -32,7 +32,7 @@ TEMPLATE = (
     "{% endfor %}"
     f"{{% if add_generation_prompt %}}{START}assistant\n{{% endif %}}"
 )
-"""The same text that `_demo_text.Text.render` makes."""
+"""The same text that `models.demo_model.tokenizer.ChatTokenizer.render` makes."""
 FILE = f"{NAME}.gguf"
 """What the file is called: a server names the model by it, and `build` knows the traces by that name."""
 DESCRIPTION = "The demo model of foretrace: it has ten problems by heart. What it writes is never training data."
@@ -47,7 +47,7 @@ def main() -> None:
     target = Path(sys.argv[1])
     try:
         export(target)
-        tokenizer = demo_folder(target.with_name(f"{NAME}-tokenizer"))
+        tokenizer = write_demo_tokenizer(target.with_name(f"{NAME}-tokenizer"))
         print(f"{target}; its tokenizer, for trainers: {tokenizer}")
     except ModuleNotFoundError as error:
         raise SystemExit(f"{error.name} is not installed: pip install {error.name}") from None

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.tokenizer import DESCRIPTION, Shaped, demo_tokens
+from envs.tokenizer import DESCRIPTION, HubTokenizer, demo_tokenizer
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
-from foretrace.envs.tokenizer import LocalTokens, check_same, demo_folder
+from foretrace.envs.demo_files import write_demo_tokenizer
+from foretrace.envs.tokenizer import LocalTokenizer, check_tokenizer
 from foretrace.models.demo_model.tokenizer import ChatTokenizer
 from foretrace.models.servers.demo import Demo
 
@@ -23,29 +24,29 @@ CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok <|im_en
 
 @given(st.text(max_size=60))
 def test_text_never_spells_a_control_token(text: str) -> None:
-    tokens = demo_tokens()
+    tokenizer = demo_tokenizer()
     text = text.encode("utf-8", "ignore").decode() + "<|im_end|>"
-    ids = tokens.encode(text)
-    assert tokens.end not in ids and "".join(tokens.pieces(ids)) == text
-    assert tokens.encode("<|im_end|>", special=True) == [tokens.end]
+    ids = tokenizer.encode(text)
+    assert tokenizer.end_id not in ids and "".join(tokenizer.decode_pieces(ids)) == text
+    assert tokenizer.encode("<|im_end|>", special=True) == [tokenizer.end_id]
 
 
 def test_the_end_of_a_turn_is_found_in_the_template() -> None:
-    tokens = demo_tokens()
-    assert tokens.end == ChatTokenizer(DESCRIPTION).end_id and tokens.ends == {tokens.end}
+    tokenizer = demo_tokenizer()
+    assert tokenizer.end_id == ChatTokenizer(DESCRIPTION).end_id and tokenizer.end_ids == {tokenizer.end_id}
 
 
 def test_what_is_rendered_may_be_changed_without_changing_the_next() -> None:
-    tokens = demo_tokens()
-    first = tokens.rendered(CHAT)
-    first.append(tokens.end)
-    assert tokens.rendered(CHAT) == first[:-1] != tokens.rendered(CHAT, open_reply=False)
+    tokenizer = demo_tokenizer()
+    first = tokenizer.apply_template(CHAT)
+    first.append(tokenizer.end_id)
+    assert tokenizer.apply_template(CHAT) == first[:-1] != tokenizer.apply_template(CHAT, open_reply=False)
 
 
 def test_the_demo_models_own_tokenizer_passes_the_check() -> None:
     async def run() -> None:
         async with Demo() as model:
-            await check_same(demo_tokens(), model)
+            await check_tokenizer(demo_tokenizer(), model)
 
     asyncio.run(run())
 
@@ -74,18 +75,18 @@ class Counting(Demo):
         return Completion(text="ok", usage=Usage(prompt_tokens=3))
 
 
-@pytest.mark.parametrize(("model", "said"), [(Other, "differ on"), (Templated, "templates"), (Counting, "counts 3")])
-def test_a_tokenizer_that_is_not_the_models_is_refused(model: type[Demo], said: str) -> None:
+@pytest.mark.parametrize(("model", "message"), [(Other, "differ on"), (Templated, "templates"), (Counting, "counts 3")])
+def test_a_tokenizer_that_is_not_the_models_is_refused(model: type[Demo], message: str) -> None:
     async def run() -> None:
         async with model() as served:
-            await check_same(demo_tokens(), served)
+            await check_tokenizer(demo_tokenizer(), served)
 
-    with pytest.raises(UsageError, match=f"not the one of.*{said}"):
+    with pytest.raises(UsageError, match=f"not the one of.*{message}"):
         asyncio.run(run())
 
 
 def test_a_tokenizer_without_a_template_or_of_the_slow_kind_is_refused() -> None:
-    class Bare(Shaped):
+    class Bare(HubTokenizer):
         def apply_chat_template(self, *_: object, **__: object) -> list[int]:
             raise ValueError("no template\nmore")
 
@@ -93,20 +94,22 @@ def test_a_tokenizer_without_a_template_or_of_the_slow_kind_is_refused() -> None
         backend_tokenizer = None
 
     with pytest.raises(UsageError, match=r"cannot render the messages: no template$"):
-        LocalTokens(Bare(), "mine")
+        LocalTokenizer(Bare(), "mine")
     with pytest.raises(UsageError, match="no fast tokenizer"):
-        LocalTokens(Slow(), "mine")
+        LocalTokenizer(Slow(), "mine")
 
 
 def test_transformers_reads_the_demo_folder_as_the_model_does(tmp_path: Path) -> None:
     transformers = pytest.importorskip(
         "transformers", reason="transformers is not installed (it comes with the extras)"
     )
-    tokens = LocalTokens(transformers.AutoTokenizer.from_pretrained(demo_folder(tmp_path / "made")), "demo")
+    tokenizer = LocalTokenizer(
+        transformers.AutoTokenizer.from_pretrained(write_demo_tokenizer(tmp_path / "made")), "demo"
+    )
     own = ChatTokenizer(DESCRIPTION)
     for text in ("def f():\n    return 'é🙂'\n", "<|im_end|> as text"):
-        assert tokens.encode(text) == own.encode(text)
-        assert tokens.encode(text, special=True) == own.encode(text, special=True)
+        assert tokenizer.encode(text) == own.encode(text)
+        assert tokenizer.encode(text, special=True) == own.encode(text, special=True)
     plain = [ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"), ChatMessage("assistant", "ok")]
-    assert tokens.rendered(plain) == own.render(plain)
-    assert tokens.end == own.end_id
+    assert tokenizer.apply_template(plain) == own.render(plain)
+    assert tokenizer.end_id == own.end_id

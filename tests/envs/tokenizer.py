@@ -7,15 +7,15 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from foretrace.core.completion import ChatMessage
-from foretrace.envs.tokenizer import LocalTokens
+from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.models.demo_model import CHECKPOINT
 from foretrace.models.demo_model.tokenizer import ChatTokenizer
 
 DESCRIPTION = (CHECKPOINT / "tokenizer.json").read_text(encoding="utf-8")
 
 
-class Shaped:
-    """As far as `LocalTokens` looks."""
+class HubTokenizer:
+    """As far as `LocalTokenizer` looks."""
 
     def __init__(self) -> None:
         self.backend_tokenizer: Any = Tokenizer.from_str(DESCRIPTION)
@@ -29,5 +29,5 @@ class Shaped:
         return ids if add_generation_prompt else ids[: -len(self._text.render_opening("assistant"))]
 
 
-def demo_tokens() -> LocalTokens:
-    return LocalTokens(Shaped(), "demo")
+def demo_tokenizer() -> LocalTokenizer:
+    return LocalTokenizer(HubTokenizer(), "demo")

@@ -48,7 +48,7 @@ class Env:
     def __init__(self, verb: str, folder: Path, *more: str, **settings: Any) -> None:
         self.folder, self.log = folder, folder / f"{verb}.log"
         told = {
-            "backend": "demo",
+            "model": "demo",
             "group_size": 4,
             "max_token_length": 2048,
             "max_tokens": 200,
@@ -107,8 +107,8 @@ class Env:
 
 def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", *more: str, **settings: Any) -> Env:
     """A run against a fake server, whose words have no ids and which is trusted with them."""
-    told = {"openai.base_url": url or None, "backend": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
-    told |= {"check_tokenizer": False, "on_mismatch": "flag", "max_turns": 2, "backend_retries": 1}
+    told = {"openai.base_url": url or None, "model": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
+    told |= {"check_tokenizer": False, "on_mismatch": "flag", "max_turns": 2, "model_retries": 1}
     return Env(verb, folder, *more, **(told | settings))
 
 

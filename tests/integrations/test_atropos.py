@@ -15,7 +15,7 @@ from foretrace.core.store import TraceStore
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
-from foretrace.envs.tokenizer import demo_folder
+from foretrace.envs.demo_files import write_demo_tokenizer
 from integrations.atropos_runs import BIN, Env, Trainer, check_group, environment, rows, serving, toy
 from integrations.llama_server import Running
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return demo_folder(tmp_path_factory.mktemp("tokenizer"))
+    return Path(write_demo_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
 # --- serve
@@ -157,12 +157,12 @@ def test_an_evaluation_says_what_failed_and_what_it_cannot_write(tokenizer: Path
 
     server.say = say
     with model_serving(server):
-        more = {"limit": 6, "eval_fraction": 1.0, "max_eval_workers": 1, "backend_retries": 0}
+        more = {"limit": 6, "eval_fraction": 1.0, "max_eval_workers": 1, "model_retries": 0}
         env = toy(server.url, tokenizer, tmp_path, "evaluate", data_dir_to_save_evals=evals, **more).start()
         assert env.wait() == 1
     said = env.said()
     assert "eval/failed/" in said and "eval/accuracy" in said and "Traceback" not in said
-    assert env.errors().startswith("error: data_dir_to_save_evals: ") and "cannot write" in env.errors()
+    assert env.errors().startswith("error: --env.data_dir_to_save_evals: ") and "cannot write" in env.errors()
 
 
 # --- its tools
@@ -202,15 +202,15 @@ def test_the_example_trainer_collates_it(tmp_path: Path) -> None:
     ("settings", "code", "said"),
     [
         ({"tokenizer_name": "nowhere/at-all/here"}, 2, "the tokenizer nowhere/at-all/here cannot be loaded"),
-        ({"backend": "openai:toy"}, 2, "tokenizer_name is missing"),
+        ({"model": "openai:toy"}, 2, "tokenizer_name is missing"),
         ({"max_token_length": 50}, 2, "max_token_length 50 is too small: the shortest prompt has"),
         ({"traces_dir": "file/traces"}, 1, "cannot write"),
-        ({"data_path_to_save_groups": "file/x.jsonl"}, 1, "data_path_to_save_groups: file/x.jsonl: cannot write"),
+        ({"data_path_to_save_groups": "file/x.jsonl"}, 1, "--env.data_path_to_save_groups: file/x.jsonl: cannot write"),
         ({"protocol": "nonsense"}, 2, "unknown protocol 'nonsense'"),
         ({"problems": "jsonl:missing.jsonl"}, 1, "missing.jsonl"),
         ({"group_size": 0}, 2, "group_size 0"),
         ({"group_size": "many"}, 2, "group_size"),
-        ({"backend_options": "think", "backend": "ollama:toy", "tokenizer_name": "t"}, 2, "NAME=VALUE"),
+        ({"model_options": "think", "model": "ollama:toy", "tokenizer_name": "t"}, 2, "NAME=VALUE"),
         ({"group_size": 1, "ensure_scores_are_not_same": True}, 2, "group_size 1"),
     ],
 )

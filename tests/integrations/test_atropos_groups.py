@@ -18,9 +18,8 @@ from foretrace.core.trace import Trace
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
-from foretrace.envs.tokenizer import demo_folder
-from foretrace.envs.train_sequence import sequence_of
-from foretrace.models.demo_model import CHECKPOINT
+from foretrace.envs.demo_files import write_demo_model
+from foretrace.envs.train_sequence import make_sequence
 from integrations.atropos_runs import END, Env, Trainer, check_group, rows, run_api, serving, toy
 from integrations.llama_server import Running
 
@@ -30,10 +29,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model and its tokenizer as transformers loads them."""
-    made = demo_folder(tmp_path_factory.mktemp("demo-model"))
-    for name in ("config.json", "model.safetensors"):
-        (made / name).write_bytes((CHECKPOINT / name).read_bytes())
-    return made
+    return Path(write_demo_model(tmp_path_factory.mktemp("demo-model")))
 
 
 # --- members that fail
@@ -58,7 +54,7 @@ class Flaky(ModelServer):
 def test_a_rollout_that_fails_is_made_again_or_costs_its_group_and_never_the_run(model: Path, tmp_path: Path) -> None:
     """Of the first group a member fails once; of the second one in both rounds; the third and fourth are whole."""
     with model_serving(Flaky(2, 6, 8)) as server:
-        more = {"max_rollouts": 1, "backend_retries": 0, "max_group_tries": 2, "traces_dir": "traces"}
+        more = {"max_rollouts": 1, "model_retries": 0, "max_group_tries": 2, "traces_dir": "traces"}
         env = toy(server.url, model, tmp_path, total_steps=3, group_size=3, **more).start()
         assert env.wait() == 0, env.said()
         assert server.rollouts == 4 + 4 + 3 + 3
@@ -105,7 +101,7 @@ def test_sequences_stay_below_a_trainers_own_limit(pulled: Pulled) -> None:
     assert len(pulled.groups) == 2
     for group in pulled.groups:
         check_group(group)
-    made = [sequence_of(trace, END, frozenset({END})) for trace in pulled.traces]
+    made = [make_sequence(trace, END, frozenset({END})) for trace in pulled.traces]
     assert len(made) >= 8 and all(sequence is not None and len(sequence.tokens) < MOST for sequence in made)
 
 

@@ -25,7 +25,7 @@ from fakes.model_server import serving as model_serving
 from fakes.ollama_facade import OllamaFacade
 from foretrace.core.store import TraceStore
 from foretrace.envs.atropos.model_server import server_for
-from foretrace.envs.tokenizer import demo_folder
+from foretrace.envs.demo_files import write_demo_tokenizer
 from integrations.atropos_runs import Env, Trainer, check_group, environment, rows, run_api, serving
 from integrations.llama_server import NAME, Running
 from integrations.scoring import CLOSE, rescored
@@ -35,14 +35,14 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return demo_folder(tmp_path_factory.mktemp("tokenizer"))
+    return Path(write_demo_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
 # --- model servers
 
 
 def test_llama_server_serves_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:
-    told = {"openai.base_url": llama.url, "openai.model_name": NAME, "backend": "llamacpp", "tokenizer_name": tokenizer}
+    told = {"openai.base_url": llama.url, "openai.model_name": NAME, "model": "llamacpp", "tokenizer_name": tokenizer}
     env = Env("process", tmp_path, total_steps=2, protocol="interleaved_tools", **told).start()
     assert env.wait() == 0, env.said()
     for group in rows(tmp_path / "data" / "code_trace.jsonl"):
@@ -53,7 +53,7 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
     llama: Running, tokenizer: Path, tmp_path: Path
 ) -> None:
     """run-api, `serve`, and a trainer that registers and pulls."""
-    told = {"openai.base_url": llama.url, "openai.model_name": NAME, "backend": "llamacpp", "tokenizer_name": tokenizer}
+    told = {"openai.base_url": llama.url, "openai.model_name": NAME, "model": "llamacpp", "tokenizer_name": tokenizer}
     api = run_api(tmp_path / "api.log").start()
     try:
         trainer = Trainer(api, batch_size=4)
@@ -72,7 +72,7 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
 
 def test_a_server_like_ollama_serves_text_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:
     with model_serving(OllamaFacade(llama.url, parallel=4)) as facade:  # type: ignore[arg-type]
-        told = {"openai.base_url": facade.url, "backend": f"ollama:{NAME}", "tokenizer_name": tokenizer}
+        told = {"openai.base_url": facade.url, "model": f"ollama:{NAME}", "tokenizer_name": tokenizer}
         env = Env("process", tmp_path, total_steps=2, protocol="tools", group_size=2, max_group_tries=8, **told).start()
         assert env.wait() == 0, env.said()
     for group in rows(tmp_path / "data" / "code_trace.jsonl"):
@@ -160,8 +160,8 @@ def test_a_model_server_that_is_killed_ends_serve(tokenizer: Path, tmp_path: Pat
 
 def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **more: Any) -> Env:
     """A run against a fake server."""
-    told = {"openai.base_url": url, "backend": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
-    told |= {"check_tokenizer": False, "total_steps": 3, "group_size": 2, "max_turns": 2, "backend_retries": 1}
+    told = {"openai.base_url": url, "model": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
+    told |= {"check_tokenizer": False, "total_steps": 3, "group_size": 2, "max_turns": 2, "model_retries": 1}
     return Env(verb, folder, **(told | more))
 
 
@@ -210,7 +210,7 @@ def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(# my_env\.py\n.*?)```", page, re.DOTALL)
     (tmp_path / "my_env.py").write_text(code, encoding="utf-8")
     command = [sys.executable, "my_env.py", "process", "--env.total_steps", "1", "--env.use_wandb", "False"]
-    command += ["--env.tokenizer_name", str(demo_folder(tmp_path / "tokenizer"))]
+    command += ["--env.tokenizer_name", write_demo_tokenizer(tmp_path / "tokenizer")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=200, env=os.environ | environment())
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     (group,) = rows(next((tmp_path / "data").glob("*.jsonl")))

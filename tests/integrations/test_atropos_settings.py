@@ -11,8 +11,8 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 
 from atroposlib.envs.server_handling.server_manager import APIServerConfig
 
-from foretrace.core.errors import StoreError, UsageError
-from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_servers
+from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_servers, describe_error
 from foretrace.envs.atropos.environment import CodeTraceEnv
 
 pytestmark = pytest.mark.integration
@@ -28,16 +28,16 @@ pytestmark = pytest.mark.integration
     ],
 )
 def test_how_atropos_lets_models_think_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=f"^{name} is not for this environment: leave it out; --env.think"):
+    with pytest.raises(UsageError, match=f"^{name} is not for this environment: leave it out; think"):
         CodeTraceEnvConfig(**{name: value}).check()
 
 
 @pytest.mark.parametrize(
     ("name", "value", "remedy"),
     [
-        ("timeout", 60, "--env.backend_timeout"),
+        ("timeout", 60, "--env.model_timeout"),
         ("tokenizer_name", "folder", "--env.tokenizer_name"),
-        ("server_type", "vllm", "--env.backend"),
+        ("server_type", "vllm", "--env.model"),
         ("rolling_buffer_length", 10, "no request timings"),
     ],
 )
@@ -59,20 +59,20 @@ def test_no_slots_are_refused(name: str) -> None:
 def test_what_has_nothing_to_refuse_is_taken() -> None:
     check_servers([APIServerConfig(), APIServerConfig(health_check=False, n_kwarg_is_ignored=True)])
     CodeTraceEnvConfig().check()
-    CodeTraceEnvConfig(backend="openai", backend_timeout=9.0, backend_retries=0).check()
+    CodeTraceEnvConfig(model="openai", model_timeout=9.0, model_retries=0).check()
 
 
 def test_mock_servers_of_atropos_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"--env\.backend demo"):
-        CodeTraceEnv(CodeTraceEnvConfig(backend="demo"), [APIServerConfig()], testing=True)
+    with pytest.raises(UsageError, match="give model='demo'"):
+        CodeTraceEnv(CodeTraceEnvConfig(model="demo"), [APIServerConfig()], testing=True)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("backend_timeout", 9.0), ("backend_retries", 0), ("think", "low"), ("backend_options", "a=b")]
+    ("name", "value"), [("model_timeout", 9.0), ("model_retries", 0), ("think", "low"), ("model_options", "a=b")]
 )
 def test_what_the_demo_model_does_not_take_is_named(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"^{name}: not for the demo model"):
-        CodeTraceEnvConfig(backend="demo", **{name: value}).check()
+        CodeTraceEnvConfig(model="demo", **{name: value}).check()
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_folder_for_evaluations_is_tried_at_once(tmp_path: Path) -> None:
     assert list((tmp_path / "evals").iterdir()) == []
 
 
-def test_a_misspelt_backend_is_named_before_a_missing_tokenizer() -> None:
+def test_a_misspelt_model_is_named_before_a_missing_tokenizer() -> None:
     with pytest.raises(UsageError, match=r"unknown model 'dmo'.*ollama"):
-        CodeTraceEnv(CodeTraceEnvConfig(backend="dmo"), [APIServerConfig()])
+        CodeTraceEnv(CodeTraceEnvConfig(model="dmo"), [APIServerConfig()])
 
 
 def test_no_verb_is_answered_with_the_usage(
@@ -102,3 +102,16 @@ def test_no_verb_is_answered_with_the_usage(
     with pytest.raises(SystemExit) as ended:
         CodeTraceEnv.cli()
     assert ended.value.code == 2 and "serve|process|evaluate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("allow_weak_isolation", "api_key", "api_key_env", "base_url", "concurrency", "context_length", "max_tokens"),
+        *("max_turns", "options", "path", "retries", "sandbox", "temperature", "timeout_s", "top_p", "workers"),
+    ],
+)
+def test_an_error_names_an_option_that_there_is(name: str) -> None:
+    option = describe_error(UsageError("give ", Setting(name))).removeprefix("give --").split()[0]
+    part, _, field = option.partition(".")
+    assert field in {"env": CodeTraceEnvConfig, "openai": APIServerConfig}[part].model_fields

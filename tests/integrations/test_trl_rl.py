@@ -20,12 +20,12 @@ import pytest
 from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.envs.trl import (
-    demo_model,
     prompt_dataset,
     reward_fn,
     reward_from_rollout,
     rollout_func,
     server_generate,
+    write_demo_model,
 )
 from foretrace.models.base import Server
 from foretrace.models.servers.llamacpp import LlamaCpp
@@ -39,7 +39,7 @@ GROUP, STEPS, MOST, KNOWN = 4, 2, 400, 10
 """The demo model knows ten problems."""
 BOX = Settings(workers=2, allow_weak_isolation=True)
 NEAR = 1e-3
-Rolled = dict[str, list[Any]]
+Output = dict[str, list[Any]]
 
 
 class Judged(NamedTuple):
@@ -53,7 +53,7 @@ class Judged(NamedTuple):
 @pytest.fixture(scope="module")
 def folder(offline: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model as transformers loads it: a Qwen3."""
-    return Path(demo_model(tmp_path_factory.mktemp("demo-model")))
+    return Path(write_demo_model(tmp_path_factory.mktemp("demo-model")))
 
 
 @pytest.fixture(scope="module")
@@ -152,13 +152,13 @@ def test_rewards_of_one_turn(
     folder: Path, tokenizer: Any, sandbox: Callable[[Problem, str], float], tmp_path: Path
 ) -> None:
     judged: list[Judged] = []
-    reward = reward_fn("interleaved", box=BOX, tokenizer=tokenizer)
+    reward = reward_fn("interleaved", sandbox_settings=BOX, tokenizer=tokenizer)
 
     async def watched(prompts: Any, completions: Any, problem: Any, **columns: Any) -> list[float | None]:
-        said = await reward(prompts, completions, problem=problem, **columns)
-        for row, completion, one in zip(problem, completions, said, strict=True):
+        output = await reward(prompts, completions, problem=problem, **columns)
+        for row, completion, one in zip(problem, completions, output, strict=True):
             judged.append(Judged(msgspec.json.decode(row, type=Problem), completion[-1]["content"], one))
-        return said
+        return output
 
     trainer = train(folder, tokenizer, "interleaved", watched, tmp_path)
     reward.close()
@@ -180,24 +180,24 @@ def final_of(protocol: str, text: str) -> str:
     return found[-1] if found else ""
 
 
-def rescored(model: Any, said: Rolled, row: int, temperature: float) -> list[float]:
+def rescored(model: Any, output: Output, row: int, temperature: float) -> list[float]:
     """Logprobs of the completion's ids, from one forward pass."""
     import torch
 
-    prompt, ids = said["prompt_ids"][row], said["completion_ids"][row]
+    prompt, ids = output["prompt_ids"][row], output["completion_ids"][row]
     with torch.no_grad():
         logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].float() / temperature
     return torch.log_softmax(logits, -1).gather(1, torch.tensor(ids)[:, None]).squeeze(1).tolist()
 
 
-def check_tokens(said: Rolled, scores: Sequence[list[float]], tokenizer: Any) -> int:
+def check_tokens(output: Output, scores: Sequence[list[float]], tokenizer: Any) -> int:
     """The mask is 1 on what the model wrote and 0 on all that the environment said; logprobs are the model's own.
 
     Returns the number of tokens that the environment put in.
     """
     masked = 0
-    for row, trace in enumerate(said["trace"]):
-        ids, mask, logprobs = (said[name][row] for name in ("completion_ids", "env_mask", "logprobs"))
+    for row, trace in enumerate(output["trace"]):
+        ids, mask, logprobs = (output[name][row] for name in ("completion_ids", "env_mask", "logprobs"))
         assert len(ids) == len(mask) == len(logprobs) <= MOST
         for mine, logprob, score in zip(mask, logprobs, scores[row], strict=True):
             assert abs(logprob - score) < NEAR if mine else logprob == 0.0
@@ -226,17 +226,17 @@ def test_rollouts(
     protocol: str,
     temperature: float,
 ) -> None:
-    run = rollout_func(protocol, problems="builtin", box=BOX)
+    run = rollout_func(protocol, problems="builtin", sandbox_settings=BOX)
     problems = {
         row["task"]: msgspec.json.decode(row["problem"], type=Problem) for row in prompt_dataset("builtin", protocol)
     }
-    steps: list[tuple[Rolled, list[list[float]]]] = []
+    steps: list[tuple[Output, list[list[float]]]] = []
 
-    def watched(prompts: Any, trainer: Any) -> Rolled:
-        said = run(prompts, trainer)
-        scores = [rescored(trainer.model, said, row, temperature) for row in range(len(prompts))]
-        steps.append((dict(said), scores))
-        return said
+    def watched(prompts: Any, trainer: Any) -> Output:
+        output = run(prompts, trainer)
+        scores = [rescored(trainer.model, output, row, temperature) for row in range(len(prompts))]
+        steps.append((dict(output), scores))
+        return output
 
     trainer = train(
         folder, tokenizer, protocol, reward_from_rollout, tmp_path, temperature=temperature, rollout_func=watched
@@ -249,18 +249,18 @@ def test_rollouts(
             "".join(m.content for m in trace.messages if m.author == "model"),
             reward,
         )
-        for said, _ in steps
-        for trace, reward in zip(said["trace"], said["reward"], strict=True)
+        for output, _ in steps
+        for trace, reward in zip(output["trace"], output["reward"], strict=True)
     ]
     check_rewards(trainer, judged, [sandbox(one.problem, final_of(protocol, one.text)) for one in judged])
     assert sum(check_tokens(*step, tokenizer) for step in steps) > 100
-    assert any(trace.outcome.metrics["turns"] > 1 for said, _ in steps for trace in said["trace"])
-    lengths = [sum(map(sum, said["env_mask"])) / (2 * GROUP) for said, _ in steps]
+    assert any(trace.outcome.metrics["turns"] > 1 for output, _ in steps for trace in output["trace"])
+    lengths = [sum(map(sum, output["env_mask"])) / (2 * GROUP) for output, _ in steps]
     assert logged(trainer, "completions/mean_length") == pytest.approx(lengths), "TRL takes the mask"
-    said, scores = steps[0]
+    output, scores = steps[0]
     for name, wrong in (("env_mask", _all_ones), ("logprobs", _one_too_far)):  # controls
         with pytest.raises(AssertionError):
-            check_tokens(said | {name: [wrong(row) for row in said[name]]}, scores, tokenizer)
+            check_tokens(output | {name: [wrong(row) for row in output[name]]}, scores, tokenizer)
 
 
 def _all_ones(mask: list[int]) -> list[int]:
@@ -275,7 +275,7 @@ def test_another_trainer_samples_with_its_own_model(folder: Path, tokenizer: Any
     """One rollout function, handed to a second trainer: the logprobs are those of the second one's weights."""
     import torch
 
-    run = rollout_func("tools", problems="builtin", limit=2, box=BOX)
+    run = rollout_func("tools", problems="builtin", limit=2, sandbox_settings=BOX)
     first, second = (
         made(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run) for _ in range(2)
     )
@@ -284,16 +284,16 @@ def test_another_trainer_samples_with_its_own_model(folder: Path, tokenizer: Any
             weights.mul_(1.05)
     prompts = prompt_dataset("builtin", "tools", limit=2)["prompt"]
     for trainer, other in ((first, second), (second, first)):
-        said = run(prompts, trainer)
-        own = [rescored(trainer.model, said, row, 1.0) for row in range(2)]
-        check_tokens(said, own, tokenizer)
+        output = run(prompts, trainer)
+        own = [rescored(trainer.model, output, row, 1.0) for row in range(2)]
+        check_tokens(output, own, tokenizer)
         with pytest.raises(AssertionError):  # control
-            check_tokens(said, [rescored(other.model, said, row, 1.0) for row in range(2)], tokenizer)
+            check_tokens(output, [rescored(other.model, output, row, 1.0) for row in range(2)], tokenizer)
     run.close()
 
 
 def test_a_prompt_that_no_problem_is_known_for_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    run = rollout_func("tools", problems="builtin", limit=1, box=BOX)
+    run = rollout_func("tools", problems="builtin", limit=1, sandbox_settings=BOX)
     with pytest.raises(UsageError, match="was not given to rollout_func"):
         train(folder, tokenizer, "tools", reward_from_rollout, tmp_path, rollout_func=run)
     run.close()
@@ -309,7 +309,7 @@ def test_the_first_try_of_the_docs_runs(
         skip_if_refused(error)
         raise
     page = (Path(__file__).resolve().parents[2] / "docs" / "trl.md").read_text(encoding="utf-8")
-    (code, _, said), *_ = re.findall(r"```python\n(from trl.*?)```(.*?)```text\n(.*?)```", page, re.DOTALL)
+    (code, _, output), *_ = re.findall(r"```python\n(from trl.*?)```(.*?)```text\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(code, names)
@@ -317,7 +317,7 @@ def test_the_first_try_of_the_docs_runs(
     trainer.reward_funcs[0].close()
     figure = r"('[\w/]+'): '[^']*'"
     printed = [re.findall(figure, line) for line in capsys.readouterr().out.splitlines()]
-    shown = [re.findall(figure, line) for line in said.splitlines()]
+    shown = [re.findall(figure, line) for line in output.splitlines()]
     assert len(shown) == STEPS and all(len(step) > 6 for step in shown)
     for step, line in zip(shown, printed, strict=False):
         assert step == [name for name in line if name in step]
@@ -330,7 +330,7 @@ async def _started() -> None:
 
 
 def test_a_reward_of_another_protocol_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    reward = reward_fn("tools", box=BOX)
+    reward = reward_fn("tools", sandbox_settings=BOX)
     trainer = made(folder, tokenizer, "interleaved", reward, tmp_path)
     with pytest.raises(UsageError, match="is not the one of tools; give both the same protocol"):
         trainer.train()
@@ -344,12 +344,12 @@ def test_rollouts_by_a_server(folder: Path, tokenizer: Any, llama: Running, prot
     from transformers import AutoModelForCausalLM
 
     generate = server_generate(LlamaCpp("demo-model", Server(base_url=llama.url)))
-    run = rollout_func(protocol, generate, problems="builtin", limit=4, box=BOX)
+    run = rollout_func(protocol, generate, problems="builtin", limit=4, sandbox_settings=BOX)
     args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=MOST)
     trainer = SimpleNamespace(args=args, processing_class=tokenizer, model=None)
-    said = run(prompt_dataset("builtin", protocol, limit=4)["prompt"], trainer)
+    output = run(prompt_dataset("builtin", protocol, limit=4)["prompt"], trainer)
     run.close()
     generate.close()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    assert None not in said["reward"]
-    assert check_tokens(said, [rescored(model, said, row, 1.0) for row in range(4)], tokenizer) > 0
+    assert None not in output["reward"]
+    assert check_tokens(output, [rescored(model, output, row, 1.0) for row in range(4)], tokenizer) > 0

@@ -257,11 +257,11 @@ def test_a_server_that_is_not_there_is_told_so_and_once(vf_eval: Eval) -> None:
 
 
 ABSENT = """
-from foretrace.core.errors import SandboxError
+from foretrace.core.errors import SandboxError, Setting
 from foretrace.sandbox.local import LocalSandbox
 class Absent(LocalSandbox):
     async def start(self):
-        raise SandboxError("no engine here: use --sandbox local")
+        raise SandboxError("no engine here: use ", Setting("sandbox", "local"))
 """
 
 
@@ -350,16 +350,17 @@ def test_the_names_of_settings_are_those_that_vf_eval_takes() -> None:
     from verifiers.v1.configs.cli.eval import EvalConfig
 
     from foretrace.envs.verifiers.environment import ForetraceEnvConfig, ForetraceHarnessConfig, ProblemsConfig
-    from foretrace.envs.verifiers.setting_names import NAMES
+    from foretrace.envs.verifiers.setting_names import OPTIONS
 
     parts = {
         "env.taskset": ProblemsConfig,
         "env.agent.harness": ForetraceHarnessConfig,
+        "env.agent.runtime": vf.SubprocessConfig,
         "client": vf.EvalClientConfig,
         "sampling": vf.SamplingConfig,
     }
     assert isinstance(ForetraceEnvConfig.model_validate({"agent": {"harness": {}}}).agent.harness, vf.HarnessConfig)
-    for option in set(NAMES.values()) - {"-c"}:
+    for option in set(OPTIONS.values()) - {"-c"}:
         part, _, name = option.removeprefix("--").replace("-", "_").rpartition(".")
         assert name in parts[part].model_fields, option
     assert "c" in EvalConfig.model_fields["max_concurrent"].validation_alias.choices

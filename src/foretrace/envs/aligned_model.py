@@ -1,4 +1,4 @@
-"""A model behind a server without token ids: its logprobs laid beside the ids of the model's own tokenizer."""
+"""A model behind a server without token ids: its logprobs are aligned with the ids of the model's own tokenizer."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Self
 import msgspec
 
 from foretrace.core.completion import Capabilities, Completion, Request
-from foretrace.envs.tokenizer import LocalTokens
+from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.models.base import ChatModel
 
 
-class Aligned:
+class AlignedModel:
     """A ChatModel on top of another: it is asked in messages, and its replies get ids where these are certain.
 
     Where they are not, a completion has no ids and no logprobs, `extra["mismatch"]` says why, and it is counted.
     """
 
-    def __init__(self, model: ChatModel, tokens: LocalTokens) -> None:
-        self._model, self._tokens = model, tokens
+    def __init__(self, model: ChatModel, tokenizer: LocalTokenizer) -> None:
+        self._model, self._tokenizer = model, tokenizer
         self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
         self.mismatches: Counter[str] = Counter()
         """Replies without ids, by reason."""
@@ -31,7 +31,7 @@ class Aligned:
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`); its ids say which context is meant."""
         completion = await self._model.complete(msgspec.structs.replace(request, prompt_ids=None))
-        ids, pieces, why = self._aligned(request, completion)
+        ids, pieces, why = self._align(request, completion)
         if why:
             self.mismatches[why] += 1
             extra = completion.extra | {"mismatch": why}
@@ -41,12 +41,12 @@ class Aligned:
             completion, token_ids=ids, pieces=pieces, prompt_token_ids=request.prompt_ids, exact="text"
         )
 
-    def _aligned(self, request: Request, completion: Completion) -> tuple[tuple[int, ...], tuple[str, ...], str]:
+    def _align(self, request: Request, completion: Completion) -> tuple[tuple[int, ...], tuple[str, ...], str]:
         """The ids and their texts, or why there are none."""
         if completion.reasoning:
-            return (), (), "thinking came apart from the text (switch it off, e.g. --env.think false)"
-        counted = completion.usage.prompt_tokens if completion.usage else None
-        if request.prompt_ids is not None and counted is not None and counted != len(request.prompt_ids):
+            return (), (), "thinking came apart from the text (switch it off, e.g. by the setting think)"
+        theirs = completion.usage.prompt_tokens if completion.usage else None
+        if request.prompt_ids is not None and theirs is not None and theirs != len(request.prompt_ids):
             return (), (), "the server's prompt has another number of tokens than ours"
         if not completion.text and not completion.pieces:
             return (), (), ""
@@ -56,9 +56,9 @@ class Aligned:
             return (), (), "the text has bytes that are no character, of which only the server knows the ids"
         joined = "".join(completion.pieces)
         text = joined if joined.startswith(completion.text) else completion.text
-        ids = self._tokens.encode(text, special=True)
-        pieces = self._tokens.pieces(ids)
-        if len(ids) != len(completion.pieces) or not _same(pieces, completion.pieces):
+        ids = self._tokenizer.encode(text, special=True)
+        pieces = self._tokenizer.decode_pieces(ids)
+        if len(ids) != len(completion.pieces) or not _are_same(pieces, completion.pieces):
             return (), (), "the tokenizer cuts the text otherwise than the server did"
         return tuple(ids), tuple(pieces), ""
 
@@ -73,7 +73,7 @@ class Aligned:
         await self.close()
 
 
-def _same(ours: list[str], theirs: tuple[str, ...]) -> bool:
+def _are_same(ours: list[str], theirs: tuple[str, ...]) -> bool:
     """Whether the tokens have the same texts; a part of a character has none here and any there."""
     inside = False
     for own, other in zip(ours, theirs, strict=True):

@@ -1,8 +1,9 @@
-"""What rollouts are measured by: the same names in training and in evaluation."""
+"""Metrics over many rollouts: the same names in training and in evaluation."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from foretrace.core.trace import Trace
 from foretrace.episodes.rollout import CONTEXT
@@ -11,8 +12,8 @@ _MEANS = {"think_count": "think_count", "verify_rate": "has_verify", "ideal_rate
 """Means over rollouts, and the metric of a trace that each is the mean of (docs/protocols.md)."""
 
 
-class Measured:
-    """Sums over rollouts."""
+class RolloutMetrics:
+    """Adds rollouts up, and gives their means."""
 
     def __init__(self) -> None:
         self.rollouts = 0
@@ -27,19 +28,19 @@ class Measured:
         outcome = trace.outcome
         self.rollouts += 1
         self._problems.add(trace.task.id)
-        found = {name: outcome.metrics.get(metric, 0.0) for name, metric in _MEANS.items()}
-        found["accuracy"] = float(bool(outcome.success))
-        found["pass_rate"] = (
+        values = {name: outcome.metrics.get(metric, 0.0) for name, metric in _MEANS.items()}
+        values["accuracy"] = float(bool(outcome.success))
+        values["pass_rate"] = (
             outcome.tests.passed / outcome.tests.total if outcome.tests and outcome.tests.total else 0.0
         )
-        found["mean_reward"] = outcome.reward or 0.0
-        found["cut_rate"] = float(was_cut(trace))
-        found["failed_once"] = float(bool(outcome.metrics.get("had_errors")))
-        found["recovered"] = float(bool(outcome.metrics.get("recovered")))
-        for name, value in found.items():
+        values["mean_reward"] = outcome.reward or 0.0
+        values["cut_rate"] = float(was_cut(trace))
+        values["failed_once"] = float(bool(outcome.metrics.get("had_errors")))
+        values["recovered"] = float(bool(outcome.metrics.get("recovered")))
+        for name, value in values.items():
             self._sums[name] += value  # type: ignore[assignment]
 
-    def means(self, prefix: str) -> dict[str, float]:
+    def compute_means(self, prefix: str) -> dict[str, float]:
         """All figures, each name behind a prefix: shares and means over the rollouts, and counts.
 
         `recovery` is the share of successes among the rollouts in which something failed on the way; it is left out
@@ -47,16 +48,22 @@ class Measured:
         """
         if not self.rollouts and not self.failed:
             return {}
-        found: dict[str, float] = {"rollouts": self.rollouts, "problems": len(self._problems)}
-        found |= {f"failed/{reason}": number for reason, number in sorted(self.failed.items())}
+        means: dict[str, float] = {"rollouts": self.rollouts, "problems": len(self._problems)}
+        means |= {f"failed/{reason}": number for reason, number in sorted(self.failed.items())}
         if self.rollouts:
             names = ("accuracy", "pass_rate", "mean_reward", "cut_rate", *_MEANS)
-            found |= {name: self._sums[name] / self.rollouts for name in names}
+            means |= {name: self._sums[name] / self.rollouts for name in names}
         if self._sums["failed_once"]:
-            found["recovery"] = self._sums["recovered"] / self._sums["failed_once"]
-        return {f"{prefix}{name}": float(value) for name, value in found.items()}
+            means["recovery"] = self._sums["recovered"] / self._sums["failed_once"]
+        return {f"{prefix}{name}": float(value) for name, value in means.items()}
 
 
 def was_cut(trace: Trace) -> bool:
     """Whether a limit of length cut one of its replies, or left no room for another."""
     return bool(trace.outcome.metrics.get("cut_replies")) or trace.outcome.exit_reason == CONTEXT
+
+
+def format_metrics(metrics: Mapping[str, float]) -> str:
+    """Metrics as text, a line each."""
+    width = max(map(len, metrics), default=0)
+    return "\n".join(f"{name:<{width}}  {value:>8.4g}" for name, value in metrics.items())

@@ -1,4 +1,4 @@
-"""Which problems are trained on, which are kept for evaluation, and in which order they come."""
+"""The problems of an environment: reading them, splitting off those for evaluation, and their order in training."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import count, islice
 from pathlib import Path
 
 from foretrace.core.digest import unit
-from foretrace.core.errors import ProblemError, UsageError
+from foretrace.core.errors import ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem
 from foretrace.problems.registry import apart, problem_set
 
 _log = logging.getLogger("foretrace.envs")
 
 
-def usable(name: str, path: str | None) -> Iterator[Problem]:
+def read_problems(name: str, path: str | None) -> Iterator[Problem]:
     """The problems of a set, `NAME`, or `NAME:FILE` for a file of that form; rows that cannot be used are left out with
     a warning.
 
@@ -23,31 +23,31 @@ def usable(name: str, path: str | None) -> Iterator[Problem]:
         UsageError: no such set, or two files.
         ProblemError: it cannot be read, or has no problem that can be used.
     """
-    found = 0
+    count = 0
     name, file = apart(name, Path(path) if path else None)
     for one in problem_set(name)().load(file):
         if isinstance(one, Problem):
-            found += 1
+            count += 1
             yield one
         else:
             _log.warning("left out: %s: %s", one.at, one.reason)
-    if not found:
+    if not count:
         raise ProblemError(f"{file or name}: there is no problem in it that can be used")
 
 
-def load(name: str, path: str | None, limit: int | None) -> list[Problem]:
+def load_problems(name: str, path: str | None, limit: int | None) -> list[Problem]:
     """The first problems of a set.
 
     Raises:
-        UsageError, ProblemError: as `usable`; or one has no tests.
+        UsageError, ProblemError: as `read_problems`; or one has no tests.
     """
-    found = list(islice(usable(name, path), limit))
-    if untested := [p.id for p in found if not (p.public_tests or p.hidden_tests)]:
+    problems = list(islice(read_problems(name, path), limit))
+    if untested := [p.id for p in problems if not (p.public_tests or p.hidden_tests)]:
         raise ProblemError(f"{untested[0]} has no tests: an answer to it could not be judged")
-    return found
+    return problems
 
 
-def split(problems: Sequence[Problem], fraction: float, seed: int) -> tuple[list[Problem], list[Problem]]:
+def split_problems(problems: Sequence[Problem], fraction: float, seed: int) -> tuple[list[Problem], list[Problem]]:
     """Problems for training and for evaluation, by a hash of their group: adding problems moves no other.
 
     With a fraction above 0 and two groups or more, neither side is empty.
@@ -56,7 +56,7 @@ def split(problems: Sequence[Problem], fraction: float, seed: int) -> tuple[list
         UsageError: the fraction is not in [0, 1].
     """
     if not 0.0 <= fraction <= 1.0:
-        raise UsageError(f"eval_fraction {fraction}: choose 0 to 1")
+        raise UsageError(Setting("eval_fraction", fraction), ": choose 0 to 1")
     groups = sorted({_group(p) for p in problems}, key=lambda group: unit("eval", str(seed), group))
     held = {group for group in groups if unit("eval", str(seed), group) < fraction}
     if 0.0 < fraction < 1.0 and len(groups) > 1:
@@ -68,7 +68,7 @@ def _group(problem: Problem) -> str:
     return problem.group or problem.id
 
 
-def endless(problems: Sequence[Problem], seed: int) -> Iterator[Problem]:
+def repeat_shuffled(problems: Sequence[Problem], seed: int) -> Iterator[Problem]:
     """All problems, again and again, each time in another order."""
     for epoch in count():
         yield from sorted(problems, key=lambda p: unit("order", str(seed), str(epoch), p.source, p.id))

@@ -1,175 +1,100 @@
-"""Episodes for a trainer: from a problem to a trace and the ids that are trained on."""
+"""Rollouts for a trainer: from a problem to a trace and the token ids that are trained on."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
-from foretrace.core.completion import Capabilities, Completion, Request, Sampling
-from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.completion import Sampling
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Trace
-from foretrace.envs.aligned_model import Aligned
-from foretrace.envs.tokenizer import LocalTokens, check_same
-from foretrace.envs.trace_sink import Kept
-from foretrace.envs.train_sequence import TrainSequence, sequence_of
+from foretrace.envs.rollout_model import RolloutModel
+from foretrace.envs.tokenizer import LocalTokenizer
+from foretrace.envs.trace_sink import TraceSink
+from foretrace.envs.train_sequence import TrainSequence, make_sequence
 from foretrace.episodes.episode import Episode, view_of
 from foretrace.episodes.generate.resume import seed_of, told
 from foretrace.episodes.identity import Identity
-from foretrace.episodes.requirements import refuse
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.models.base import ChatModel
 from foretrace.protocols.base import Protocol
 from foretrace.sandbox.base import Sandbox
 
-ROOM = 2
-"""Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
 
-
-class Rolled(NamedTuple):
-    """One rollout."""
+class Rollout(NamedTuple):
+    """One finished episode, as a trainer takes it."""
 
     trace: Trace
     sequence: TrainSequence | None
-    """Null where the rollout failed."""
-    why: str = ""
-    """Why it cannot be trained on; empty where it can."""
+    """`None` where the episode failed."""
+    why_unusable: str = ""
+    """Why it cannot be trained on (a failure's kind, `no_ids` or `mismatch`); empty where it can."""
 
 
-class Lane:
-    """A model server as episodes ask it (see `models.base.ChatModel`): with ids, within the slots that it has."""
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings:
+    """How all rollouts of a run are made."""
 
-    def __init__(
-        self, model: ChatModel, tokens: LocalTokens, slots: AbstractAsyncContextManager[Any], *, ids: bool, most: int
-    ) -> None:
-        self._asked: ChatModel = model if ids else Aligned(model, tokens)
-        self.slots: Any = slots
-        self.model, self.ids = model, ids
-        self.most = most
-        """Ids of a whole sequence at most."""
-        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
-
-    async def probe(self) -> Capabilities:
-        """What the server does (see `models.base.ChatModel.probe`)."""
-        return await self._asked.probe()
-
-    async def complete(self, request: Request) -> Completion:
-        """Complete one request (see `models.base.ChatModel.complete`).
-
-        Raises:
-            ModelError: also where the sequence has no room left (kind `overflow`).
-        """
-        prompt = request.prompt_ids or ()
-        room = self.most - ROOM - len(prompt)
-        if room < 1:
-            raise ModelError(f"{len(prompt)} tokens are there, and {self.most} the most", kind="overflow")
-        most = min(room, request.sampling.max_tokens)
-        sampling = msgspec.structs.replace(request.sampling, max_tokens=most)
-        async with self.slots:
-            completion = await self._asked.complete(msgspec.structs.replace(request, sampling=sampling))
-        if completion.prompt_token_ids not in (None, prompt):  # the server put something before it or cut it
-            completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
-        return msgspec.structs.replace(completion, prompt_token_ids=prompt)
-
-    async def close(self) -> None:
-        """Close connections. May be called twice."""
-        await self._asked.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
+    protocol: Protocol
+    episode: EpisodeSettings
+    identity: Identity
+    """Who makes the traces: name of the run, and versions."""
+    seed: int = 0
+    """With the problem and the sample's number it gives an attempt's seed."""
+    keep_inexact: bool = False
+    """Take a rollout with inexact tokens, which are then not trained on; else it is unusable."""
 
 
-async def lane_of(
-    model: ChatModel,
-    tokens: LocalTokens,
-    protocol: Protocol,
-    slots: AbstractAsyncContextManager[Any],
-    *,
-    most: int,
-    logprobs: bool,
-    check: bool,
-) -> Lane:
-    """The lane to a server that was found to do what is needed.
+class RolloutRunner:
+    """Runs episodes with one set of settings.
 
     Args:
-        logprobs: whether the server must give them.
-        check: hold the tokenizer against the server's.
-
-    Raises:
-        UsageError: the server does not do it, or has another tokenizer.
-        ModelError: the server failed.
-    """
-    found = await model.probe()
-    refuse(protocol, model, found)
-    if logprobs and not found.logprobs:
-        why = found.reasons.get("logprobs", "it was asked for them")
-        raise UsageError(
-            f"{model.spec} gives no logprobs ({why}), and without them nothing can be trained on; choose another "
-            "server, or --env.on_mismatch flag"
-        )
-    if check:
-        await check_same(tokens, model)
-    return Lane(model, tokens, slots, ids=found.token_prompts and found.token_ids, most=most)
-
-
-class Rollouts:
-    """Makes rollouts of one protocol with one set of settings.
-
-    Args:
-        flag: take a rollout with inexact tokens, which are then not trained on; else it is dropped.
+        sandbox: a started one.
+        sink: where the traces are written.
     """
 
-    def __init__(
-        self,
-        protocol: Protocol,
-        sandbox: Sandbox,
-        tokens: LocalTokens,
-        kept: Kept,
-        *,
-        settings: EpisodeSettings,
-        seed: int,
-        flag: bool,
-        identity: Identity,
-    ) -> None:
-        self._protocol, self._sandbox, self._tokens, self._kept = protocol, sandbox, tokens, kept
-        self._settings, self._seed, self._flag, self._identity = settings, seed, flag, identity
+    def __init__(self, settings: RolloutSettings, sandbox: Sandbox, tokenizer: LocalTokenizer, sink: TraceSink) -> None:
+        self._settings, self._sandbox, self._tokenizer, self._sink = settings, sandbox, tokenizer, sink
 
-    def prompt_length(self, problem: Problem) -> int:
+    def count_prompt_tokens(self, problem: Problem) -> int:
         """Tokens of the messages that an episode begins with."""
-        return len(self._tokens.rendered(self._protocol.opening(view_of(problem))))
+        return len(self._tokenizer.apply_template(self._settings.protocol.opening(view_of(problem))))
 
-    async def run(self, problem: Problem, lane: Lane, sampling: Sampling) -> Rolled:
-        """One episode, to its end. What fails is said in `why`; its trace is kept, too, and says so.
+    async def run(self, problem: Problem, model: RolloutModel, sampling: Sampling) -> Rollout:
+        """Run one episode to its end. The trace of one that fails is stored, too, and says so.
 
         Raises:
             ModelError, UsageError: no other rollout would fare better.
-            StoreError: the trace cannot be kept.
+            StoreError: the trace cannot be stored.
         """
+        settings = self._settings
         identity = msgspec.structs.replace(
-            self._identity, model=lane.spec, sampling=told(sampling, lane.model), seed=self._seed
+            settings.identity, model=model.spec, sampling=told(sampling, model.model), seed=settings.seed
         )
-        sample = self._kept.number(self._episode(problem, identity).key)
-        seed = seed_of(self._seed, problem, sample)
+        sample = self._sink.next_sample(self._make_episode(problem, identity).key)
+        seed = seed_of(settings.seed, problem, sample)
         identity = msgspec.structs.replace(identity, sample=sample, sampling={**identity.sampling, "seed": seed})
-        episode = self._episode(problem, identity)
-        trace = await rollout(episode, lane, msgspec.structs.replace(sampling, seed=seed))
-        await self._kept.put(trace)
+        episode = self._make_episode(problem, identity)
+        trace = await rollout(episode, model, msgspec.structs.replace(sampling, seed=seed))
+        await self._sink.put(trace)
         error = trace.outcome.error
         if error is not None:
-            return Rolled(trace, None, error.kind)
-        sequence = sequence_of(trace, self._tokens.end, self._tokens.ends)
+            return Rollout(trace, None, error.kind)
+        sequence = make_sequence(trace, self._tokenizer.end_id, self._tokenizer.end_ids)
         if sequence is None:
-            return Rolled(trace, None, "no_ids")
+            return Rollout(trace, None, "no_ids")
         inexact = sequence.inexact or not sequence.trained
-        return Rolled(trace, sequence, "mismatch" if inexact and not self._flag else "")
+        return Rollout(trace, sequence, "mismatch" if inexact and not settings.keep_inexact else "")
 
-    def _episode(self, problem: Problem, identity: Identity) -> Episode:
+    def _make_episode(self, problem: Problem, identity: Identity) -> Episode:
+        settings = self._settings
         return Episode(
-            problem, self._protocol, self._sandbox, settings=self._settings, identity=identity, tokens=self._tokens
+            problem,
+            settings.protocol,
+            self._sandbox,
+            settings=settings.episode,
+            identity=identity,
+            tokens=self._tokenizer,
         )

@@ -1,35 +1,28 @@
-"""A Hugging Face tokenizer as what makes ids of text for an episode, and the proof that it is the model's own."""
+"""A Hugging Face tokenizer for the token ids of an episode, and the check that it is the served model's own."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from foretrace.core.completion import ChatMessage, Request, Sampling
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.models.base import ChatModel, TokenModel
-from foretrace.models.demo_model import CHECKPOINT
 
-DEMO_TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
-"""The demo model's chat template (`models/_demo_text.Text.render`) in Jinja."""
-_TEXTS = ("def f(x):\n    return x + 1\n", 'Größe "é" 🙂\t<tool_call> 1234567', "  \n\n</think>\n```python\n")
-_KEPT_PROMPTS = 256
-"""Prompts whose ids are kept: all rollouts of a problem begin alike, and a template costs more than a small episode."""
-_CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"))
+_CHECK_TEXTS = ("def f(x):\n    return x + 1\n", 'Größe "é" 🙂\t<tool_call> 1234567', "  \n\n</think>\n```python\n")
+_CHECK_CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"))
+_MAX_CACHED_PROMPTS = 256
+"""Prompts whose ids are cached: all rollouts of a problem begin alike, and a template costs more than a small
+episode."""
 
 
-class LocalTokens:
-    """What a tokenizer makes of text and messages (see `models.base.TokenModel`).
+class LocalTokenizer:
+    """A tokenizer in this process as a `models.base.TokenModel`: ids of text, and of messages under its chat template.
 
     Args:
         tokenizer: of transformers 4 or 5, with a `tokenizer.json` behind it.
-        name: how it is called in messages.
+        name: what messages call it.
 
     Raises:
         UsageError: it has no chat template, or is not of the fast kind.
@@ -49,8 +42,8 @@ class LocalTokens:
             one.no_padding()
             one.no_truncation()
         self._plain.encode_special_tokens = True
-        self._told = lru_cache(_KEPT_PROMPTS)(self._told_afresh)
-        self.end, self.ends = self._ends()
+        self._apply_cached = lru_cache(_MAX_CACHED_PROMPTS)(self._apply)
+        self.end_id, self.end_ids = self._find_ends()
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text (see `models.base.TokenModel.tokenize`)."""
@@ -58,57 +51,60 @@ class LocalTokens:
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of messages under the chat template (see `models.base.TokenModel.render`)."""
-        return self.rendered(messages)
+        return self.apply_template(messages)
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text; without `special`, no text spells a control token."""
         reader = self._special if special else self._plain
         return list(reader.encode(text, add_special_tokens=False).ids)
 
-    def rendered(self, messages: Sequence[ChatMessage], *, open_reply: bool = True) -> list[int]:
-        """Ids of messages under the chat template, with the assistant's reply begun or not.
+    def apply_template(self, messages: Sequence[ChatMessage], *, open_reply: bool = True) -> list[int]:
+        """Ids of messages under the chat template.
+
+        Args:
+            open_reply: end with the beginning of an assistant's reply.
 
         Raises:
             UsageError: there is no template, or it refuses the messages.
         """
-        return list(self._told(tuple(messages), open_reply))
+        return list(self._apply_cached(tuple(messages), open_reply))
 
-    def _told_afresh(self, messages: tuple[ChatMessage, ...], open_reply: bool) -> tuple[int, ...]:
-        told = [{"role": m.role, "content": m.content} for m in messages]
+    def _apply(self, messages: tuple[ChatMessage, ...], open_reply: bool) -> tuple[int, ...]:
+        chat = [{"role": m.role, "content": m.content} for m in messages]
         try:
             ids = self._tokenizer.apply_chat_template(
-                told, tokenize=True, return_dict=False, add_generation_prompt=open_reply
+                chat, tokenize=True, return_dict=False, add_generation_prompt=open_reply
             )
         except Exception as error:  # a template raises what it likes
             why = str(error).strip().split("\n")[0]
             raise UsageError(f"{self.name}: its chat template cannot render the messages: {why}") from None
-        return tuple(int(number) for number in ids)
+        return tuple(int(token) for token in ids)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def decode_pieces(self, ids: Sequence[int]) -> list[str]:
         """Text of each id; a character that spans several stands in the last of them, and a control token has none."""
         from tokenizers.decoders import DecodeStream
 
         stream: Any = DecodeStream(skip_special_tokens=True)
-        return [stream.step(self._special, number) or "" for number in ids]
+        return [stream.step(self._special, token) or "" for token in ids]
 
-    def _ends(self) -> tuple[int, frozenset[int]]:
+    def _find_ends(self) -> tuple[int, frozenset[int]]:
         """The id that ends an assistant's turn under the template, and all ids that end a reply."""
         user = ChatMessage("user", "Go on.")
-        begun = self.rendered([user])
-        whole = self.rendered([user, ChatMessage("assistant", "yes")], open_reply=False)
+        opening = self.apply_template([user])
+        whole = self.apply_template([user, ChatMessage("assistant", "yes")], open_reply=False)
         eos: int | None = self._tokenizer.eos_token_id
-        behind = [number for number in whole[len(begun) :] if self._is_control(number)]
-        known = [number for number in (*behind[:1], eos) if number is not None]
-        if not known:
+        controls = [token for token in whole[len(opening) :] if self._is_control(token)]
+        ends = [token for token in (*controls[:1], eos) if token is not None]
+        if not ends:
             raise UsageError(f"{self.name}: it has no token that ends a turn (eos_token)")
-        return known[0], frozenset(known)
+        return ends[0], frozenset(ends)
 
-    def _is_control(self, number: int) -> bool:
+    def _is_control(self, token: int) -> bool:
         added: dict[int, Any] = self._special.get_added_tokens_decoder()
-        return number in added and bool(added[number].special)
+        return token in added and bool(added[token].special)
 
 
-async def check_same(local: LocalTokens, model: ChatModel) -> None:
+async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
     """Refuse a tokenizer that is not the model's own, as far as its server lets see.
 
     A server that makes ids of text is asked for some; another is asked how many tokens a prompt has.
@@ -117,33 +113,20 @@ async def check_same(local: LocalTokens, model: ChatModel) -> None:
         UsageError: they differ, or the model's template changes earlier turns.
         ModelError: the server failed.
     """
-    remedy = f"the tokenizer {local.name} is not the one of {model.spec}: give the model's own (--env.tokenizer_name)"
+    remedy = (
+        f"the tokenizer {local.name} is not the one of {model.spec}: give the model's own (",
+        Setting("tokenizer_name"),
+        "); ",
+    )
     if isinstance(model, TokenModel) and (await model.probe()).token_prompts:
-        for text in _TEXTS:
+        for text in _CHECK_TEXTS:
             for special in (False, True):
                 if await model.tokenize(text, special=special) != local.encode(text, special=special):
-                    raise UsageError(f"{remedy}; they differ on {text!r}")
-        if await model.render(_CHAT) != local.rendered(_CHAT):
-            raise UsageError(f"{remedy}; their chat templates differ")
+                    raise UsageError(*remedy, f"they differ on {text!r}")
+        if await model.render(_CHECK_CHAT) != local.apply_template(_CHECK_CHAT):
+            raise UsageError(*remedy, "their chat templates differ")
         return
-    seen = await model.complete(Request(messages=_CHAT, sampling=Sampling(temperature=0.0, max_tokens=1)))
-    counted = seen.usage.prompt_tokens if seen.usage else None
-    if counted is not None and counted != (own := len(local.rendered(_CHAT))):
-        raise UsageError(f"{remedy}; the server counts {counted} tokens where it counts {own}")
-
-
-def demo_folder(folder: Path) -> Path:
-    """Write the demo model's tokenizer as transformers reads it; returns the folder, which is made."""
-    source = CHECKPOINT / "tokenizer.json"
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": 1 << 20,
-        "chat_template": DEMO_TEMPLATE,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.json").write_bytes(source.read_bytes())
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    return folder
+    reply = await model.complete(Request(messages=_CHECK_CHAT, sampling=Sampling(temperature=0.0, max_tokens=1)))
+    theirs = reply.usage.prompt_tokens if reply.usage else None
+    if theirs is not None and theirs != (ours := len(local.apply_template(_CHECK_CHAT))):
+        raise UsageError(*remedy, f"the server counts {theirs} tokens where it counts {ours}")

@@ -12,8 +12,12 @@ from foretrace.core.trace import Trace
 from foretrace.episodes.generate.journal import Log
 
 
-class Kept:
+class TraceSink:
     """A traces folder that rollouts are added to; without a folder it only numbers them.
+
+    Args:
+        folder: the traces folder; `None` stores nothing.
+        run: name of the journal in it.
 
     Raises:
         StoreError: the folder cannot be written, or another process writes there.
@@ -22,7 +26,7 @@ class Kept:
     def __init__(self, folder: str | None, run: str) -> None:
         self._stack = ExitStack()
         self._log: Log | None = None
-        self._next: defaultdict[str, int] = defaultdict(int)
+        self._next_sample: defaultdict[str, int] = defaultdict(int)
         if folder is None:
             return
         self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left behind
@@ -31,13 +35,13 @@ class Kept:
         for key in TraceStore(folder).columns("key")["key"].to_pylist():
             prefix, _, sample = key.rpartition("/")
             if sample.isdecimal():
-                self._next[prefix] = max(self._next[prefix], int(sample) + 1)
+                self._next_sample[prefix] = max(self._next_sample[prefix], int(sample) + 1)
 
-    def number(self, key: str) -> int:
-        """The next free sample number of attempts whose key is like this one."""
+    def next_sample(self, key: str) -> int:
+        """The next free sample number of attempts whose key is like this one but for the sample."""
         prefix = key.rpartition("/")[0]
-        self._next[prefix] += 1
-        return self._next[prefix] - 1
+        self._next_sample[prefix] += 1
+        return self._next_sample[prefix] - 1
 
     async def put(self, trace: Trace) -> None:
         """Return when the trace is durable.

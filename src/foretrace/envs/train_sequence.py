@@ -1,4 +1,4 @@
-"""A finished episode as a trainer takes it: one list of ids, with what is trained on and the logprobs of that."""
+"""A finished episode as a trainer takes it: one list of token ids, which of them are trained on, and their logprobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN = 1.0
 
 
 class TrainSequence(NamedTuple):
-    """Three lists of one length, and what was said."""
+    """Three lists of one length, and the messages."""
 
     tokens: list[int]
     masks: list[int]
@@ -23,7 +23,7 @@ class TrainSequence(NamedTuple):
     logprobs: list[float]
     """Natural-log probability under which the token was sampled, or `UNKNOWN`."""
     messages: list[dict[str, str]]
-    """What the model was shown and said, by turns: role and content."""
+    """What the model was shown and what it wrote, by turns: role and content."""
     trained: int
     """Tokens that are trained on."""
     inexact: int
@@ -32,7 +32,7 @@ class TrainSequence(NamedTuple):
     """Whether the token limit cut the last reply."""
 
 
-class _Lists:
+class _SequenceBuilder:
     def __init__(self) -> None:
         self.tokens: list[int] = []
         self.masks: list[int] = []
@@ -45,50 +45,50 @@ class _Lists:
         self.logprobs += [*logprobs, *[UNKNOWN] * (len(ids) - len(logprobs))]
 
 
-def sequence_of(trace: Trace, end: int, ends: Iterable[int]) -> TrainSequence | None:
-    """The very ids that the model was shown and sampled, in their order; null where the trace does not have them.
+def make_sequence(trace: Trace, end_id: int, end_ids: Iterable[int]) -> TrainSequence | None:
+    """The very ids that the model was shown and sampled, in their order; `None` where the trace does not have them.
 
     Only what was sampled with a real logprob is trained on. The list ends with the end of the assistant's last turn:
     sampled, or else put there and not trained on. What stands behind the last reply was never seen by the model.
 
     Args:
         trace: of an episode with token ids.
-        end: the id that ends a turn.
-        ends: all ids that end a reply.
+        end_id: the id that ends a turn.
+        end_ids: all ids that end a reply.
     """
     last = max((n for n, m in enumerate(trace.messages) if m.author == "model"), default=-1)
     first = next((m for m in trace.messages if m.author == "model"), None)
     if first is None or first.sampled is None or first.sampled.prompt_token_ids is None:
         return None
-    lists = _Lists()
-    lists.add(first.sampled.prompt_token_ids)
+    builder = _SequenceBuilder()
+    builder.add(first.sampled.prompt_token_ids)
     inexact = ids = logprobs = 0
     for message in trace.messages[: last + 1]:
         sampled = message.sampled
         if sampled is None or message.author not in ("model", "environment"):
             continue
         model = message.author == "model"
-        lists.add(sampled.token_ids, sampled.logprobs[: len(sampled.token_ids)] if model else ())
+        builder.add(sampled.token_ids, sampled.logprobs[: len(sampled.token_ids)] if model else ())
         if model:
             ids, logprobs = ids + len(sampled.token_ids), logprobs + len(sampled.logprobs)
         if model and sampled.finish_reason is not None:  # the last span of a completion
             inexact += 0 if logprobs else ids
             ids = logprobs = 0
-    if lists.tokens[-1] not in ends:
-        lists.add([end])
+    if builder.tokens[-1] not in end_ids:
+        builder.add([end_id])
     final = trace.messages[last].sampled
     return TrainSequence(
-        tokens=lists.tokens,
-        masks=lists.masks,
-        logprobs=lists.logprobs,
-        messages=chat_of(trace.messages[: last + 1]),
-        trained=len(lists.masks) - lists.masks.count(MASKED),
+        tokens=builder.tokens,
+        masks=builder.masks,
+        logprobs=builder.logprobs,
+        messages=merge_turns(trace.messages[: last + 1]),
+        trained=len(builder.masks) - builder.masks.count(MASKED),
         inexact=inexact,
         cut=final is not None and final.finish_reason == "length",
     )
 
 
-def chat_of(messages: Iterable[Message]) -> list[dict[str, str]]:
+def merge_turns(messages: Iterable[Message]) -> list[dict[str, str]]:
     """Messages as a chat template takes them: the spans of a turn as one, with what was injected into it."""
     chat: list[dict[str, str]] = []
     for _, grouped in groupby(messages, key=lambda message: message.turn):

@@ -14,27 +14,28 @@ from atroposlib.envs.base import APIServerConfig, BaseEnvConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.errors import ForetraceError, Setting, StoreError, UsageError
 from foretrace.core.files import cannot_write
+from foretrace.envs.messages import make_option_style
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import Server
 
 _log = logging.getLogger("foretrace.envs")
 _REASONING = ("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
-_NOT_FOR_DEMO = ("backend_timeout", "backend_retries", "backend_options", "think", "api_key_env")
-_ELSEWHERE = {
-    "timeout": "give --env.backend_timeout, the longest silence in seconds",
+_NOT_FOR_DEMO = ("model_timeout", "model_retries", "model_options", "think", "api_key_env")
+_NOT_READ = {
+    "timeout": "give --env.model_timeout, the longest silence in seconds",
     "tokenizer_name": "give --env.tokenizer_name",
-    "server_type": "the kind of server is --env.backend (vLLM is openai:NAME)",
+    "server_type": "the kind of server is --env.model (vLLM is openai:NAME)",
     "rolling_buffer_length": "no request timings are kept",
 }
-"""Settings of Atropos' servers that ours do not have, and what to do."""
+"""Settings of Atropos' servers that ours do not read, and what to do."""
 
 
 class CodeTraceEnvConfig(BaseEnvConfig):
     """Atropos' own settings with other defaults, and those of the episodes."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())  # fields may begin with `model_`
 
     group_size: int = Field(default=4, description="Rollouts of a problem; with 1, all scores of a group are the same.")
     max_num_workers: int = Field(default=64, description="Groups in flight.")
@@ -66,12 +67,12 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     min_level: int = Field(default=2, description="Isolation that must be had; below 2 it is weak.")
     max_rollouts: int = Field(default=256, description="Episodes at one time.")
 
-    backend: str = Field(default="openai", description="KIND or KIND:NAME of the model server (docs/models.md).")
+    model: str = Field(default="openai", description="KIND or KIND:NAME of the model server (docs/models.md).")
     context_length: int | None = Field(default=None, description="Context to ask the server for (Ollama's num_ctx).")
     think: str | None = Field(default=None, description="Ollama: true, false, low, medium or high.")
-    backend_options: str = Field(default="", description="Further options of the backend: NAME=VALUE,NAME=VALUE.")
-    backend_timeout: float = Field(default=300.0, description="Longest silence of the model server, seconds.")
-    backend_retries: int = Field(default=4, description="How often a request is tried again.")
+    model_options: str = Field(default="", description="Further options of that kind of model: NAME=VALUE,NAME=VALUE.")
+    model_timeout: float = Field(default=300.0, description="Longest silence of the model server, seconds.")
+    model_retries: int = Field(default=4, description="How often a request is tried again.")
     api_key_env: str | None = Field(default=None, description="Environment variable with the server's key.")
     check_tokenizer: bool = Field(default=True, description="Hold the tokenizer against the server's at the start.")
 
@@ -85,43 +86,45 @@ class CodeTraceEnvConfig(BaseEnvConfig):
 
     @field_validator("think", mode="before")
     @classmethod
-    def _word(cls, think: Any) -> Any:
+    def _read_think(cls, think: Any) -> Any:
         """YAML reads `true` and `false` as truths."""
         return str(think).lower() if isinstance(think, bool) else think
 
     @field_validator("data_dir_to_save_evals")
     @classmethod
-    def _writable(cls, folder: str | None) -> str | None:
+    def _check_writable(cls, folder: str | None) -> str | None:
         """Tried here, before Atropos itself makes the folder, and before any rollout."""
         if folder is not None:
             try:
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 tempfile.TemporaryFile(dir=folder).close()
             except OSError as error:
-                raise no_evals(folder, error) from None
+                raise evals_error(folder, error) from None
         return folder
 
     def server(self) -> Server:
-        """All but the address and the key that Atropos is told.
+        """Settings of the model server, all but the address and the key that Atropos has (`openai.*`).
 
         Raises:
             UsageError: an option that is not NAME=VALUE, or a key that is not set.
         """
         options: dict[str, str] = {}
-        for pair in filter(None, self.backend_options.split(",")):
+        for pair in filter(None, self.model_options.split(",")):
             name, equals, value = pair.partition("=")
             if not (name and equals):
-                raise UsageError(f"backend_options {pair!r}: write NAME=VALUE,NAME=VALUE")
+                raise UsageError(Setting("model_options", pair), ": write NAME=VALUE,NAME=VALUE")
             options[name.strip()] = value
         if self.think is not None:
             options["think"] = self.think
         if self.api_key_env and not os.environ.get(self.api_key_env):
-            raise UsageError(f"api_key_env {self.api_key_env}: there is no such environment variable, or it is empty")
+            raise UsageError(
+                Setting("api_key_env", self.api_key_env), ": there is no such environment variable, or it is empty"
+            )
         return Server(
             api_key=os.environ[self.api_key_env] if self.api_key_env else None,
             context_length=self.context_length,
-            timeout_s=self.backend_timeout,
-            retries=self.backend_retries,
+            timeout_s=self.model_timeout,
+            retries=self.model_retries,
             options=options,
         )
 
@@ -134,7 +137,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         return Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
 
     def generation_params(self) -> dict[str, Any]:
-        """How was sampled, as a trainer is told."""
+        """The sampling, as the groups report it to a trainer."""
         return {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_tokens}
 
     def check(self) -> None:
@@ -147,15 +150,19 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         for name in (*whole, "limit", "max_turns"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UsageError(f"{name} {value}: choose 1 or more")
+                raise UsageError(Setting(name, value), ": choose 1 or more")
         for name in _REASONING:
             if getattr(self, name):
                 raise UsageError(
-                    f"{name} is not for this environment: leave it out; --env.think is Ollama's own switch"
+                    Setting(name),
+                    " is not for this environment: leave it out; ",
+                    Setting("think"),
+                    " is Ollama's own switch",
                 )
-        given = [name for name in _NOT_FOR_DEMO if getattr(self, name) != type(self).model_fields[name].default]
-        if given and self.backend.partition(":")[0] == "demo":
-            raise UsageError(f"{', '.join(given)}: not for the demo model, which is in this process: leave it out")
+        changed = [name for name in _NOT_FOR_DEMO if getattr(self, name) != type(self).model_fields[name].default]
+        if changed and self.model.partition(":")[0] == "demo":
+            listed = [part for name in changed for part in (", ", Setting(name))][1:]
+            raise UsageError(*listed, ": not for the demo model, which is in this process: leave it out")
         if self.temperature <= 0 or not 0 < self.top_p <= 1:
             raise UsageError("temperature must be above 0 (all rollouts of a group would be the same), top_p in (0, 1]")
 
@@ -168,21 +175,27 @@ def check_scores(config: CodeTraceEnvConfig) -> None:
     """
     if config.group_size == 1 and config.ensure_scores_are_not_same:
         raise UsageError(
-            "group_size 1: Atropos drops groups in which all scores are the same, so no group would ever be sent; "
-            "choose 2 or more, or --env.ensure_scores_are_not_same False"
+            Setting("group_size", 1),
+            ": Atropos drops groups in which all scores are the same, so no group would ever be sent; choose 2 or "
+            "more, or ",
+            Setting("ensure_scores_are_not_same", False),
         )
 
 
 def check_servers(servers: Iterable[Any]) -> None:
-    """Warn of what Atropos can be told of a server and ours does not read, and refuse slots below 1. `health_check` and
-    `n_kwarg_is_ignored` change nothing: each server is asked what it can do at the start, and for one completion at a
-    time.
+    """Warn of settings of Atropos' servers that ours do not read, and refuse slots below 1.
+
+    `health_check` and `n_kwarg_is_ignored` change nothing: each server is asked at the start what it can do, and for
+    one completion at a time.
+
+    Args:
+        servers: Atropos' configurations of them.
 
     Raises:
         UsageError: names the setting, and says what to do.
     """
     for server in servers:
-        for name, remedy in _ELSEWHERE.items():
+        for name, remedy in _NOT_READ.items():
             value = getattr(server, name)
             if value != APIServerConfig.model_fields[name].default:
                 _log.warning("openai.%s %s is not read here: %s", name, value, remedy)
@@ -191,6 +204,28 @@ def check_servers(servers: Iterable[Any]) -> None:
                 raise UsageError(f"openai.{name} {getattr(server, name)}: choose 1 or more")
 
 
-def no_evals(folder: str, error: OSError) -> StoreError:
-    """The evaluation cannot be written."""
-    return StoreError(f"data_dir_to_save_evals: {cannot_write(Path(folder), error)}; give a folder that can be written")
+def evals_error(folder: str, error: OSError) -> StoreError:
+    """The evaluation cannot be written into its folder."""
+    why = cannot_write(Path(folder), error)
+    return StoreError(Setting("data_dir_to_save_evals"), f": {why}; give a folder that can be written")
+
+
+_OPTIONS = {name: f"--env.{name}" for name in CodeTraceEnvConfig.model_fields} | {
+    "allow_weak_isolation": "--env.min_level 0",
+    "api_key": "--openai.api_key",
+    "base_url": "--openai.base_url",
+    "concurrency": "--openai.num_max_requests_at_once",
+    "options": "--env.model_options",
+    "path": "--env.problems_path",
+    "retries": "--env.model_retries",
+    "timeout": "--env.model_timeout",
+    "timeout_s": "--env.model_timeout",
+    "workers": "--env.sandbox_workers",
+}
+"""Name of a setting in Python -> the option that sets it here."""
+_write_option = make_option_style(_OPTIONS)
+
+
+def describe_error(error: ForetraceError) -> str:
+    """The message of an error, with settings as options of this environment."""
+    return error.render(_write_option)

@@ -6,45 +6,49 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from foretrace.envs.rollouts import Lane
+from foretrace.envs.rollout_model import RolloutModel
 
 
 @dataclass
-class _Place:
-    lane: Lane
+class _Load:
+    """A server, and what it has to do."""
+
+    model: RolloutModel
     slots: int
     running: int = 0
-    given: int = 0
+    """Rollouts that it serves now."""
+    total: int = 0
+    """Rollouts that it was given so far."""
 
 
-class Lanes:
-    """The lanes to all model servers.
+class LoadBalancer:
+    """Spreads rollouts over model servers.
 
     Args:
-        lanes: each with the requests that its server takes at one time.
+        models: each with the requests that its server takes at one time.
     """
 
-    def __init__(self, lanes: Iterable[tuple[Lane, int]]) -> None:
-        self._places = [_Place(lane, slots) for lane, slots in lanes]
+    def __init__(self, models: Iterable[tuple[RolloutModel, int]]) -> None:
+        self._loads = [_Load(model, slots) for model, slots in models]
 
     @property
     def spec(self) -> str:
         """What the first server is called."""
-        return self._places[0].lane.spec
+        return self._loads[0].model.spec
 
-    def limit(self, most: int) -> None:
-        """Let no sequence have more ids than that."""
-        for place in self._places:
-            place.lane.most = most
+    def limit_sequences(self, max_tokens: int) -> None:
+        """Let no sequence have more ids than that, whichever server it is sampled by."""
+        for load in self._loads:
+            load.model.max_sequence_tokens = max_tokens
 
     @contextmanager
-    def taken(self) -> Generator[Lane]:
-        """The lane for one rollout, until its end: the one with the fewest rollouts for its slots; where several have
+    def choose(self) -> Generator[RolloutModel]:
+        """The server for one rollout, until its end: the one with the fewest rollouts for its slots; where several have
         as few, the one that was given the fewest so far."""
-        place = min(self._places, key=lambda place: (place.running / place.slots, place.given / place.slots))
-        place.running += 1
-        place.given += 1
+        load = min(self._loads, key=lambda load: (load.running / load.slots, load.total / load.slots))
+        load.running += 1
+        load.total += 1
         try:
-            yield place.lane
+            yield load.model
         finally:
-            place.running -= 1
+            load.running -= 1

@@ -13,31 +13,29 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
 import msgspec
 
-from foretrace.envs.optional import absent
+from foretrace.envs.messages import missing_library_error
 
 try:
     from atroposlib.envs.server_handling.server_baseline import APIServer
     from openai.types.chat.chat_completion import ChatCompletion
     from openai.types.completion import Completion as TextCompletion
 except ImportError as missing:
-    raise absent("atroposlib", "atropos", missing) from None
+    raise missing_library_error("atroposlib", "atropos", missing) from None
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.plugins import names
-from foretrace.envs.tokenizer import demo_folder
 from foretrace.models.base import ChatModel, Server, TokenModel
 from foretrace.models.registry import make_model, split_spec
 
-_FINISH = {"stop": "stop", "stop_sequence": "stop", "length": "length", "tool_calls": "tool_calls"}
-_OURS = frozenset({"model", "n", "stop", "messages", "prompt", "input_ids", "stream", "logprobs", "extra_body"})
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_new_tokens")
+_FINISH_REASONS = {"stop": "stop", "stop_sequence": "stop", "length": "length", "tool_calls": "tool_calls"}
+_READ_HERE = frozenset({"model", "n", "stop", "messages", "prompt", "input_ids", "stream", "logprobs", "extra_body"})
+_LIMIT_NAMES = ("max_tokens", "max_completion_tokens", "max_new_tokens")
 _UNSET = ("", "default", "none", "x", None)
 """What Atropos writes where a server's name or key was not given."""
 
@@ -56,8 +54,10 @@ class ForetraceServer(APIServer):
 
     def __init__(self, config: Any, reasoning_config: Any = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
-        self.model: ChatModel = make_model(_spec_of(self.spec, config.model_name), _server_of(self.settings, config))
-        self._lots = random.Random()
+        self.model: ChatModel = make_model(
+            _fill_spec(self.spec, config.model_name), _fill_settings(self.settings, config)
+        )
+        self._random = random.Random()
 
     async def check_server_status_task(self, chat_completion: bool = True) -> None:
         """Wait until the server answers. From then on a request that fails says so itself."""
@@ -74,31 +74,36 @@ class ForetraceServer(APIServer):
                 return
 
     async def _chat_completion_wrapper(self, **kwargs: Any) -> Any:
-        messages = [ChatMessage(m["role"], _text_of(m.get("content"))) for m in kwargs["messages"]]
+        messages = [ChatMessage(m["role"], _join_text(m.get("content"))) for m in kwargs["messages"]]
         prefill = messages.pop().content if messages and messages[-1].role == "assistant" else ""
-        asked = bool(kwargs.get("logprobs"))
+        with_logprobs = bool(kwargs.get("logprobs"))
         request = Request(
-            messages=tuple(messages), prefill=prefill, stop=_stops(kwargs.get("stop")), sampling=_sampling(kwargs)
+            messages=tuple(messages),
+            prefill=prefill,
+            stop=_read_stop(kwargs.get("stop")),
+            sampling=_read_sampling(kwargs),
         )
-        done = await self._all(request, kwargs)
+        completions = await self._complete_each(request, kwargs)
         choices = [
             {
                 "index": index,
-                "finish_reason": _FINISH[one.finish],
+                "finish_reason": _FINISH_REASONS[one.finish],
                 "message": {"role": "assistant", "content": one.text, "reasoning_content": one.reasoning},
-                "logprobs": {"content": _weights(one), "refusal": None} if asked and one.logprobs else None,
+                "logprobs": {"content": _format_logprobs(one), "refusal": None}
+                if with_logprobs and one.logprobs
+                else None,
             }
-            for index, one in enumerate(done)
+            for index, one in enumerate(completions)
         ]
-        return ChatCompletion.model_validate(self._head("chat.completion", done) | {"choices": choices})
+        return ChatCompletion.model_validate(self._make_body("chat.completion", completions) | {"choices": choices})
 
     async def _completion_wrapper(self, **kwargs: Any) -> Any:
-        done = await self._behind(await self._ids(kwargs), kwargs)
+        completions = await self._complete_prompt(await self._read_prompt(kwargs), kwargs)
         choices = [
-            {"index": index, "finish_reason": _FINISH[one.finish], "text": one.text, "logprobs": None}
-            for index, one in enumerate(done)
+            {"index": index, "finish_reason": _FINISH_REASONS[one.finish], "text": one.text, "logprobs": None}
+            for index, one in enumerate(completions)
         ]
-        return TextCompletion.model_validate(self._head("text_completion", done) | {"choices": choices})
+        return TextCompletion.model_validate(self._make_body("text_completion", completions) | {"choices": choices})
 
     async def _tokens_and_logprobs_completion_wrapper(
         self, **kwargs: Any
@@ -108,43 +113,44 @@ class ForetraceServer(APIServer):
         Raises:
             ModelError: a completion came without the ids and logprobs of all its tokens.
         """
-        prompt = await self._ids(kwargs)
-        done = await self._behind(prompt, kwargs)
-        if any(one.exact != "token" or len(one.logprobs) != len(one.token_ids) for one in done):
+        prompt = await self._read_prompt(kwargs)
+        completions = await self._complete_prompt(prompt, kwargs)
+        if any(one.exact != "token" or len(one.logprobs) != len(one.token_ids) for one in completions):
             raise ModelError(f"{self.model.spec}: a completion came without ids and logprobs for all its tokens")
-        ids, logprobs = [list(one.token_ids) for one in done], [list(one.logprobs) for one in done]
-        return prompt, ids, logprobs, [_FINISH[one.finish] for one in done]
+        ids, logprobs = [list(one.token_ids) for one in completions], [list(one.logprobs) for one in completions]
+        return prompt, ids, logprobs, [_FINISH_REASONS[one.finish] for one in completions]
 
-    async def _ids(self, kwargs: Mapping[str, Any]) -> list[int]:
-        found = await self.model.probe()
-        if not (found.token_prompts and isinstance(self.model, TokenModel)):
-            why = found.reasons.get("token_prompts", "it was not found")
+    async def _read_prompt(self, kwargs: Mapping[str, Any]) -> list[int]:
+        capabilities = await self.model.probe()
+        if not (capabilities.token_prompts and isinstance(self.model, TokenModel)):
+            why = capabilities.reasons.get("token_prompts", "it was not found")
             raise UsageError(f"{self.model.spec} takes no prompts of token ids ({why}): ask it in messages")
         if kwargs.get("input_ids") is not None:
             return list(kwargs["input_ids"])
         return await self.model.tokenize(kwargs["prompt"], special=True)
 
-    async def _behind(self, prompt: Sequence[int], kwargs: Mapping[str, Any]) -> list[Completion]:
-        stop = _stops(kwargs.get("stop"))
-        return await self._all(Request(prompt_ids=tuple(prompt), stop=stop, sampling=_sampling(kwargs)), kwargs)
+    async def _complete_prompt(self, prompt: Sequence[int], kwargs: Mapping[str, Any]) -> list[Completion]:
+        stop = _read_stop(kwargs.get("stop"))
+        return await self._complete_each(
+            Request(prompt_ids=tuple(prompt), stop=stop, sampling=_read_sampling(kwargs)), kwargs
+        )
 
-    async def _all(self, request: Request, kwargs: Mapping[str, Any]) -> list[Completion]:
+    async def _complete_each(self, request: Request, kwargs: Mapping[str, Any]) -> list[Completion]:
         """As many completions as `n` asks for, each with a seed of its own."""
         count = int(kwargs.get("n") or 1)
         seed = kwargs.get("seed")
-        return list(await asyncio.gather(*(self.model.complete(self._seeded(request, seed, i)) for i in range(count))))
+        return list(await asyncio.gather(*(self.model.complete(self._seed(request, seed, i)) for i in range(count))))
 
-    def _seeded(self, request: Request, seed: int | None, index: int) -> Request:
-
+    def _seed(self, request: Request, seed: int | None, index: int) -> Request:
         if seed is not None:
             seed += index
         elif not self.model.endpoint:  # in this process, nothing but the seed makes a difference
-            seed = self._lots.getrandbits(31)
+            seed = self._random.getrandbits(31)
         return msgspec.structs.replace(request, sampling=msgspec.structs.replace(request.sampling, seed=seed))
 
-    def _head(self, kind: str, done: Sequence[Completion]) -> dict[str, Any]:
-        prompt = max((one.usage.prompt_tokens or 0 for one in done if one.usage), default=0)
-        written = sum(one.usage.completion_tokens or 0 for one in done if one.usage)
+    def _make_body(self, kind: str, completions: Sequence[Completion]) -> dict[str, Any]:
+        prompt = max((one.usage.prompt_tokens or 0 for one in completions if one.usage), default=0)
+        written = sum(one.usage.completion_tokens or 0 for one in completions if one.usage)
         usage = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
         return {
             "id": uuid4().hex,
@@ -173,19 +179,14 @@ def server_for(spec: str, **settings: Any) -> type[ForetraceServer]:
     return type("ForetraceServer", (ForetraceServer,), {"spec": spec, "settings": server})
 
 
-def demo_tokenizer(folder: Path | str) -> str:
-    """Write the demo model's tokenizer into a folder, for a first try of an environment; returns the folder."""
-    return str(demo_folder(Path(folder)))
-
-
-def _spec_of(spec: str, name: str) -> str:
+def _fill_spec(spec: str, name: str) -> str:
     """The spec with Atropos' `model_name`, where it names no model itself."""
     kind, _, named = spec.partition(":")
     return spec if named or name in _UNSET or kind == "demo" else f"{kind}:{name}"
 
 
-def _server_of(settings: Server, config: Any) -> Server:
-
+def _fill_settings(settings: Server, config: Any) -> Server:
+    """The settings with Atropos' address, and its key where there is no other."""
     changed: dict[str, Any] = {}
     if config.base_url not in _UNSET:
         changed["base_url"] = config.base_url
@@ -194,7 +195,7 @@ def _server_of(settings: Server, config: Any) -> Server:
     return msgspec.structs.replace(settings, **changed)
 
 
-def _text_of(content: Any) -> str:
+def _join_text(content: Any) -> str:
     """A message's content, which may come in parts.
 
     Raises:
@@ -207,22 +208,22 @@ def _text_of(content: Any) -> str:
     return "".join(part["text"] for part in content)
 
 
-def _stops(stop: Any) -> tuple[str, ...]:
+def _read_stop(stop: Any) -> tuple[str, ...]:
     return (stop,) if isinstance(stop, str) else tuple(stop or ())
 
 
-def _sampling(kwargs: Mapping[str, Any]) -> Sampling:
-    """Atropos' words for how to sample; those that are not ours go to the server as they are."""
+def _read_sampling(kwargs: Mapping[str, Any]) -> Sampling:
+    """The sampling that Atropos' arguments ask for; arguments that are not known here go to the server as they are."""
     known = {name: kwargs[name] for name in ("temperature", "top_p", "top_k") if kwargs.get(name) is not None}
-    limit = next((kwargs[name] for name in _LIMITS if kwargs.get(name) is not None), None)
-    taken = _OURS | {"temperature", "top_p", "top_k", "seed", "split", "skip_reasoning", *_LIMITS}
-    extra = {name: value for name, value in kwargs.items() if name not in taken and value is not None}
+    limit = next((kwargs[name] for name in _LIMIT_NAMES if kwargs.get(name) is not None), None)
+    read = _READ_HERE | {"temperature", "top_p", "top_k", "seed", "split", "skip_reasoning", *_LIMIT_NAMES}
+    extra = {name: value for name, value in kwargs.items() if name not in read and value is not None}
     extra |= kwargs.get("extra_body") or {}
     own: dict[str, Any] = {"temperature": 1.0} | known | ({} if limit is None else {"max_tokens": int(limit)})
     return Sampling(**own, extra=extra)
 
 
-def _weights(one: Completion) -> list[dict[str, Any]]:
+def _format_logprobs(one: Completion) -> list[dict[str, Any]]:
     """The logprobs as OpenAI writes them."""
     return [
         {"token": piece, "logprob": value, "bytes": list(piece.encode()), "top_logprobs": []}

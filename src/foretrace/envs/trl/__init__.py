@@ -1,35 +1,21 @@
 """foretrace's episodes for TRL's `GRPOTrainer`: a prompt dataset, a reward, and rollouts (see docs/trl.md)."""
 
-from foretrace.envs.trl.functions import (
-    Generate as Generate,
-)
-from foretrace.envs.trl.functions import (
-    Generated as Generated,
-)
-from foretrace.envs.trl.functions import (
-    RewardFunc as RewardFunc,
-)
-from foretrace.envs.trl.functions import (
-    RolloutFunc as RolloutFunc,
-)
-from foretrace.envs.trl.functions import (
-    TrainedModel as TrainedModel,
-)
-from foretrace.envs.trl.functions import (
-    demo_model as demo_model,
-)
-from foretrace.envs.trl.functions import (
-    prompt_dataset as prompt_dataset,
-)
-from foretrace.envs.trl.functions import (
-    reward_fn as reward_fn,
-)
-from foretrace.envs.trl.functions import (
-    reward_from_rollout as reward_from_rollout,
-)
-from foretrace.envs.trl.functions import (
-    rollout_func as rollout_func,
-)
-from foretrace.envs.trl.functions import (
-    server_generate as server_generate,
-)
+from foretrace.envs.demo_files import write_demo_model
+from foretrace.envs.trl.generation import GenerateFunc, Generation, TrainedModel, server_generate
+from foretrace.envs.trl.prompts import prompt_dataset
+from foretrace.envs.trl.rewards import RewardFunc, reward_fn, reward_from_rollout
+from foretrace.envs.trl.rollouts import RolloutFunc, rollout_func
+
+__all__ = [
+    "GenerateFunc",
+    "Generation",
+    "RewardFunc",
+    "RolloutFunc",
+    "TrainedModel",
+    "prompt_dataset",
+    "reward_fn",
+    "reward_from_rollout",
+    "rollout_func",
+    "server_generate",
+    "write_demo_model",
+]

@@ -1,4 +1,4 @@
-"""A sandbox and an event loop in a thread of its own, kept warm between a trainer's steps and closed at its end."""
+"""An event loop in a thread of its own, in which a sandbox stays open between a trainer's steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-class Room:
+class BackgroundLoop:
     """Where episodes run while a trainer waits: its own thread may have a loop already (in a notebook), or none.
 
     The thread starts with the first work. What was opened is closed when the process ends, or by `close`.
@@ -38,7 +38,7 @@ class Room:
         """Begin work in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def at_end(self, closer: Callable[[], Awaitable[None]]) -> None:
+    def close_at_end(self, closer: Callable[[], Awaitable[None]]) -> None:
         """Have something closed at the end, the last one first."""
         self._closers.append(closer)
 
@@ -49,12 +49,12 @@ class Room:
         loop = self.loop
         atexit.unregister(self.close)
         try:
-            asyncio.run_coroutine_threadsafe(self._closed(), loop).result()
+            asyncio.run_coroutine_threadsafe(self._run_closers(), loop).result()
         finally:
             self._loop = None
             loop.call_soon_threadsafe(loop.stop)
 
-    async def _closed(self) -> None:
+    async def _run_closers(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             for closer in self._closers:
                 stack.push_async_callback(closer)

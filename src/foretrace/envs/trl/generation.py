@@ -1,4 +1,4 @@
-"""Where the completions of rollouts come from: the trainer's own model, or a model server."""
+"""Where the completions of rollouts come from: the trainer's own model, a model server, or a function of the user's."""
 # The trainer's libraries are an extra: without them there are no types to check against.
 # pyright: reportMissingImports=false
 
@@ -6,21 +6,59 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from typing import Any
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol
 
 from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError, ModelError, UsageError
-from foretrace.envs.tokenizer import LocalTokens
-from foretrace.envs.trl.background_loop import Room
-from foretrace.envs.trl.rounds import Generated
+from foretrace.envs.tokenizer import LocalTokenizer
+from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.models.base import ChatModel
 
-_TAIL = 16
+_MIN_TAIL = 16
 """Tokens that are read for a stop sequence, beside one for each of its characters."""
 
 
+class Generation(NamedTuple):
+    """What was sampled behind one prompt."""
+
+    ids: list[int]
+    """With the id that ended it, where one did. What stands behind an end of the tokenizer's or a stop sequence is left
+    out. Fewer than `max_tokens` are a completion that the model ended, in whatever way."""
+    logprobs: list[float]
+    """Natural-log probability of each id, under the distribution that the trainer computes its own with."""
+
+
+class GenerateFunc(Protocol):
+    """Samples one completion behind each prompt of token ids."""
+
+    def __call__(
+        self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]
+    ) -> Sequence[Generation | Completion | ForetraceError]:
+        """As many results as prompts, in their order. One that failed is an error in its place.
+
+        Args:
+            prompts: ids of the whole context of each.
+            sampling: of each; they differ in `seed` and in `max_tokens`. Ids beyond `max_tokens` are left out.
+            stop: texts that end a completion, which keeps the ids that spell them.
+        """
+        ...
+
+
+def server_generate(model: ChatModel, *, max_concurrency: int = 64) -> ServedModel:
+    """Generates by a model server that takes and gives token ids (vLLM, llama-server, the demo model).
+
+    The server's weights are its own business: `rollout_func` does not bring the trainer's there.
+
+    Args:
+        max_concurrency: requests at one time.
+    """
+    return ServedModel(model, max_concurrency=max_concurrency)
+
+
 class TrainedModel:
-    """Generates with the weights that a `GRPOTrainer` is training, by transformers (see `_trl_rounds.Generate`).
+    """Generates with the weights that a `GRPOTrainer` is training, by transformers (see `GenerateFunc`).
 
     Temperature, `top_p`, `top_k` and the like are the trainer's. Logprobs are those after temperature alone, as the
     trainer computes them.
@@ -29,25 +67,25 @@ class TrainedModel:
         UsageError: the trainer generates with vLLM.
     """
 
-    def __init__(self, trainer: Any, tokens: LocalTokens) -> None:
+    def __init__(self, trainer: Any, tokenizer: LocalTokenizer) -> None:
         if getattr(trainer, "use_vllm", False):
             raise UsageError("with use_vllm give rollout_func a generate of its own, e.g. server_generate(model)")
-        self._trainer, self._tokens = trainer, tokens
+        self._trainer, self._tokenizer = trainer, tokenizer
 
-    def __call__(self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]) -> list[Generated]:
+    def __call__(self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]) -> list[Generation]:
         import torch
         from trl.models import unwrap_model_for_generation
 
         trainer = self._trainer
         config = copy.deepcopy(trainer.generation_config)
         config.max_new_tokens = max(one.max_tokens for one in sampling)
-        ends = self._tokens.ends | set(trainer.eos_token_ids)
+        ends = self._tokenizer.end_ids | set(trainer.eos_token_ids)
         config.eos_token_id = sorted(ends)
         width = max(map(len, prompts))
         device = trainer.accelerator.device
         ids = torch.tensor([[config.pad_token_id] * (width - len(p)) + p for p in prompts], device=device)
-        shown = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-        watch = _Watch(self._tokens, stop, width, float(sampling[0].temperature))
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
+        watcher = _StepWatcher(self._tokenizer, stop, width, float(sampling[0].temperature))
         with (
             unwrap_model_for_generation(
                 trainer.model_wrapped,
@@ -58,54 +96,54 @@ class TrainedModel:
             ) as model,
             torch.no_grad(),
         ):
-            made = model.generate(
+            output = model.generate(
                 input_ids=ids,
-                attention_mask=shown,
+                attention_mask=mask,
                 generation_config=config,
-                logits_processor=[watch.logits],
-                stopping_criteria=[watch.over],
+                logits_processor=[watcher.take_logits],
+                stopping_criteria=[watcher.check_stops],
             )
-        logprobs = torch.stack(watch.logprobs, dim=1).tolist()
-        found: list[Generated] = []
-        for row, own in zip(made[:, width:].tolist(), logprobs, strict=True):
+        logprobs = torch.stack(watcher.logprobs, dim=1).tolist()
+        generations: list[Generation] = []
+        for row, own in zip(output[:, width:].tolist(), logprobs, strict=True):
             count = next((number for number, one in enumerate(row, 1) if one in ends), len(row))  # then comes padding
-            found.append(Generated(row[:count], own[:count]))
-        return found
+            generations.append(Generation(row[:count], own[:count]))
+        return generations
 
 
-class _Watch:
-    """Sees each step of a generation: the logits before, and the tokens after."""
+class _StepWatcher:
+    """Watches each step of a generation: takes the logits before it, and looks for stop sequences after it."""
 
-    def __init__(self, tokens: LocalTokens, stop: tuple[str, ...], width: int, temperature: float) -> None:
-        self._tokens, self._stop, self._width, self._temperature = tokens, stop, width, temperature
-        self._tail = max(map(len, stop), default=0) + _TAIL
+    def __init__(self, tokenizer: LocalTokenizer, stop: tuple[str, ...], width: int, temperature: float) -> None:
+        self._tokenizer, self._stop, self._width, self._temperature = tokenizer, stop, width, temperature
+        self._tail = max(map(len, stop), default=0) + _MIN_TAIL
         self._logits: Any = None
         self.logprobs: list[Any] = []
         """One tensor a step: the logprob of each row's token."""
 
-    def logits(self, input_ids: Any, scores: Any) -> Any:
+    def take_logits(self, input_ids: Any, scores: Any) -> Any:
         """Take the logits as the model gave them: this comes before temperature and the cuts of sampling."""
         self._logits = scores
         return scores
 
-    def over(self, input_ids: Any, scores: Any, **others: Any) -> Any:
+    def check_stops(self, input_ids: Any, scores: Any, **others: Any) -> Any:
         """Which rows have written a stop sequence."""
         import torch
 
         logprobs = torch.log_softmax(self._logits.float() / self._temperature, dim=-1)
         self.logprobs.append(logprobs.gather(1, input_ids[:, -1:]).squeeze(1))
-        return torch.tensor([self._stops(row) for row in self._ends(input_ids)], device=input_ids.device)
+        return torch.tensor([self._has_stop(row) for row in self._tails(input_ids)], device=input_ids.device)
 
-    def _ends(self, input_ids: Any) -> list[list[int]]:
+    def _tails(self, input_ids: Any) -> list[list[int]]:
         return input_ids[:, max(self._width, input_ids.shape[1] - self._tail) :].tolist()
 
-    def _stops(self, row: list[int]) -> bool:
-        text = "".join(self._tokens.pieces(row)) if self._stop else ""
+    def _has_stop(self, row: list[int]) -> bool:
+        text = "".join(self._tokenizer.decode_pieces(row)) if self._stop else ""
         return any(stop in text for stop in self._stop)
 
 
 class ServedModel:
-    """Generates by a model server that takes and gives token ids (see `_trl_rounds.Generate`).
+    """Generates by a model server that takes and gives token ids (see `GenerateFunc`).
 
     Nothing here brings the trainer's weights to the server.
 
@@ -113,9 +151,9 @@ class ServedModel:
         UsageError: the server gives no ids or no logprobs, or the sampling is not plain.
     """
 
-    def __init__(self, model: ChatModel, *, at_once: int = 64) -> None:
-        self._model, self._room = model, Room()
-        self._at_once = at_once
+    def __init__(self, model: ChatModel, *, max_concurrency: int = 64) -> None:
+        self._model, self._loop = model, BackgroundLoop()
+        self._max_concurrency = max_concurrency
         self._slots: asyncio.Semaphore | None = None
 
     def __call__(
@@ -126,22 +164,23 @@ class ServedModel:
                 "a server's logprobs are those of temperature 1 without top_p and top_k: train with these "
                 "(GRPOConfig's defaults)"
             )
-        return self._room.submit(self._all(prompts, sampling, stop)).result()
+        return self._loop.submit(self._complete_all(prompts, sampling, stop)).result()
 
-    async def _all(
+    async def _complete_all(
         self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]
     ) -> list[Completion | ForetraceError]:
         if self._slots is None:
-            self._room.at_end(self._model.close)  # before anything is asked: a probe that fails leaves a connection
-            found = await self._model.probe()
-            if not (found.token_prompts and found.token_ids and found.logprobs):
+            # Before anything is asked: a probe that fails leaves a connection.
+            self._loop.close_at_end(self._model.close)
+            capabilities = await self._model.probe()
+            if not (capabilities.token_prompts and capabilities.token_ids and capabilities.logprobs):
                 raise UsageError(f"{self._model.spec} does not take and give token ids with logprobs: choose another")
-            self._slots = asyncio.Semaphore(self._at_once)
+            self._slots = asyncio.Semaphore(self._max_concurrency)
         slots = self._slots
-        asked = (self._one(slots, prompt, own, stop) for prompt, own in zip(prompts, sampling, strict=True))
-        return await asyncio.gather(*asked)
+        completions = (self._complete(slots, prompt, own, stop) for prompt, own in zip(prompts, sampling, strict=True))
+        return await asyncio.gather(*completions)
 
-    async def _one(
+    async def _complete(
         self, slots: asyncio.Semaphore, prompt: list[int], sampling: Sampling, stop: tuple[str, ...]
     ) -> Completion | ForetraceError:
         async with slots:
@@ -153,4 +192,36 @@ class ServedModel:
     def close(self) -> None:
         """Close connections. May be called twice."""
         self._slots = None
-        self._room.close()
+        self._loop.close()
+
+
+def make_completion(request: Request, generation: Generation, tokenizer: LocalTokenizer) -> Completion:
+    """Sampled ids as a completion: it ends at its limit, with the first id that ends a turn, or with a stop sequence.
+
+    Raises:
+        UsageError: there is no id, or not one logprob an id.
+    """
+    sampled, logprobs = generation
+    if not sampled or len(sampled) != len(logprobs):
+        raise UsageError(f"generate gave {len(sampled)} ids and {len(logprobs)} logprobs for one completion")
+    ids = list(sampled)[: request.sampling.max_tokens]
+    ids = ids[: next((number for number, one in enumerate(ids, 1) if one in tokenizer.end_ids), None)]
+    ended = ids[-1] in tokenizer.end_ids or len(sampled) < request.sampling.max_tokens
+    pieces = tokenizer.decode_pieces(ids)
+    text = "".join(pieces)
+    matches = [(at, stop) for stop in request.stop if stop and (at := text.find(stop)) >= 0]
+    stop = None
+    if matches:
+        at, stop = min(matches)
+        count = next(n for n, end in enumerate(accumulate(map(len, pieces)), 1) if end >= at + len(stop))
+        ids, pieces, text = ids[:count], pieces[:count], text[:at]
+    return Completion(
+        text=text,
+        finish="stop_sequence" if stop else "stop" if ended else "length",
+        stop=stop,
+        token_ids=tuple(ids),
+        logprobs=tuple(logprobs[: len(ids)]),
+        pieces=tuple(pieces),
+        prompt_token_ids=request.prompt_ids,
+        exact="token",
+    )

@@ -12,28 +12,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from foretrace.envs.optional import absent
+from foretrace.envs.messages import missing_library_error
 
 try:
     import verifiers.v1 as vf
     from pydantic import Field, PrivateAttr, model_validator
 except ImportError as missing:
-    raise absent("the verifiers library", "verifiers", missing) from None
+    raise missing_library_error("the verifiers library", "verifiers", missing) from None
 
-from foretrace.core.errors import ForetraceError, ProblemError, SandboxError, UsageError
+from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem
-from foretrace.envs.problems import usable
-from foretrace.envs.verifiers.endpoint import Wire
-from foretrace.envs.verifiers.run import (
-    attempt,
+from foretrace.envs.problems import read_problems
+from foretrace.envs.verifiers.attempts import (
     close_sandboxes,
-    metrics_in,
-    report_of,
-    reward_in,
-    sampling_of,
-    shared_sandbox,
+    get_shared_sandbox,
+    make_report,
+    read_metrics,
+    read_reward,
+    read_sampling,
+    run_attempt,
 )
-from foretrace.envs.verifiers.setting_names import rename, renamed
+from foretrace.envs.verifiers.interception_model import InterceptionModel
+from foretrace.envs.verifiers.setting_names import describe_error, name_options
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, task_of
 from foretrace.episodes.settings import EpisodeSettings
@@ -45,9 +45,9 @@ from foretrace.sandbox.registry import make_sandbox
 ID = "foretrace-env"
 REPORT = "foretrace"
 """Key of the report in `trace.info`."""
-_SESSIONS = 128
+_MAX_SESSIONS = 128
 """Sessions of the sandbox at one time: the library's own number of episodes in flight."""
-_NO_INLINE = (
+_INLINE_REFUSED = (
     "the protocol {name} goes on with a reply that was begun, and the verifiers library records whole turns only: its "
     "eval client would make a branch of every segment, and its train client cannot express it; take interleaved_tools, "
     "or write traces with `foretrace generate --protocol {name}`"
@@ -63,15 +63,15 @@ class ProblemsConfig(vf.TasksetConfig):
     """Read the set from this file or folder, not the Hub."""
 
     @property
-    def named(self) -> tuple[str, str | None]:
-        """Name and path of the set."""
+    def source(self) -> tuple[str, str | None]:
+        """Name of the set, and the path it is read from."""
         name, path = apart(self.problems, Path(self.path) if self.path else None)
         return name, str(path) if path else None
 
     @model_validator(mode="after")
     def _check(self) -> ProblemsConfig:
-        name, path = _or_value_error(lambda: self.named)
-        _or_value_error(lambda: problem_set(name))
+        name, path = _refuse_by_value_error(lambda: self.source)
+        _refuse_by_value_error(lambda: problem_set(name))
         if path is not None and not Path(path).exists():
             raise ValueError(f"path {path}: no such file or folder")
         if self.system_prompt is not None:
@@ -87,9 +87,9 @@ class ProblemData(vf.TaskData):
     _problem: Problem | None = PrivateAttr(None)
 
     @classmethod
-    def of(cls, problem: Problem, config: ProblemsConfig) -> ProblemData:
+    def from_problem(cls, problem: Problem, config: ProblemsConfig) -> ProblemData:
         """The row of a problem of the set that the settings name."""
-        name, path = config.named
+        name, path = config.source
         data = cls(prompt=problem.statement, id=problem.id, name=problem.id, problems=name, path=path)
         data._problem = problem
         return data
@@ -101,10 +101,10 @@ class ProblemData(vf.TaskData):
             ProblemError: the set has no such problem (any more).
         """
         if self._problem is None:
-            found = _whole_set(self.problems, self.path)
-            if self.id not in found:
+            problems = _read_set(self.problems, self.path)
+            if self.id not in problems:
                 raise ProblemError(f"{self.path or self.problems}: there is no problem {self.id!r} in it")
-            self._problem = found[self.id]
+            self._problem = problems[self.id]
         return self._problem
 
 
@@ -115,7 +115,7 @@ class EpisodeState(vf.State):
 
     @property
     def episode(self) -> Episode | None:
-        """Null before it began."""
+        """`None` before it began."""
         return self._episode
 
     def hold(self, episode: Episode) -> None:
@@ -136,17 +136,17 @@ class ProblemTask(vf.Task[ProblemData, EpisodeState, vf.TaskConfig]):
         episode = trace.state.episode
         if episode is not None and not episode.done:
             await episode.end(trace.stop_condition or "stopped")
-            trace.info[REPORT] = report_of(episode)
+            trace.info[REPORT] = make_report(episode)
 
     @vf.reward
     async def reward(self, trace: Any) -> float:
         """From -1 to 1 by the share of hidden tests, and the bonuses (docs/protocols.md)."""
-        return reward_in(trace.info.get(REPORT))
+        return read_reward(trace.info.get(REPORT))
 
     @vf.metric
-    async def measured(self, trace: Any) -> Mapping[str, float]:
+    async def episode_metrics(self, trace: Any) -> Mapping[str, float]:
         """All metrics, by name."""
-        return metrics_in(trace.info.get(REPORT))
+        return read_metrics(trace.info.get(REPORT))
 
 
 class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
@@ -160,10 +160,10 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
         """
         config = self.config
         try:
-            for problem in usable(*config.named):
-                yield ProblemTask(ProblemData.of(problem, config), config.task)
+            for problem in read_problems(*config.source):
+                yield ProblemTask(ProblemData.from_problem(problem, config), config.task)
         except ForetraceError as error:
-            raise _end(error) from None
+            raise _end_run(error) from None
 
 
 class ForetraceHarnessConfig(vf.HarnessConfig):
@@ -174,17 +174,17 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     forced: bool = False
     """One step a turn (protocol interleaved)."""
     feedback: Literal["public", "counts"] = "public"
-    """What a model is told of its tests."""
+    """What a model sees of its tests: the public ones, or also how many of the hidden ones pass."""
     hints: bool = False
     """Add hints after failures."""
     bonuses: bool = False
     """Add the structure bonuses to the reward."""
     max_turns: int | None = Field(None, ge=1)
-    """Completions of an attempt; null takes the protocol's own number."""
+    """Completions of an attempt; `None` takes the protocol's own number."""
     sandbox: str = "local"
     """Sandboxes in order of preference, e.g. docker,local."""
     level: int | None = Field(None, ge=0, le=3)
-    """Isolation level, although a higher one may be there; null takes the highest."""
+    """Isolation level, although a higher one may be there; `None` takes the highest."""
     allow_weak_isolation: bool = False
     """Accept isolation levels 0 and 1."""
     workers: int = Field(0, ge=0)
@@ -196,20 +196,20 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
 
     @model_validator(mode="after")
     def _check(self) -> ForetraceHarnessConfig:
-        protocol = _or_value_error(lambda: make_protocol(self.protocol, forced=self.forced))
+        protocol = _refuse_by_value_error(lambda: make_protocol(self.protocol, forced=self.forced))
         if protocol.continues:
-            raise ValueError(_NO_INLINE.format(name=protocol.name))
-        _or_value_error(lambda: make_sandbox(self.sandbox, self.box))
+            raise ValueError(_INLINE_REFUSED.format(name=protocol.name))
+        _refuse_by_value_error(lambda: make_sandbox(self.sandbox, self.sandbox_settings))
         return self
 
     @property
-    def box(self) -> Settings:
+    def sandbox_settings(self) -> Settings:
         """How the sandbox is set up."""
         weak = self.allow_weak_isolation
-        return Settings(workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_SESSIONS)
+        return Settings(workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_MAX_SESSIONS)
 
     @property
-    def episode(self) -> EpisodeSettings:
+    def episode_settings(self) -> EpisodeSettings:
         """How an episode is run."""
         return EpisodeSettings(max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, bonuses=self.bonuses)
 
@@ -222,21 +222,19 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
     NEEDS_CONTAINER = False
 
     async def setup(self, runtime: Any) -> None:
-        """Be sure of the sandbox before a model is asked for anything.
+        """Start the sandbox before a model is asked for anything.
 
         Raises:
             SandboxError: none serves.
             UsageError: the library would run the episode elsewhere.
         """
-        if runtime.config.type != "subprocess":
-            raise UsageError(
-                f"the episode runs in this process, with a sandbox of its own, and not in {runtime.config.type!r}; "
-                "give --env.agent.runtime.type subprocess"
-            )
         try:
+            if (runs_in := runtime.config.type) != "subprocess":
+                why = f"the episode runs in this process, with a sandbox of its own, and not in {runs_in!r}; give "
+                raise UsageError(why, Setting("runtime", "subprocess"))
             await self._sandbox().start()
-        except SandboxError as error:
-            rename(error)
+        except ForetraceError as error:
+            name_options(error)
             raise
 
     async def launch(
@@ -250,31 +248,30 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
         """
         if not isinstance(data, ProblemData):
             raise UsageError(f"the harness {ID} attempts the problems of the taskset {ID}: leave harness.id out")
-        given = ctx.sampling.model_dump(exclude_none=True)
+        arguments = ctx.sampling.model_dump(exclude_none=True)
         config = self.config
         episode = Episode(
             data.problem(),
             make_protocol(config.protocol, forced=config.forced),
             self._sandbox(),
-            settings=config.episode,
-            identity=Identity(model=ctx.model, sampling=given),
+            settings=config.episode_settings,
+            identity=Identity(model=ctx.model, sampling=arguments),
         )
         trace.state.hold(episode)
-        split = ctx.client.type == "train"
-        async with Wire(
+        async with InterceptionModel(
             ctx.model,
             endpoint,
             secret,
-            split=split,
-            behind=ctx.client.base_url,
+            splits_thinking=ctx.client.type == "train",
+            upstream_url=ctx.client.base_url,
             retries=config.retries,
             timeout_s=config.timeout,
-        ) as wire:
+        ) as model:
             try:
-                await attempt(episode, wire, sampling_of(given), lambda: trace.stop_condition)
+                await run_attempt(episode, model, read_sampling(arguments), lambda: trace.stop_condition)
             finally:
                 if episode.done:
-                    trace.info[REPORT] = report_of(episode)
+                    trace.info[REPORT] = make_report(episode)
         return vf.ProgramResult(0, "", "")
 
     async def cleanup(self, trace: Any, runtime: Any) -> None:
@@ -284,7 +281,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
             await episode.close()
 
     def _sandbox(self) -> Sandbox:
-        return shared_sandbox(self.config.sandbox, self.config.box)
+        return get_shared_sandbox(self.config.sandbox, self.config.sandbox_settings)
 
 
 class ForetraceEnvConfig(vf.EnvConfig):
@@ -295,7 +292,7 @@ class ForetraceEnvConfig(vf.EnvConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _own_harness(cls, data: Any) -> Any:
+    def _default_harness(cls, data: Any) -> Any:
         """Settings of a harness without its name are those of ours."""
         agent = data.get("agent") if isinstance(data, dict) else None
         harness = agent.get("harness") if isinstance(agent, dict) else None
@@ -304,7 +301,7 @@ class ForetraceEnvConfig(vf.EnvConfig):
         return data
 
     @model_validator(mode="after")
-    def _stops(self) -> ForetraceEnvConfig:
+    def _add_stops(self) -> ForetraceEnvConfig:
         """The stop sequences of the protocol: set here, since the train client sends only what the run sets."""
         harness = self.agent.harness or ForetraceHarnessConfig(id=ID)
         if isinstance(harness, ForetraceHarnessConfig):
@@ -327,9 +324,9 @@ class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
         harness = self.config.agent.harness or ForetraceHarnessConfig(id=ID)
         if isinstance(harness, ForetraceHarnessConfig):
             try:
-                await shared_sandbox(harness.sandbox, harness.box).start()
+                await get_shared_sandbox(harness.sandbox, harness.sandbox_settings).start()
             except ForetraceError as error:
-                raise _end(error) from None
+                raise _end_run(error) from None
 
     async def run(self, task: Any, agents: Any) -> None:
         """Let the agent attempt the problem."""
@@ -341,18 +338,18 @@ class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
 
 
 @functools.lru_cache(maxsize=4)
-def _whole_set(name: str, path: str | None) -> dict[str | None, Problem]:
-    return {problem.id: problem for problem in usable(name, path)}
+def _read_set(name: str, path: str | None) -> dict[str | None, Problem]:
+    return {problem.id: problem for problem in read_problems(name, path)}
 
 
-def _or_value_error(look_up: Any) -> Any:
-    """What is looked up; the library shows a ValueError of a setting as one line."""
+def _refuse_by_value_error(look_up: Any) -> Any:
+    """The result of a look-up, whose UsageError becomes a ValueError: the library shows that as one line."""
     try:
         return look_up()
     except UsageError as error:
-        raise ValueError(renamed(str(error))) from None
+        raise ValueError(describe_error(error)) from None
 
 
-def _end(error: ForetraceError) -> SystemExit:
+def _end_run(error: ForetraceError) -> SystemExit:
     """The end of a run, as the library ends its own: the line on stderr, and exit code 1."""
-    return SystemExit(f"error: {renamed(str(error))}")
+    return SystemExit(f"error: {describe_error(error)}")

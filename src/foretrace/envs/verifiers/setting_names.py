@@ -1,42 +1,44 @@
-"""What `vf-eval` calls the settings that messages name as options of `foretrace`."""
+"""What `vf-eval` calls the settings that error messages speak of."""
 
 from __future__ import annotations
 
-import re
-
-from foretrace.core.errors import ForetraceError, Setting
-from foretrace.models.server_errors import ServerError, public_message
+from foretrace.core.errors import ForetraceError
+from foretrace.envs.messages import make_option_style
 
 _HARNESS = "--env.agent.harness"
-NAMES = {
-    "--allow-weak-isolation": f"{_HARNESS}.allow-weak-isolation",
-    "--api-key-env": "--client.api-key-var",
-    "--base-url": "--client.base-url",
-    "--concurrency": "-c",
-    "--max-tokens": "--sampling.max-tokens",
-    "--max-turns": f"{_HARNESS}.max-turns",
-    "--path": "--env.taskset.path",
-    "--sandbox": f"{_HARNESS}.sandbox",
-    "--temperature": "--sampling.temperature",
-    "--timeout": f"{_HARNESS}.timeout",
-    "--top-p": "--sampling.top-p",
+OPTIONS = {
+    "allow_weak_isolation": f"{_HARNESS}.allow-weak-isolation",
+    "api_key_env": "--client.api-key-var",
+    "base_url": "--client.base-url",
+    "concurrency": "-c",
+    "feedback": f"{_HARNESS}.feedback",
+    "hints": f"{_HARNESS}.hints",
+    "level": f"{_HARNESS}.level",
+    "max_tokens": "--sampling.max-tokens",
+    "max_turns": f"{_HARNESS}.max-turns",
+    "path": "--env.taskset.path",
+    "problems": "--env.taskset.problems",
+    "protocol": f"{_HARNESS}.protocol",
+    "retries": f"{_HARNESS}.retries",
+    "runtime": "--env.agent.runtime.type",
+    "sandbox": f"{_HARNESS}.sandbox",
+    "temperature": "--sampling.temperature",
+    "timeout": f"{_HARNESS}.timeout",
+    "timeout_s": f"{_HARNESS}.timeout",
+    "top_p": "--sampling.top-p",
+    "workers": f"{_HARNESS}.workers",
 }
-_ANY = re.compile(rf"(?<![\w.-])(?:{'|'.join(NAMES)})(?![\w.-])")
+"""Name of a setting in Python -> the option of `vf-eval` that sets it."""
+_write_option = make_option_style(OPTIONS)
 
 
-def renamed(text: str) -> str:
-    """The text with the settings as `vf-eval` takes them."""
-    return _ANY.sub(lambda found: NAMES[found[0]], text)
+def describe_error(error: ForetraceError) -> str:
+    """The message of an error, with settings as options of `vf-eval`."""
+    return error.render(_write_option)
 
 
-def rename(error: Exception) -> None:
-    """Let an error of ours name the settings as `vf-eval` takes them; others are left as they are."""
+def name_options(error: Exception) -> None:
+    """Let `str(error)` of an error of ours name the options of `vf-eval`, for the library, which prints and records
+    that text. Other errors are left as they are."""
     if isinstance(error, ForetraceError):
-        error.args = (renamed(error.render(_style)),)
-    if isinstance(error, ServerError):
-        error.public_parts = (renamed(public_message(error, _style)),)
-
-
-def _style(setting: Setting) -> str:
-    name = NAMES.get(f"--{setting.name.replace('_', '-')}", setting.name)
-    return name if setting.value is None else f"{name} {setting.value}"
+        error.args = (describe_error(error),)

@@ -1,4 +1,4 @@
-"""The model of one rollout as the verifiers library offers it: an OpenAI-compatible endpoint of its own."""
+"""The model of one rollout as the verifiers library offers it: its interception server, which speaks OpenAI's API."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import msgspec
 
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError
+from foretrace.envs.verifiers.setting_names import OPTIONS
 from foretrace.models.base import Server
 from foretrace.models.server_errors import ServerErrors, one_line, read_error_message
 from foretrace.models.servers.openai import OpenAI
 
 _RELAYED = re.compile(r"upstream \d|Error code: \d|upstream attempt failed")
-"""How the library begins what a server said with a status; what it says otherwise is its own, of a connection."""
+"""How the library begins an error that a server answered with; any other is its own, of a connection."""
 
 
 @dataclass(frozen=True)
-class _Behind(ServerErrors):
-    """The model server behind the library's own."""
+class _UpstreamErrors(ServerErrors):
+    """Errors of the model server behind the library's own."""
 
     def from_status(
         self, status: int, body: bytes, *, retry_after: str | None = None, location: str | None = None
@@ -31,10 +32,10 @@ class _Behind(ServerErrors):
         if status != 503 or _RELAYED.match(words):
             return super().from_status(status, body, retry_after=retry_after, location=location)
         cause = f"the model server cannot be reached ({words or f'HTTP {status}'})"
-        return self.make(cause, "start the server, or check --base-url", kind="refused", retryable=True)
+        return self.make(cause, f"start the server, or check {OPTIONS['base_url']}", kind="refused", retryable=True)
 
 
-class _Said(NamedTuple):
+class _RecordedReply(NamedTuple):
     """One reply: as the episode reads it, and as the library has recorded it."""
 
     texts: tuple[str, str]
@@ -42,15 +43,15 @@ class _Said(NamedTuple):
     message: dict[str, Any]
 
 
-class Wire(OpenAI):
+class InterceptionModel(OpenAI):
     """A ChatModel that asks the library's interception server, which asks the model server and records the turn.
 
     Args:
         endpoint: ends in `/v1`.
         secret: the key of this rollout.
-        behind: address of the model server itself, for messages.
-        split: whether the library's renderer takes `<think>` out of a reply. It is put back for the episode, and sent
-            back as it came, so that the library finds its own turn again and keeps its tokens.
+        upstream_url: address of the model server itself, for messages.
+        splits_thinking: whether the library's renderer takes `<think>` out of a reply. It is put back for the episode,
+            and sent back as it came, so that the library finds its own turn again and keeps its tokens.
     """
 
     def __init__(
@@ -59,43 +60,43 @@ class Wire(OpenAI):
         endpoint: str,
         secret: str,
         *,
-        split: bool,
-        behind: str = "",
+        splits_thinking: bool,
+        upstream_url: str = "",
         retries: int = 4,
         timeout_s: float = 300.0,
     ) -> None:
         super().__init__(name, Server(base_url=endpoint, api_key=secret, retries=retries, timeout_s=timeout_s))
-        place, url = self.http.errors, urlsplit(behind)
+        place, url = self.http.errors, urlsplit(upstream_url)
         # Without a user name and a password, which an address may hold.
         host = f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else place.origin
-        self.http.errors = _Behind(host, place.model, place.kind, place.key, place.key_variable)
-        self._split = split
-        self._said: list[_Said] = []
+        self.http.errors = _UpstreamErrors(host, place.model, place.kind, place.key, place.key_variable)
+        self._splits_thinking = splits_thinking
+        self._replies: list[_RecordedReply] = []
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`)."""
         completion = await super().complete(request)
-        if not self._split:
+        if not self._splits_thinking:
             return completion
-        text, stop = glued(completion), completion.stop or ""
+        text, stop = join_thinking(completion), completion.stop or ""
         message = {"role": "assistant", "content": completion.text + stop}
         if completion.reasoning:
             message["reasoning_content"] = completion.reasoning
-        self._said.append(_Said((text, text + stop), message))
+        self._replies.append(_RecordedReply((text, text + stop), message))
         return msgspec.structs.replace(completion, text=text, reasoning=None)
 
     def make_chat_body(self, request: Request) -> dict[str, Any]:
         body = super().make_chat_body(request)
-        said = iter(self._said)
+        replies = iter(self._replies)
         for number, message in enumerate(body["messages"]):
-            if message["role"] != "assistant" or (was := next(said, None)) is None:
+            if message["role"] != "assistant" or (recorded := next(replies, None)) is None:
                 continue
-            if message["content"] in was.texts:  # else a part of it was cut, and what is left is another turn
-                body["messages"][number] = was.message
+            if message["content"] in recorded.texts:  # else a part of it was cut, and what is left is another turn
+                body["messages"][number] = recorded.message
         return body
 
 
-def glued(completion: Completion) -> str:
+def join_thinking(completion: Completion) -> str:
     """The reply as the model wrote it, with its thinking in tags."""
     if not completion.reasoning:
         return completion.text

@@ -1,4 +1,4 @@
-"""How an Atropos environment runs to its end: waits within bounds, comes back to run-api, closes what it opened."""
+"""The life of an Atropos environment: it waits within bounds, comes back to run-api, and closes what it opened."""
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from atroposlib.envs.base import BaseEnv
 from pydantic import ValidationError
 from tenacity import RetryError
 
-from foretrace.core.errors import ForetraceError, UsageError
+from foretrace.core.errors import ForetraceError, Setting, UsageError
+from foretrace.envs.atropos.config import describe_error
 
 _log = logging.getLogger("foretrace.envs.atropos")
 
 
-class PatientEnv(BaseEnv):
+class ResilientEnv(BaseEnv):
     """Atropos' environment, whose runs end with one clear line where they cannot go on."""
 
     training = True
@@ -41,14 +42,14 @@ class PatientEnv(BaseEnv):
         try:
             await super().env_manager()
         finally:
-            await self._ended()
+            await self._close_all()
 
     async def process_manager(self) -> None:
         """`process`."""
         try:
             await super().process_manager()
         finally:
-            await self._ended()
+            await self._close_all()
 
     async def _run_evaluate(self) -> None:
         """`evaluate`."""
@@ -62,9 +63,9 @@ class PatientEnv(BaseEnv):
             await self.evaluate()
             await self.wandb_log({})
         finally:
-            await self._ended()
+            await self._close_all()
 
-    async def _ended(self) -> None:
+    async def _close_all(self) -> None:
         for worker in (*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])):
             worker.cancel()
         await asyncio.gather(*self.workers, *filter(None, [self.eval_runner]), return_exceptions=True)
@@ -74,7 +75,7 @@ class PatientEnv(BaseEnv):
 
     async def setup_wandb(self) -> None:
         """Wait for the trainer's project, within bounds."""
-        await self._waited(super().setup_wandb, "no trainer has registered: start it")
+        await self._retry(super().setup_wandb, "no trainer has registered: start it")
 
     async def register_env(self) -> None:
         """Wait for run-api and for a trainer, within bounds.
@@ -82,9 +83,10 @@ class PatientEnv(BaseEnv):
         Raises:
             ForetraceError: one of them is not there; says which.
         """
-        await self._waited(super().register_env, "no trainer has registered and asked for a batch: start it")
+        await self._retry(super().register_env, "no trainer has registered and asked for a batch: start it")
 
-    async def _waited(self, step: Any, missing: str) -> None:
+    async def _retry(self, step: Any, missing: str) -> None:
+        """Try a step of Atropos again until it works, for `wait_s` at most; `missing` says what it waits for."""
         url, longest = self.config.rollout_server_url, self.config.wait_s
         try:
             async with asyncio.timeout(longest):
@@ -92,15 +94,17 @@ class PatientEnv(BaseEnv):
                     try:
                         return await step()
                     except (RetryError, OSError) as error:
-                        cause = _cause(error)
+                        cause = _last_cause(error)
                         if 400 <= getattr(cause, "status", 0) < 500:
                             raise ForetraceError(f"{url}: run-api refuses this environment: {cause}") from None
                         _log.warning("%s: run-api does not answer (%s); trying again", url, cause)
                         await asyncio.sleep(1)
         except TimeoutError:
-            if not await _answers(url):
-                missing = "run-api does not answer: start it, or give --env.rollout_server_url"
-            raise ForetraceError(f"{url}: waited for {longest:g} s (wait_s), and {missing}") from None
+            waited = f"{url}: waited for {longest:g} s (wait_s), and "
+            if await _answers(url):
+                raise ForetraceError(waited, missing) from None
+            remedy = "run-api does not answer: start it, or give "
+            raise ForetraceError(waited, remedy, Setting("rollout_server_url")) from None
 
     async def get_server_info(self) -> None:
         """Ask for the batch size and the longest sequence of the trainer.
@@ -111,7 +115,7 @@ class PatientEnv(BaseEnv):
         try:
             await super().get_server_info()
         except ValueError as error:
-            raise UsageError(f"{error}: choose a smaller --env.group_size or a larger batch") from None
+            raise UsageError(f"{error}: choose a smaller ", Setting("group_size"), " or a larger batch") from None
 
     async def get_status(self) -> None:
         """Ask run-api how far the trainer is; where it was restarted, register again.
@@ -125,7 +129,7 @@ class PatientEnv(BaseEnv):
             await super().get_status()
         except RetryError as error:
             url = self.config.rollout_server_url
-            _log.warning("%s: run-api has lost this environment (%s); registering again", url, _cause(error))
+            _log.warning("%s: run-api has lost this environment (%s); registering again", url, _last_cause(error))
             await self.register_env()
             await self.get_server_info()
             await super().get_status()
@@ -137,7 +141,7 @@ class PatientEnv(BaseEnv):
             print("usage: serve|process|evaluate [--config FILE] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]")
             print("all settings, and what they are: serve --help")
             sys.exit(0 if sys.argv[1:] else UsageError.exit_code)
-        if sys.argv[1:2] in (["process"], ["evaluate"]) and not _says_wandb(sys.argv[2:]):
+        if sys.argv[1:2] in (["process"], ["evaluate"]) and not _sets_wandb(sys.argv[2:]):
             sys.argv += ["--env.use_wandb", "False"]  # Atropos switches it on in these two
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was opened is closed
         if not _log.handlers:  # our own lines are few, and are shown whatever Atropos logs
@@ -147,7 +151,7 @@ class PatientEnv(BaseEnv):
         try:
             super().cli()
         except ForetraceError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {describe_error(error)}", file=sys.stderr)
             sys.exit(error.exit_code)
         except ValidationError as error:
             first = error.errors()[0]
@@ -171,12 +175,12 @@ async def _answers(url: str) -> bool:
         return False
 
 
-def _cause(error: Any) -> Any:
+def _last_cause(error: Any) -> Any:
     """What lies behind the last of several tries."""
     return (error.last_attempt.exception() or error) if isinstance(error, RetryError) else error
 
 
-def _says_wandb(args: Sequence[str]) -> bool:
+def _sets_wandb(args: Sequence[str]) -> bool:
     """Whether the command line or its YAML says whether to use W&B."""
     if any(arg.partition("=")[0] == "--env.use_wandb" for arg in args):
         return True
@@ -184,7 +188,7 @@ def _says_wandb(args: Sequence[str]) -> bool:
     apart = [args[n + 1] for n, arg in enumerate(args[:-1]) if arg == "--config"]
     for path in (*joined, *apart):
         with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):  # Atropos itself will say what is wrong
-            told = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-            if "use_wandb" in (told.get("env") or {}):
+            settings = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+            if "use_wandb" in (settings.get("env") or {}):
                 return True
     return False

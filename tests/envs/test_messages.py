@@ -1,4 +1,4 @@
-"""Where an environment's library is not installed, one line says what to install."""
+"""What the environments tell their users: one line where a library is missing, and settings as options."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+
+from foretrace.core.errors import Setting, UsageError
+from foretrace.envs.messages import make_option_style
 
 
 @pytest.mark.parametrize(
@@ -31,3 +34,18 @@ def test_the_command_line_is_no_traceback() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("error: ") and 'pip install "foretrace[atropos]"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        (Setting("sandbox", "local"), "--box local"),
+        (Setting("sandbox"), "--box"),
+        (Setting("hints", True), "--hints true"),
+        (Setting("weak", True), "--level 0"),
+        (Setting("other", "x"), "other='x'"),
+    ],
+)
+def test_a_setting_is_written_as_the_option_that_sets_it(setting: Setting, text: str) -> None:
+    options = {"sandbox": "--box", "hints": "--hints", "weak": "--level 0"}
+    assert UsageError("give ", setting, "; or end").render(make_option_style(options)) == f"give {text}; or end"

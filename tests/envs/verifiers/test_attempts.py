@@ -1,4 +1,4 @@
-"""What the environment for the verifiers library is made of, without that library."""
+"""What the environment for the verifiers library is made of, without that library: attempts, reports, messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import asyncio
 import json
 import logging
-import re
 import subprocess
 import sys
 import tomllib
@@ -18,20 +17,19 @@ import pytest
 
 from episodes.generating import plus
 from fakes.model_server import ModelServer
-from foretrace.cli.main import app
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ModelError, SandboxError, UsageError
-from foretrace.envs.verifiers.endpoint import Wire, glued
-from foretrace.envs.verifiers.run import (
-    attempt,
+from foretrace.core.errors import ModelError, SandboxError, Setting, UsageError
+from foretrace.envs.verifiers.attempts import (
     close_sandboxes,
-    metrics_in,
-    report_of,
-    reward_in,
-    sampling_of,
-    shared_sandbox,
+    get_shared_sandbox,
+    make_report,
+    read_metrics,
+    read_reward,
+    read_sampling,
+    run_attempt,
 )
-from foretrace.envs.verifiers.setting_names import NAMES, rename, renamed
+from foretrace.envs.verifiers.interception_model import InterceptionModel, join_thinking
+from foretrace.envs.verifiers.setting_names import OPTIONS, name_options
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.models.servers.scripted import Scripted
@@ -40,7 +38,7 @@ from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
 from foretrace.sandbox.registry import make_sandbox
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WRONG = "<think>A first try of mine.</think><code>\ndef plus(x):\n    return x - 1\n</code>"
 RIGHT = "<think>Now I add.</think><code>\ndef plus(x):\n    return x + 3\n</code>"
 END = "<verify>It adds, as asked.</verify>"
@@ -79,16 +77,16 @@ def refusing(after: int, kind: str) -> Scripted:
 
 def run(box: Box, model: Scripted, stopped: str | None = None) -> dict[str, Any]:
     episode = box.episode()
-    box.run(attempt(episode, model, Sampling(), lambda: stopped))
-    return report_of(episode)
+    box.run(run_attempt(episode, model, Sampling(), lambda: stopped))
+    return make_report(episode)
 
 
 @pytest.mark.parametrize("texts", [[WRONG, RIGHT, END], [RIGHT, END], [WRONG] * 10, ["Hm."] * 10])
 def test_an_attempt_is_a_rollout(box: Box, texts: list[str]) -> None:
     trace = box.run(rollout(box.episode(), Scripted.of(texts), Sampling()))
     report = run(box, Scripted.of(texts))
-    assert (report["key"], reward_in(report)) == (trace.key, trace.outcome.reward)
-    found, wanted = metrics_in(report), trace.outcome.metrics
+    assert (report["key"], read_reward(report)) == (trace.key, trace.outcome.reward)
+    found, wanted = read_metrics(report), trace.outcome.metrics
     assert {n: v for n, v in found.items() if n in wanted and n not in SECONDS} == {
         n: v for n, v in wanted.items() if n not in SECONDS
     }
@@ -99,13 +97,13 @@ def test_an_attempt_is_a_rollout(box: Box, texts: list[str]) -> None:
 
 def test_a_run_that_is_stopped_is_judged(box: Box) -> None:
     report = run(box, refusing(1, "bad_request"), "max_turns")
-    assert (reward_in(report), report["outcome"]["status"]) == (1.0, "limit")
+    assert (read_reward(report), report["outcome"]["status"]) == (1.0, "limit")
     assert report["outcome"]["exit_reason"] == "max_turns"
 
 
 def test_a_context_that_is_full_ends_an_attempt(box: Box) -> None:
     report = run(box, refusing(1, "overflow"))
-    assert (reward_in(report), report["outcome"]["exit_reason"]) == (1.0, "context")
+    assert (read_reward(report), report["outcome"]["exit_reason"]) == (1.0, "context")
     with pytest.raises(ModelError):
         run(box, refusing(0, "overflow"))
 
@@ -113,14 +111,14 @@ def test_a_context_that_is_full_ends_an_attempt(box: Box) -> None:
 def test_a_server_that_fails_leaves_no_reward(box: Box) -> None:
     episode = box.episode()
     with pytest.raises(ModelError, match="it is gone"):
-        box.run(attempt(episode, refusing(1, "refused"), Sampling()))
-    report = report_of(episode)
+        box.run(run_attempt(episode, refusing(1, "refused"), Sampling()))
+    report = make_report(episode)
     assert report["outcome"]["error"] == {"kind": "refused", "message": "it is gone"}
-    assert metrics_in(report) == {}
+    assert read_metrics(report) == {}
     with pytest.raises(ValueError, match="no reward: it is gone"):
-        reward_in(report)
+        read_reward(report)
     with pytest.raises(ValueError, match="stopped before it began"):
-        reward_in(None)
+        read_reward(None)
 
 
 def test_a_report_holds_no_test(box: Box) -> None:
@@ -130,7 +128,7 @@ def test_a_report_holds_no_test(box: Box) -> None:
 
 def test_what_a_run_leaves_open_is_our_default() -> None:
     given = {"temperature": 0.2, "top_p": None, "max_tokens": 50, "stop": ["x"], "min_p": 0.1}
-    assert sampling_of(given) == Sampling(temperature=0.2, max_tokens=50)
+    assert read_sampling(given) == Sampling(temperature=0.2, max_tokens=50)
 
 
 def test_names_that_are_unknown() -> None:
@@ -148,21 +146,21 @@ def test_names_that_are_unknown() -> None:
 def test_one_sandbox_for_all_rollouts_of_a_loop() -> None:
     async def work() -> None:
         one, other = Settings(workers=1, allow_weak_isolation=True), Settings(workers=2, allow_weak_isolation=True)
-        box = shared_sandbox("local", one)
-        assert box is shared_sandbox("local", one) is not shared_sandbox("local", other)
+        box = get_shared_sandbox("local", one)
+        assert box is get_shared_sandbox("local", one) is not get_shared_sandbox("local", other)
         await box.start()
         await close_sandboxes()
-        assert shared_sandbox("local", one) is not box
+        assert get_shared_sandbox("local", one) is not box
         await close_sandboxes()
 
     asyncio.run(work())
 
 
 def test_thinking_is_put_back_where_it_stood() -> None:
-    assert glued(Completion(text="b", reasoning="a")) == "<think>a</think>\nb"
-    assert glued(Completion(text="b")) == "b"
-    assert glued(Completion(text="", reasoning="a", finish="length")) == "<think>a"
-    assert glued(Completion(text="", reasoning="a", finish="stop")) == "<think>a</think>\n"
+    assert join_thinking(Completion(text="b", reasoning="a")) == "<think>a</think>\nb"
+    assert join_thinking(Completion(text="b")) == "b"
+    assert join_thinking(Completion(text="", reasoning="a", finish="length")) == "<think>a"
+    assert join_thinking(Completion(text="", reasoning="a", finish="stop")) == "<think>a</think>\n"
 
 
 def test_a_split_reply_is_sent_back_as_it_came(box: Box) -> None:
@@ -173,13 +171,13 @@ def test_a_split_reply_is_sent_back_as_it_came(box: Box) -> None:
         said = [*codes, END]
         async with ModelServer(say=lambda asked: said[asked.turn], think="I think so.", continues=False) as server:
             episode = box.episode()
-            async with Wire("toy", server.url + "/v1", "key", split=split) as wire:
-                await attempt(episode, wire, Sampling())
+            async with InterceptionModel("toy", server.url + "/v1", "key", splits_thinking=split) as wire:
+                await run_attempt(episode, wire, Sampling())
             return episode, server.sent("/v1/chat/completions")[-1]["messages"]
 
     for split in (True, False):
         episode, sent = box.run(work(split))
-        assert report_of(episode)["outcome"]["metrics"]["think_count"] == 3
+        assert make_report(episode)["outcome"]["metrics"]["think_count"] == 3
         replies = [message for message in sent if message["role"] == "assistant"]
         assert [reply.get("reasoning_content") for reply in replies] == ["I think so." if split else None] * 2
         assert replies[0]["content"].startswith("<code>")
@@ -192,9 +190,11 @@ def proxied(said: str, status: int = 503) -> ModelError:
     async def work() -> None:
         async with ModelServer() as server:
             server.fault("/v1/chat/completions", status=status, body=json.dumps(body), times=-1)
-            behind = "http://me:secret@10.0.0.1:8000/v1"
-            async with Wire("toy", server.url + "/v1", "key", split=False, behind=behind, retries=0) as wire:
-                await attempt(Episode(plus(3), make_protocol("tools"), LocalSandbox(Settings())), wire, Sampling())
+            upstream = "http://me:secret@10.0.0.1:8000/v1"
+            async with InterceptionModel(
+                "toy", server.url + "/v1", "key", splits_thinking=False, upstream_url=upstream, retries=0
+            ) as wire:
+                await run_attempt(Episode(plus(3), make_protocol("tools"), LocalSandbox(Settings())), wire, Sampling())
 
     with pytest.raises(ModelError) as caught:
         asyncio.run(work())
@@ -216,43 +216,44 @@ def test_a_server_that_cannot_be_reached_is_told_so_once(caplog: pytest.LogCaptu
     assert [record.message for record in caplog.records] == [str(errors[0])]
     for words in ("upstream 503: no slot is free", "Error code: 503 - no slot is free"):
         busy = proxied(words)
-        assert busy.kind == "busy" and str(busy).endswith("lower -c, or try again later")
+        assert busy.kind == "busy" and "it is busy: lower " in str(busy)
     assert proxied("All connection attempts failed", 500).kind == "server"
 
 
 FLOORS = ("models", "sandbox", "problems", "protocols", "episodes")
 NOT_HERE = {
-    "--context-length",  # of Ollama's own interface, and refused for the others
+    "context_length",  # of Ollama's own interface, and refused for the others
+    "min_level",  # a run here has `level`
+    "options",  # of adapters that are not used here
 }
 
 
-def test_every_option_that_a_message_names_has_a_name_here() -> None:
-    """Messages of the lower floors name the options of `foretrace generate` and `foretrace problems`."""
-    import typer
-
-    command: Any = typer.main.get_command(app)
-    verbs = [command.commands["generate"], *command.commands["problems"].commands.values()]
-    options = {option for verb in verbs for one in verb.params for option in one.opts if option.startswith("--")}
+def test_every_setting_that_a_message_names_has_an_option_here() -> None:
+    """Messages of the lower floors name the settings of foretrace; `vf-eval` has options for them."""
     folders = [ROOT / "src" / "foretrace" / floor for floor in FLOORS]
     assert all(folder.is_dir() for folder in folders)
-    files = [file for folder in folders for file in folder.rglob("*.py")]
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    said = {option for text in texts for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)} & options
-    calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Setting"]
-    names = [call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)]
-    said |= {f"--{str(name).replace('_', '-')}" for name in names} & options
-    assert len(said) > 5 and said - NOT_HERE == set(NAMES)
+    calls = [
+        node
+        for folder in folders
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Setting"
+    ]
+    named = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
+    assert named - NOT_HERE <= set(OPTIONS)
 
 
-def test_an_option_is_renamed_as_a_whole_word() -> None:
-    assert renamed("use --sandbox local (--sandbox-x, x--path).") == (
-        "use --env.agent.harness.sandbox local (--sandbox-x, x--path)."
-    )
-    error = SandboxError("no engine: use --sandbox local")
-    rename(error)
-    rename(error)
-    assert str(error) == "no engine: use --env.agent.harness.sandbox local"
+def test_an_error_names_the_options_of_vf_eval() -> None:
+    error = SandboxError("no engine: use ", Setting("sandbox", "local"), ", or ", Setting("allow_weak_isolation", True))
+    assert str(error) == "no engine: use sandbox='local', or allow_weak_isolation=True"
+    for _ in range(2):
+        name_options(error)
+        assert str(error) == (
+            "no engine: use --env.agent.harness.sandbox local, or --env.agent.harness.allow-weak-isolation true"
+        )
+    stranger = ValueError("sandbox='local'")
+    name_options(stranger)
+    assert str(stranger) == "sandbox='local'"
 
 
 def test_without_the_library_an_import_says_what_to_install() -> None:

@@ -1,4 +1,4 @@
-"""Problems as rows of a prompt dataset, and back: a prompt never holds a hidden test."""
+"""The prompt dataset: problems as rows, and back. A prompt never holds a hidden test."""
 
 from __future__ import annotations
 
@@ -9,17 +9,44 @@ import msgspec
 
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem
-from foretrace.envs.problems import load as load_problems
+from foretrace.envs.problems import load_problems
 from foretrace.episodes.episode import view_of
 from foretrace.episodes.identity import task_of
 from foretrace.protocols.base import Protocol
 from foretrace.protocols.registry import make_protocol
 
-TASK = "task"
+TASK_KEY = "task"
 """Key, in each message of a prompt, of the task's id: a rollout function is given prompts alone."""
 
 
-def problems_from(
+def prompt_dataset(
+    problems: str | Iterable[Problem],
+    protocol: str | Protocol,
+    *,
+    path: str | None = None,
+    limit: int | None = None,
+) -> Any:
+    """A `datasets.Dataset` with one row a problem: `prompt` (the messages that an episode begins with), `task` (the
+    id), and `problem` (JSON, with all tests; for `reward_fn`).
+
+    No hidden test is in a prompt. Each message of a prompt holds the id too, at `task`, for `rollout_func`.
+
+    Args:
+        problems: a set by its name (`builtin`, `jsonl:FILE`), or problems.
+        path: read the named set from this file or folder.
+        limit: only the first ones.
+
+    Raises:
+        UsageError: no such set or protocol.
+        ProblemError: the set cannot be read, or a problem has no tests.
+    """
+    from datasets import Dataset
+
+    chosen = resolve_protocol(protocol)
+    return Dataset.from_list([_make_row(problem, chosen) for problem in resolve_problems(problems, path, limit)])
+
+
+def resolve_problems(
     problems: str | Iterable[Problem], path: str | None = None, limit: int | None = None
 ) -> list[Problem]:
     """The problems of a set by its name, or as they are given.
@@ -28,36 +55,36 @@ def problems_from(
         UsageError: no such set.
         ProblemError: there is none, one has no tests, or two have one id.
     """
-    found = load_problems(problems, path, limit) if isinstance(problems, str) else list(problems)[:limit]
-    if not found:
+    chosen = load_problems(problems, path, limit) if isinstance(problems, str) else list(problems)[:limit]
+    if not chosen:
         raise ProblemError("there is no problem to attempt")
     by_id: dict[str, Problem] = {}
-    for problem in found:
+    for problem in chosen:
         if not (problem.public_tests or problem.hidden_tests):
             raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
         if by_id.setdefault(task_of(problem).id, problem) is not problem:
             raise ProblemError(f"two problems have the id {task_of(problem).id!r}; ids must differ")
-    return found
+    return chosen
 
 
-def protocol_from(protocol: str | Protocol) -> Protocol:
+def resolve_protocol(protocol: str | Protocol) -> Protocol:
     """The protocol of a name, or as it is given."""
     return make_protocol(protocol) if isinstance(protocol, str) else protocol
 
 
-def row_of(problem: Problem, protocol: Protocol) -> dict[str, Any]:
+def _make_row(problem: Problem, protocol: Protocol) -> dict[str, Any]:
     """One row: `prompt` (messages), `task` (the id), `problem` (JSON, with all tests)."""
     task = task_of(problem).id
     opening = protocol.opening(view_of(problem))
     return {
-        "prompt": [{"role": m.role, "content": m.content, TASK: task} for m in opening],
-        TASK: task,
+        "prompt": [{"role": m.role, "content": m.content, TASK_KEY: task} for m in opening],
+        TASK_KEY: task,
         "problem": msgspec.json.encode(problem).decode(),
     }
 
 
-def problem_in(text: str) -> Problem:
-    """The problem of a column.
+def read_problem(text: str) -> Problem:
+    """The problem that a row's column `problem` holds.
 
     Raises:
         UsageError: the text is none.
@@ -68,15 +95,20 @@ def problem_in(text: str) -> Problem:
         raise UsageError(f"the column problem holds no problem ({error}); make the dataset by prompt_dataset") from None
 
 
-def asked_in(prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: Protocol) -> Problem:
+def find_problem(
+    prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: Protocol
+) -> Problem:
     """The problem that a prompt asks for.
 
+    Args:
+        problems: by the id of their task.
+
     Raises:
-        UsageError: it says none, one that is not known, or is written for another protocol.
+        UsageError: the prompt names none, one that is not known, or is written for another protocol.
     """
-    task = None if isinstance(prompt, str) or not prompt else prompt[0].get(TASK)
+    task = None if isinstance(prompt, str) or not prompt else prompt[0].get(TASK_KEY)
     if task is None:
-        raise UsageError(f"a prompt without the key {TASK!r} in its messages; make the dataset by prompt_dataset")
+        raise UsageError(f"a prompt without the key {TASK_KEY!r} in its messages; make the dataset by prompt_dataset")
     if task not in problems:
         raise UsageError(f"the prompt asks for {task!r}, and that problem was not given to rollout_func")
     check_prompt(prompt, problems[task], protocol)

@@ -1,4 +1,4 @@
-"""One episode within a rollout of the verifiers library: run it, end it when the library stops it, and report it."""
+"""One attempt within a rollout of the verifiers library: its episode, its report, and the sandbox that all share."""
 
 from __future__ import annotations
 
@@ -11,69 +11,63 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from foretrace.core.completion import Sampling
-from foretrace.core.errors import ModelError, SandboxError
-from foretrace.envs.verifiers.setting_names import rename
+from foretrace.core.completion import Completion, Request, Sampling
+from foretrace.core.errors import ModelError
+from foretrace.envs.verifiers.setting_names import name_options
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.rollout import CONTEXT
+from foretrace.episodes.rollout import EpisodeLimitError, run_episode
 from foretrace.models.base import ChatModel
-from foretrace.models.server_errors import public_message
 from foretrace.sandbox.base import Sandbox, Settings
 from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs")
-_OWN = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed"})
+_SAMPLING_FIELDS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed"})
 
 
-async def attempt(
-    episode: Episode, model: ChatModel, sampling: Sampling, stopped: Callable[[], str | None] = lambda: None
+async def run_attempt(
+    episode: Episode, model: ChatModel, sampling: Sampling, find_stop: Callable[[], str | None] = lambda: None
 ) -> None:
     """Run an episode to its end. Where the run around it was stopped, what there is of an answer is judged.
 
     Args:
-        stopped: why the run was stopped; null while it goes on. It refuses further completions then.
+        find_stop: why the run was stopped; `None` while it goes on. It refuses further completions then.
 
     Raises:
         Exception: what failed, after the episode was ended as failed.
     """
+
+    async def complete(request: Request) -> Completion:
+        try:
+            return await model.complete(request)
+        except ModelError as error:
+            reason = find_stop()
+            if reason is None:
+                raise
+            raise EpisodeLimitError(reason) from error
+
     try:
-        await episode.start()
-        while not episode.done:
-            try:
-                completion = await model.complete(episode.request(sampling, logprobs=False))
-            except ModelError as error:
-                reason = stopped() or (CONTEXT if error.kind == "overflow" and episode.turns else None)
-                if reason is None:
-                    raise
-                await episode.end(reason)
-            else:
-                await episode.step(completion)
+        await run_episode(episode, complete, sampling, logprobs=False)
     except Exception as error:
-        rename(error)
+        name_options(error)
         if isinstance(error, ModelError) and error.kind == "refused":
-            _say_once(str(error))
-        await episode.fail(_kind(error), public_message(error) if isinstance(error, ModelError) else str(error))
+            _warn_once(str(error))
         raise
 
 
 @functools.cache
-def _say_once(line: str) -> None:
+def _warn_once(line: str) -> None:
     """Every episode fails for the same reason, and the library goes on all the same."""
     _log.warning("%s", line)
 
 
-def _kind(error: Exception) -> str:
-    if isinstance(error, ModelError):
-        return error.kind
-    return "sandbox" if isinstance(error, SandboxError) else "unexpected"
-
-
-def sampling_of(given: Mapping[str, Any]) -> Sampling:
+def read_sampling(arguments: Mapping[str, Any]) -> Sampling:
     """The sampling of a run: what it leaves open is foretrace's own default."""
-    return Sampling(**{name: value for name, value in given.items() if name in _OWN and value is not None})
+    return Sampling(
+        **{name: value for name, value in arguments.items() if name in _SAMPLING_FIELDS and value is not None}
+    )
 
 
-def report_of(episode: Episode) -> dict[str, Any]:
+def make_report(episode: Episode) -> dict[str, Any]:
     """A finished episode in short, as plain values: no test and no message is in it."""
     trace = episode.trace()
     return {
@@ -86,7 +80,7 @@ def report_of(episode: Episode) -> dict[str, Any]:
     }
 
 
-def reward_in(report: Mapping[str, Any] | None) -> float:
+def read_reward(report: Mapping[str, Any] | None) -> float:
     """The reward that a report holds.
 
     Raises:
@@ -99,7 +93,7 @@ def reward_in(report: Mapping[str, Any] | None) -> float:
     return float(outcome["reward"])
 
 
-def metrics_in(report: Mapping[str, Any] | None) -> dict[str, float]:
+def read_metrics(report: Mapping[str, Any] | None) -> dict[str, float]:
     """`accuracy` (all tests pass), `pass_rate` (share of tests), and the metrics of docs/protocols.md."""
     outcome = (report or {}).get("outcome", {})
     if outcome.get("reward") is None:
@@ -109,25 +103,25 @@ def metrics_in(report: Mapping[str, Any] | None) -> dict[str, float]:
     return {"accuracy": float(bool(outcome.get("success"))), "pass_rate": rate, **outcome.get("metrics", {})}
 
 
-_Boxes = dict[tuple[str, bytes], Sandbox]
-_OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, _Boxes] = WeakKeyDictionary()
-"""The library makes a new harness for each episode, and fork servers are to stay warm: so they are kept by loop."""
+_Sandboxes = dict[tuple[str, bytes], Sandbox]
+_OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sandboxes] = WeakKeyDictionary()
+"""Open sandboxes by event loop: the library makes a new harness for each episode, and fork servers are to stay warm."""
 
 
-def shared_sandbox(names: str, settings: Settings) -> Sandbox:
+def get_shared_sandbox(names: str, settings: Settings) -> Sandbox:
     """The sandbox with these settings, one for all rollouts of the running loop.
 
     Raises:
         UsageError: no such sandbox.
     """
-    boxes = _OPEN.setdefault(asyncio.get_running_loop(), {})
+    sandboxes = _OPEN.setdefault(asyncio.get_running_loop(), {})
     key = (names, msgspec.json.encode(settings))
-    if key not in boxes:
-        boxes[key] = make_sandbox(names, settings)
-    return boxes[key]
+    if key not in sandboxes:
+        sandboxes[key] = make_sandbox(names, settings)
+    return sandboxes[key]
 
 
 async def close_sandboxes() -> None:
     """End all sandboxes of the running loop."""
-    for box in _OPEN.pop(asyncio.get_running_loop(), {}).values():
-        await box.close()
+    for sandbox in _OPEN.pop(asyncio.get_running_loop(), {}).values():
+        await sandbox.close()

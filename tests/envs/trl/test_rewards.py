@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envs.tokenizer import Shaped
+from envs.tokenizer import HubTokenizer
 from episodes.generating import plus
 from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem, Verdict
@@ -23,15 +23,17 @@ from foretrace.sandbox.base import Settings
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import skip_if_refused
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trl.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "trl.md").read_text(encoding="utf-8")
 BOX = Settings(workers=1, allow_weak_isolation=True)
 RIGHT = "<think>I add.</think><code>\ndef plus(x):\n    return x + 3\n</code>"
 HALF = "<think>Hm.</think><code>\ndef plus(x):\n    return 4\n</code>"
 BROKEN = "<code>\ndef plus(x:\n</code>"
-TOKENIZER = Shaped()
+TOKENIZER = HubTokenizer()
 
 
-def asked(problems: Sequence[Problem | None], protocol: Any = "interleaved") -> tuple[list[Any], list[str | None]]:
+def make_prompts(
+    problems: Sequence[Problem | None], protocol: Any = "interleaved"
+) -> tuple[list[Any], list[str | None]]:
     """Prompts and the column `problem`, as a trainer hands them over; null is a row of another dataset."""
     rows = [prompt_dataset([one], protocol)[0] if one else {"prompt": "Hello.", "problem": None} for one in problems]
     return [row["prompt"] for row in rows], [row["problem"] for row in rows]
@@ -39,8 +41,8 @@ def asked(problems: Sequence[Problem | None], protocol: Any = "interleaved") -> 
 
 def reward(completions: Sequence[Any], problems: Sequence[Problem | None] | None = None, **given: Any) -> Any:
     """The rewards, and what was logged."""
-    function = reward_fn(given.pop("protocol", "interleaved"), box=BOX, **given)
-    prompts, texts = asked(problems or [plus(3)] * len(completions))
+    function = reward_fn(given.pop("protocol", "interleaved"), sandbox_settings=BOX, **given)
+    prompts, texts = make_prompts(problems or [plus(3)] * len(completions))
     logged: dict[str, Any] = {}
     try:
         work = function(prompts, completions, None, texts, logged.__setitem__, logged.__setitem__)
@@ -50,8 +52,8 @@ def reward(completions: Sequence[Any], problems: Sequence[Problem | None] | None
 
 
 def test_the_reward_is_the_share_of_hidden_tests():
-    said = [RIGHT, [{"role": "assistant", "content": HALF}], BROKEN, ""]
-    rewards, logged = reward(said)
+    replies = [RIGHT, [{"role": "assistant", "content": HALF}], BROKEN, ""]
+    rewards, logged = reward(replies)
     assert rewards == [1.0, 0.0, -1.0, -1.0]
     assert (logged["accuracy"], logged["mean_reward"], logged["rollouts"]) == (0.25, -0.25, 4)
     assert logged["task"] == ["plus/3"] * 4
@@ -108,9 +110,9 @@ def test_what_one_turn_cannot_serve_is_refused(given: dict[str, Any], why: str):
 @pytest.mark.parametrize(("ended", "worth"), [(True, 1.0), (False, -1.0)])
 def test_a_block_that_the_limit_cut_is_not_run(ended: bool, worth: float):
     open_block = RIGHT.removesuffix("</code>")
-    function = reward_fn("interleaved", box=BOX, tokenizer=TOKENIZER)
+    function = reward_fn("interleaved", sandbox_settings=BOX, tokenizer=TOKENIZER)
     ids = [[5, 6, TOKENIZER.eos_token_id] if ended else [5, 6, 7]]
-    prompts, texts = asked([plus(3)])
+    prompts, texts = make_prompts([plus(3)])
     try:
         assert asyncio.run(function(prompts, [open_block], ids, texts)) == [worth]
     finally:
@@ -118,7 +120,7 @@ def test_a_block_that_the_limit_cut_is_not_run(ended: bool, worth: float):
 
 
 def test_a_dataset_of_another_making_is_refused():
-    function = reward_fn("interleaved", box=BOX)
+    function = reward_fn("interleaved", sandbox_settings=BOX)
     with pytest.raises(UsageError, match="prompt_dataset"):
         asyncio.run(function([""], [RIGHT]))
     with pytest.raises(UsageError, match="prompt_dataset"):
@@ -129,9 +131,9 @@ def test_a_dataset_of_another_making_is_refused():
 # Prompts that are not the protocol's
 
 
-def judged(prompts: Sequence[Any], texts: Sequence[str | None], protocol: Any = "interleaved") -> Any:
+def judge(prompts: Sequence[Any], texts: Sequence[str | None], protocol: Any = "interleaved") -> Any:
     """The rewards of right answers to prompts."""
-    function = reward_fn(protocol, box=BOX)
+    function = reward_fn(protocol, sandbox_settings=BOX)
     try:
         return asyncio.run(function(prompts, [RIGHT] * len(prompts), problem=texts))
     finally:
@@ -141,31 +143,31 @@ def judged(prompts: Sequence[Any], texts: Sequence[str | None], protocol: Any = 
 @pytest.mark.parametrize("protocol", ["tools", "structured", "interleaved_tools"])
 def test_a_prompt_of_another_protocol_ends_the_training(protocol: str):
     with pytest.raises(UsageError, match="'plus/3' is not the one of interleaved; give both the same protocol"):
-        judged(*asked([plus(3)], protocol))
-    assert judged(*asked([plus(3)], protocol), protocol) == [1.0]
+        judge(*make_prompts([plus(3)], protocol))
+    assert judge(*make_prompts([plus(3)], protocol), protocol) == [1.0]
 
 
 def test_a_prompt_of_another_problem_ends_the_training():
-    prompts, texts = asked([plus(3), plus(4)])
+    prompts, texts = make_prompts([plus(3), plus(4)])
     with pytest.raises(UsageError, match="not the one"):
-        judged(prompts, texts[::-1])
+        judge(prompts, texts[::-1])
     with pytest.raises(UsageError, match="not the one"):
-        judged(["", prompts[1]], texts)
+        judge(["", prompts[1]], texts)
 
 
 def test_a_prompt_may_be_the_text_of_its_messages():
     """The chat template was applied before the trainer saw it."""
-    prompts, texts = asked([plus(3)])
-    told = "".join(f"[{m['role']}] {m['content']} [end]" for m in prompts[0])
-    assert judged([told], texts) == [1.0]
+    prompts, texts = make_prompts([plus(3)])
+    text = "".join(f"[{m['role']}] {m['content']} [end]" for m in prompts[0])
+    assert judge([text], texts) == [1.0]
     with pytest.raises(UsageError, match="not the one"):
-        judged([told], texts, "tools")
+        judge([text], texts, "tools")
 
 
 # What docs/trl.md shows
 
 
-def shown(part: str) -> tuple[str, str]:
+def find_example(part: str) -> tuple[str, str]:
     """The Python of the page that holds this, and the text right behind it."""
     found = re.findall(r"```python\n((?:(?!```).)*)```\n(?:\n```text\n(.*?)```)?", PAGE, re.DOTALL)
     (one,) = (pair for pair in found if part in pair[0])
@@ -175,35 +177,35 @@ def shown(part: str) -> tuple[str, str]:
 def test_a_reward_by_hand(capsys: pytest.CaptureFixture[str]):
 
     async def default() -> None:
-        async with LocalSandbox(Settings(workers=1)) as box:
-            await box.start()
+        async with LocalSandbox(Settings(workers=1)) as sandbox:
+            await sandbox.start()
 
     try:
         asyncio.run(default())
     except SandboxError as error:
         skip_if_refused(error)
         raise
-    code, output = shown("asyncio.run")
+    code, output = find_example("asyncio.run")
     exec(code, {})
     assert capsys.readouterr().out == output == "[-0.6]\n"
 
 
 def test_words_of_one_s_own_are_a_protocol_s():
     names: dict[str, Any] = {}
-    exec(shown("class Brief")[0], names)
+    exec(find_example("class Brief")[0], names)
     brief: Interleaved = names["Brief"]()
-    prompts, texts = asked([plus(3)], brief)
+    prompts, texts = make_prompts([plus(3)], brief)
     assert prompts[0][0]["content"].startswith("Think in one sentence.\n\nYou solve")
-    assert judged(prompts, texts, brief) == [1.0]
+    assert judge(prompts, texts, brief) == [1.0]
     with pytest.raises(UsageError) as refused:
-        judged(prompts, texts)
+        judge(prompts, texts)
     assert "own opening: docs/trl.md" in str(refused.value)
 
 
 def test_the_refusal_on_the_page_is_the_one_that_is_printed():
     rows = prompt_dataset("builtin", "interleaved", limit=1)
     with pytest.raises(UsageError) as refused:
-        judged(rows["prompt"], rows["problem"], "tools")
+        judge(rows["prompt"], rows["problem"], "tools")
     assert f"\nUsageError: {refused.value}\n" in PAGE
 
 
@@ -213,7 +215,7 @@ def test_the_sandbox_ends_with_the_process():
         "from foretrace.envs.trl import reward_fn, prompt_dataset\n"
         "from foretrace.sandbox.base import Settings\n"
         "rows = prompt_dataset('builtin', 'interleaved', limit=1)\n"
-        "judge = reward_fn('interleaved', box=Settings(workers=1, allow_weak_isolation=True))\n"
+        "judge = reward_fn('interleaved', sandbox_settings=Settings(workers=1, allow_weak_isolation=True))\n"
         "print(asyncio.run(judge(rows['prompt'], ['no code'], None, rows['problem'])))\n"
         "import psutil\n"
         "print(*(child.pid for child in psutil.Process().children(recursive=True)))\n"

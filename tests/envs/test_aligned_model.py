@@ -8,11 +8,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from envs.tokenizer import demo_tokens
+from envs.tokenizer import demo_tokenizer
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
-from foretrace.envs.aligned_model import Aligned
+from foretrace.envs.aligned_model import AlignedModel
 from foretrace.episodes.episode import view_of
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
@@ -50,12 +50,14 @@ class WithoutIds(Demo):
         return self.change(bare)
 
 
-def said(model: WithoutIds, messages: tuple[ChatMessage, ...] = MESSAGES, seed: int = 0) -> tuple[Aligned, Completion]:
-    async def run() -> tuple[Aligned, Completion]:
-        tokens = demo_tokens()
+def complete_one(
+    model: WithoutIds, messages: tuple[ChatMessage, ...] = MESSAGES, seed: int = 0
+) -> tuple[AlignedModel, Completion]:
+    async def run() -> tuple[AlignedModel, Completion]:
+        tokenizer = demo_tokenizer()
         sampling = Sampling(temperature=1.0, seed=seed, max_tokens=80)
-        request = Request(messages=messages, prompt_ids=tuple(tokens.rendered(messages)), sampling=sampling)
-        async with Aligned(model, tokens) as aligned:
+        request = Request(messages=messages, prompt_ids=tuple(tokenizer.apply_template(messages)), sampling=sampling)
+        async with AlignedModel(model, tokenizer) as aligned:
             return aligned, await aligned.complete(request)
 
     return asyncio.run(run())
@@ -72,18 +74,18 @@ def moved(pieces: tuple[str, ...]) -> tuple[str, ...]:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_ids_that_a_server_left_out_are_found_again(seed: int) -> None:
     model = WithoutIds()
-    aligned, got = said(model, seed=seed)
+    aligned, got = complete_one(model, seed=seed)
     assert model.last is not None
     if aligned.mismatches:  # it may have sampled a text in other pieces than the tokenizer cuts
         assert got.token_ids == () == got.logprobs and got.extra["mismatch"]
         return
     count = len(got.token_ids)
     assert count and got.token_ids == model.last.token_ids[:count] and got.logprobs == model.last.logprobs[:count]
-    assert got.exact == "text" and got.prompt_token_ids == tuple(demo_tokens().rendered(MESSAGES))
+    assert got.exact == "text" and got.prompt_token_ids == tuple(demo_tokenizer().apply_template(MESSAGES))
 
 
 def test_most_replies_are_found_again() -> None:
-    assert sum(not said(WithoutIds(), seed=seed)[0].mismatches for seed in range(6)) >= 3
+    assert sum(not complete_one(WithoutIds(), seed=seed)[0].mismatches for seed in range(6)) >= 3
 
 
 @pytest.mark.parametrize(
@@ -102,29 +104,29 @@ def test_most_replies_are_found_again() -> None:
 def test_where_it_is_not_certain_there_are_no_logprobs_and_it_is_counted(
     change: Callable[[Completion], Completion], why: str
 ) -> None:
-    aligned, got = said(WithoutIds(change))
+    aligned, got = complete_one(WithoutIds(change))
     assert got.token_ids == () == got.logprobs and why in got.extra["mismatch"]
     assert [why in reason for reason in aligned.mismatches] == [True]
 
 
 def test_characters_of_several_tokens_are_whole_in_their_last() -> None:
     text = "ö🙂 ok"
-    tokens = demo_tokens()
-    pieces = tuple(piece or "\ufffd" for piece in tokens.pieces(tokens.encode(text)))
+    tokenizer = demo_tokenizer()
+    pieces = tuple(piece or "\ufffd" for piece in tokenizer.decode_pieces(tokenizer.encode(text)))
 
     def change(completion: Completion) -> Completion:
         return msgspec.structs.replace(completion, text=text, pieces=pieces, logprobs=(-1.0,) * len(pieces))
 
-    _, got = said(WithoutIds(change))
-    assert got.token_ids == tuple(tokens.encode(text)) and "".join(got.pieces) == text
+    _, got = complete_one(WithoutIds(change))
+    assert got.token_ids == tuple(tokenizer.encode(text)) and "".join(got.pieces) == text
 
 
 def test_the_check_of_the_tokenizer_works_without_ids() -> None:
-    from foretrace.envs.tokenizer import check_same
+    from foretrace.envs.tokenizer import check_tokenizer
 
     async def run(change: Callable[[Completion], Completion]) -> None:
         async with WithoutIds(change) as model:
-            await check_same(demo_tokens(), model)
+            await check_tokenizer(demo_tokenizer(), model)
 
     asyncio.run(run(lambda c: c))
     with pytest.raises(UsageError, match="counts 1 tokens"):

@@ -1,0 +1,30 @@
+"""What the environments tell their users: which extra is missing, and a setting as the option they know it by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from foretrace.core.errors import Setting
+
+
+def missing_library_error(library: str, extra: str, missing: ImportError) -> ImportError:
+    """What to raise where a trainer's library is not installed."""
+    return ImportError(f'{library} is not there ({missing}): pip install "foretrace[{extra}]"', name=missing.name)
+
+
+def make_option_style(options: Mapping[str, str]) -> Callable[[Setting], str]:
+    """A style for `ForetraceError.render`: settings as options with their values (`--env.sandbox local`).
+
+    Args:
+        options: name of a setting -> the option that sets it. One that has its value already (`--env.min_level 0`) is
+            written as it is; a setting without one is written as in Python.
+    """
+
+    def write_option(setting: Setting) -> str:
+        option = options.get(setting.name)
+        if option is None:
+            return str(setting)
+        value = str(setting.value).lower() if isinstance(setting.value, bool) else setting.value
+        return option if value is None or " " in option else f"{option} {value}"
+
+    return write_option

@@ -1,0 +1,113 @@
+"""A model server as rollouts ask it: with token ids, within its slots, and within the length of a sequence."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Self
+
+import msgspec
+
+from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.errors import ModelError, Setting, UsageError
+from foretrace.envs.aligned_model import AlignedModel
+from foretrace.envs.tokenizer import LocalTokenizer, check_tokenizer
+from foretrace.episodes.requirements import refuse
+from foretrace.models.base import ChatModel
+from foretrace.protocols.base import Protocol
+
+RESERVED_TOKENS = 2
+"""Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
+
+
+class RolloutModel:
+    """A ChatModel (see `models.base.ChatModel`) on top of a model server.
+
+    Args:
+        slots: entered by each request; limits how many the server answers at one time.
+        gives_ids: whether the server takes and gives token ids; without, they are aligned (see `AlignedModel`).
+        max_sequence_tokens: ids of a whole sequence at most.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        tokenizer: LocalTokenizer,
+        slots: AbstractAsyncContextManager[Any],
+        *,
+        gives_ids: bool,
+        max_sequence_tokens: int,
+    ) -> None:
+        self._inner: ChatModel = model if gives_ids else AlignedModel(model, tokenizer)
+        self.slots: Any = slots
+        self.model, self.gives_ids = model, gives_ids
+        self.max_sequence_tokens = max_sequence_tokens
+        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
+
+    async def probe(self) -> Capabilities:
+        """What the server does (see `models.base.ChatModel.probe`)."""
+        return await self._inner.probe()
+
+    async def complete(self, request: Request) -> Completion:
+        """Complete one request (see `models.base.ChatModel.complete`).
+
+        Raises:
+            ModelError: also where the sequence has no room left (kind `overflow`).
+        """
+        prompt = request.prompt_ids or ()
+        left = self.max_sequence_tokens - RESERVED_TOKENS - len(prompt)
+        if left < 1:
+            raise ModelError(
+                f"{len(prompt)} tokens are there, and {self.max_sequence_tokens} the most", kind="overflow"
+            )
+        max_tokens = min(left, request.sampling.max_tokens)
+        sampling = msgspec.structs.replace(request.sampling, max_tokens=max_tokens)
+        async with self.slots:
+            completion = await self._inner.complete(msgspec.structs.replace(request, sampling=sampling))
+        if completion.prompt_token_ids not in (None, prompt):  # the server put something before it or cut it
+            completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
+        return msgspec.structs.replace(completion, prompt_token_ids=prompt)
+
+    async def close(self) -> None:
+        """Close connections. May be called twice."""
+        await self._inner.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+async def connect_model(
+    model: ChatModel,
+    tokenizer: LocalTokenizer,
+    protocol: Protocol,
+    slots: AbstractAsyncContextManager[Any],
+    *,
+    max_sequence_tokens: int,
+    need_logprobs: bool,
+    compare_tokenizer: bool,
+) -> RolloutModel:
+    """Ask a server what it can do, and refuse one that does not do what is needed.
+
+    Args:
+        need_logprobs: whether the server must give them.
+        compare_tokenizer: hold the tokenizer against the server's.
+
+    Raises:
+        UsageError: the server does not do it, or has another tokenizer.
+        ModelError: the server failed.
+    """
+    capabilities = await model.probe()
+    refuse(protocol, model, capabilities)
+    if need_logprobs and not capabilities.logprobs:
+        why = capabilities.reasons.get("logprobs", "it was asked for them")
+        raise UsageError(
+            f"{model.spec} gives no logprobs ({why}), and without them nothing can be trained on; choose another "
+            "server, or ",
+            Setting("on_mismatch", "flag"),
+        )
+    if compare_tokenizer:
+        await check_tokenizer(tokenizer, model)
+    gives_ids = capabilities.token_prompts and capabilities.token_ids
+    return RolloutModel(model, tokenizer, slots, gives_ids=gives_ids, max_sequence_tokens=max_sequence_tokens)

@@ -1,0 +1,109 @@
+"""Episodes that run at one time ask for completions together: one batch a turn, generated in one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import NamedTuple, Self
+
+from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.errors import ForetraceError, UsageError
+from foretrace.envs.tokenizer import LocalTokenizer
+from foretrace.envs.trl.generation import GenerateFunc, Generation, make_completion
+
+
+class PendingRequest(NamedTuple):
+    """A request, and the future that its episode waits for."""
+
+    number: int
+    """Of the episode: a batch is put in this order, so that the same seed gives the same samples."""
+    request: Request
+    answer: asyncio.Future[Generation | Completion | ForetraceError]
+
+
+class RequestBatcher:
+    """Collects the requests of `episodes` episodes that run at one time.
+
+    Requests are held back until each episode that still runs has one; then they are put into `batches` together.
+
+    Args:
+        name: of the model, for the traces.
+    """
+
+    def __init__(self, name: str, tokenizer: LocalTokenizer, episodes: int) -> None:
+        self.name, self.tokenizer = name, tokenizer
+        self.batches: SimpleQueue[list[PendingRequest] | None] = SimpleQueue()
+        """For the thread that generates; `None` at the end."""
+        self._running = episodes
+        self._pending: list[PendingRequest] = []
+
+    async def ask(self, number: int, request: Request) -> Generation | Completion | ForetraceError:
+        """What is generated for the request of an episode, together with those of all others."""
+        answer: asyncio.Future[Generation | Completion | ForetraceError] = asyncio.get_running_loop().create_future()
+        self._pending.append(PendingRequest(number, request, answer))
+        self._put_if_complete()
+        return await answer
+
+    def leave(self) -> None:
+        """An episode has ended: the others do not wait for it."""
+        self._running -= 1
+        self._put_if_complete()
+
+    def _put_if_complete(self) -> None:
+        if self._pending and len(self._pending) >= self._running:
+            self.batches.put(sorted(self._pending, key=lambda one: one.number))
+            self._pending = []
+
+
+class BatchedModel:
+    """A ChatModel (see `models.base.ChatModel`) for one episode, whose requests go into the batches of all."""
+
+    endpoint = ""
+
+    def __init__(self, batcher: RequestBatcher, number: int) -> None:
+        self.name, self.spec = batcher.name, f"trl:{batcher.name}"
+        self._batcher, self._number = batcher, number
+
+    async def probe(self) -> Capabilities:
+        """What it does (see `models.base.ChatModel.probe`)."""
+        return Capabilities(logprobs=True, token_ids=True, token_prompts=True, continuation=True)
+
+    async def complete(self, request: Request) -> Completion:
+        """Complete one request (see `models.base.ChatModel.complete`)."""
+        answer = await self._batcher.ask(self._number, request)
+        if isinstance(answer, ForetraceError):
+            raise answer
+        return answer if isinstance(answer, Completion) else make_completion(request, answer, self._batcher.tokenizer)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+def generate_batch(
+    batch: Sequence[PendingRequest], generate: GenerateFunc
+) -> list[Generation | Completion | ForetraceError]:
+    """Generate for a batch, in its order.
+
+    Raises:
+        UsageError: the function gave another number of results.
+    """
+    requests = [one.request for one in batch]
+    prompts = [list(request.prompt_ids or ()) for request in requests]
+    answers = list(generate(prompts, [request.sampling for request in requests], requests[0].stop))
+    if len(answers) != len(prompts):
+        raise UsageError(f"generate was given {len(prompts)} prompts and gave {len(answers)} completions")
+    return answers
+
+
+def answer_batch(batch: Sequence[PendingRequest], answers: Sequence[Generation | Completion | ForetraceError]) -> None:
+    """Let the episodes of a batch go on; to be called in their loop."""
+    for one, answer in zip(batch, answers, strict=True):
+        if not one.answer.done():
+            one.answer.set_result(answer)

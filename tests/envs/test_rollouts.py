@@ -1,0 +1,189 @@
+"""Rollouts by the demo model in a real sandbox: exact sequences, traces on disk, and what makes one unusable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from envs.tokenizer import demo_tokenizer
+from foretrace.core.completion import Capabilities, Completion, Request, Sampling
+from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.plugins import resolve
+from foretrace.core.store import TraceStore
+from foretrace.envs.rollout_model import connect_model
+from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
+from foretrace.envs.trace_sink import TraceSink
+from foretrace.envs.train_sequence import MASKED, UNKNOWN
+from foretrace.episodes.identity import Identity
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.servers.demo import Demo
+from foretrace.problems.builtin import Builtin
+from foretrace.sandbox.base import Settings
+from foretrace.sandbox.local import LocalSandbox
+from integrations.scoring import CLOSE, rescored
+
+PROBLEMS = list(Builtin().load())
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
+    box = LocalSandbox(Settings())
+    runner.run(box.start())
+    yield box
+    runner.run(box.close())
+
+
+def make_rollouts(
+    runner: asyncio.Runner,
+    sandbox: LocalSandbox,
+    protocol: str,
+    *,
+    model: Demo | None = None,
+    max_sequence_tokens: int = 2048,
+    count: int = 3,
+    keep_inexact: bool = False,
+    traces: Path | None = None,
+) -> list[Rollout]:
+    """Rollouts of one problem."""
+
+    async def run() -> list[Rollout]:
+        tokenizer, chosen = demo_tokenizer(), resolve("protocol", protocol)()
+        sink = TraceSink(str(traces) if traces else None, "test")
+        settings = RolloutSettings(
+            protocol=chosen, episode=EpisodeSettings(), identity=Identity(), seed=3, keep_inexact=keep_inexact
+        )
+        async with model or Demo() as served:
+            connected = await connect_model(
+                served,
+                tokenizer,
+                chosen,
+                asyncio.Semaphore(2),
+                max_sequence_tokens=max_sequence_tokens,
+                need_logprobs=not keep_inexact,
+                compare_tokenizer=model is None,
+            )
+            rollouts = RolloutRunner(settings, sandbox, tokenizer, sink)
+            sampling = Sampling(temperature=1.0, max_tokens=300)
+            try:
+                return [await rollouts.run(PROBLEMS[1], connected, sampling) for _ in range(count)]
+            finally:
+                await sink.close()
+
+    return runner.run(run())
+
+
+@pytest.mark.parametrize("protocol", ["interleaved_tools", "inline", "tools", "interleaved", "structured"])
+def test_trained_tokens_have_the_logprobs_of_the_network(
+    protocol: str, runner: asyncio.Runner, sandbox: LocalSandbox
+) -> None:
+    for one in make_rollouts(runner, sandbox, protocol):
+        made = one.sequence
+        assert made is not None and not one.why_unusable and made.trained
+        trained = [n for n, mask in enumerate(made.masks) if mask != MASKED]
+        again = rescored(made.tokens, 1)
+        assert np.abs(again[[n - 1 for n in trained]] - [made.logprobs[n] for n in trained]).max() < CLOSE
+        tokenizer = demo_tokenizer()
+        assert made.tokens[-1] == tokenizer.end_id != made.tokens[-2]
+
+
+def test_rollouts_of_one_problem_differ_and_are_the_same_again(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+    one, two = ([r.sequence.tokens for r in make_rollouts(runner, sandbox, "tools") if r.sequence] for _ in range(2))
+    assert one == two and len({tuple(tokens) for tokens in one}) > 1
+
+
+def test_a_sequence_stays_below_its_limit_and_is_judged(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+    for one in make_rollouts(runner, sandbox, "interleaved_tools", max_sequence_tokens=800):
+        assert one.sequence is not None and len(one.sequence.tokens) < 800
+        assert one.trace.outcome.reward is not None
+
+
+def test_rollouts_land_as_traces_that_a_second_run_adds_to(
+    runner: asyncio.Runner, sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    for runs in (1, 2):
+        make_rollouts(runner, sandbox, "tools", traces=tmp_path / "traces", count=2)
+        stored = list(TraceStore(tmp_path / "traces").read())
+        assert len({trace.key for trace in stored}) == len(stored) == 2 * runs
+
+
+class Silent(Demo):
+    """Gives no logprobs, and says so or not."""
+
+    def __init__(self, *, says: bool) -> None:
+        super().__init__()
+        self._says = says
+
+    async def probe(self) -> Capabilities:
+        found = await super().probe()
+        reasons = {"logprobs": "it has none"}
+        return msgspec.structs.replace(found, logprobs=False, reasons=reasons) if self._says else found
+
+    async def complete(self, request: Request) -> Completion:
+        return await super().complete(msgspec.structs.replace(request, logprobs=False))
+
+
+def test_a_server_without_logprobs_is_refused(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+    with pytest.raises(UsageError, match="gives no logprobs"):
+        make_rollouts(runner, sandbox, "tools", model=Silent(says=True))
+
+
+@pytest.mark.parametrize("keep_inexact", [False, True])
+def test_a_rollout_without_logprobs_is_dropped_or_flagged_and_never_trained_on(
+    keep_inexact: bool, runner: asyncio.Runner, sandbox: LocalSandbox
+) -> None:
+    (one,) = make_rollouts(runner, sandbox, "tools", model=Silent(says=False), keep_inexact=keep_inexact, count=1)
+    assert one.why_unusable == ("" if keep_inexact else "mismatch")
+    assert one.sequence is not None and one.sequence.inexact and not one.sequence.trained
+    assert set(one.sequence.masks) == {MASKED} and set(one.sequence.logprobs) == {UNKNOWN}
+
+
+class Prefixing(Demo):
+    """Puts a token of its own before the prompt."""
+
+    async def complete(self, request: Request) -> Completion:
+        return await super().complete(msgspec.structs.replace(request, prompt_ids=(1, *(request.prompt_ids or ()))))
+
+
+def test_a_prompt_that_the_server_changed_is_a_mismatch(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+    (one,) = make_rollouts(runner, sandbox, "tools", model=Prefixing(), count=1)
+    assert one.why_unusable == "mismatch"
+
+
+class Broken(Demo):
+    """Fails from the second completion on."""
+
+    calls = 0
+
+    async def complete(self, request: Request) -> Completion:
+        self.calls += 1
+        if self.calls > 1:
+            raise ModelError("gone", kind="refused")
+        return await super().complete(request)
+
+
+def test_a_rollout_that_fails_says_why(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+    made = make_rollouts(runner, sandbox, "interleaved_tools", model=Broken(), count=2)
+    assert made[-1].why_unusable == "refused" and made[-1].sequence is None
+
+
+def test_a_rollout_that_fails_is_kept_with_its_error_and_done_under_another_number(
+    runner: asyncio.Runner, sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        make_rollouts(runner, sandbox, "interleaved_tools", model=Broken(), count=2, traces=tmp_path / "traces")
+    stored = list(TraceStore(tmp_path / "traces").read())
+    errors = [trace.outcome.error for trace in stored]
+    assert [error.message for error in errors if error is not None] == ["gone"] * 4
+    assert sorted(trace.key.rpartition("/")[2] for trace in stored) == ["0", "1", "2", "3"]
+    assert all(trace.outcome.success is None and trace.outcome.reward is None for trace in stored)
