@@ -31,10 +31,10 @@ from foretrace.envs.trl import RolloutFunc, prompt_dataset, reward_from_rollout,
 from foretrace.envs.trl.rounds import Generated, completion_of
 from foretrace.models.demo_network.text import Text
 from foretrace.models.servers.demo import Demo
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 
 FILE = resources.files("foretrace.models") / "demo_model" / "tokenizer.json"
-BOX = Settings(workers=1, allow_weak_isolation=True)
+BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
 END = 2
 Said = dict[str, list[Any]]
 

@@ -40,7 +40,7 @@ from foretrace.envs.trace_sink import Kept
 from foretrace.episodes.identity import Identity
 from foretrace.models.base import Server
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs.atropos")
@@ -117,7 +117,7 @@ class CodeTraceEnv(PatientEnv):
         self._by_id = {problem.id: problem for problem in found}
         protocol = make_protocol(config.protocol, forced=config.forced)
         self._kept = Kept(config.traces_dir, "atropos")
-        settings = Settings(
+        settings = SandboxSettings(
             workers=config.sandbox_workers,
             min_level=config.min_level,
             allow_weak_isolation=config.min_level < 2,

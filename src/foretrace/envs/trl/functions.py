@@ -25,7 +25,7 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel
 from foretrace.protocols.base import Protocol
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 __all__ = [
@@ -153,7 +153,7 @@ def reward_fn(
     protocol: str | Protocol,
     *,
     sandbox: str | Sandbox = "local",
-    box: Settings | None = None,
+    box: SandboxSettings | None = None,
     settings: EpisodeSettings | None = None,
     tokenizer: Any = None,
 ) -> RewardFunc:
@@ -175,7 +175,7 @@ def reward_fn(
     Raises:
         UsageError: what cannot be served.
     """
-    box = box or Settings()
+    box = box or SandboxSettings()
     return RewardFunc(
         protocol_from(protocol), _sandbox(sandbox, box), settings or EpisodeSettings(), box.max_sessions, tokenizer
     )
@@ -189,7 +189,7 @@ def rollout_func(
     path: str | None = None,
     limit: int | None = None,
     sandbox: str | Sandbox = "local",
-    box: Settings | None = None,
+    box: SandboxSettings | None = None,
     settings: EpisodeSettings | None = None,
     max_tokens: int | None = None,
     traces_dir: str | None = None,
@@ -220,7 +220,7 @@ def rollout_func(
         ProblemError: as of `prompt_dataset`.
         StoreError: `traces_dir` cannot be written.
     """
-    box = box or Settings(max_sessions=256)
+    box = box or SandboxSettings(max_sessions=256)
     for name, value in (("tries", tries), ("max_tokens", max_tokens)):
         if value is not None and value < 1:
             raise UsageError(f"{name} {value}: choose 1 or more")
@@ -313,7 +313,7 @@ def _completion(said: Any, cut: bool, stops: tuple[str, ...]) -> Completion:
     return Completion(text=text, reasoning=message.get("reasoning_content") or None, finish="length" if cut else "stop")
 
 
-def _sandbox(sandbox: str | Sandbox, box: Settings) -> Sandbox:
+def _sandbox(sandbox: str | Sandbox, box: SandboxSettings) -> Sandbox:
     return make_sandbox(sandbox, box) if isinstance(sandbox, str) else sandbox
 
 

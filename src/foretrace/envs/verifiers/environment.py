@@ -39,7 +39,7 @@ from foretrace.episodes.identity import Identity, task_of
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.problems.registry import apart, problem_set
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 ID = "foretrace-env"
@@ -203,10 +203,12 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
         return self
 
     @property
-    def box(self) -> Settings:
+    def box(self) -> SandboxSettings:
         """How the sandbox is set up."""
         weak = self.allow_weak_isolation
-        return Settings(workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_SESSIONS)
+        return SandboxSettings(
+            workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_SESSIONS
+        )
 
     @property
     def episode(self) -> EpisodeSettings:

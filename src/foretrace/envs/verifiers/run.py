@@ -18,7 +18,7 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import CONTEXT
 from foretrace.models.base import ChatModel
 from foretrace.models.server_errors import placeless
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs")
@@ -114,7 +114,7 @@ _OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, _Boxes] = WeakKeyDictionary(
 """The library makes a new harness for each episode, and fork servers are to stay warm: so they are kept by loop."""
 
 
-def shared_sandbox(names: str, settings: Settings) -> Sandbox:
+def shared_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     """The sandbox with these settings, one for all rollouts of the running loop.
 
     Raises:
