@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.core.errors import SandboxError, UsageError
+from foretrace.core.errors import SandboxError, Setting, UsageError
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.docker import DockerSandbox
 from foretrace.sandbox.fallback import FallbackSandbox
@@ -58,15 +58,17 @@ def test_all_refuse() -> None:
     sandbox = FallbackSandbox([("docker", DockerSandbox(ONE)), ("mine", LocalSandbox(missing))])
     with pytest.raises(SandboxError) as found:
         asyncio.run(sandbox.start())
-    said = str(found.value)
-    assert said.startswith("no sandbox serves: docker: no container engine here")
-    assert "mine: no interpreter at /no/such/python" in said
-    assert "\n" not in said
+    message = str(found.value)
+    assert message.startswith("no sandbox serves: docker: no container engine here")
+    assert "; mine: no interpreter at /no/such/python" in message
+    assert "\n" not in message
+    assert Setting("sandbox", "local") in found.value.parts
 
 
 def test_one_that_refuses_is_its_own_reason() -> None:
-    with pytest.raises(SandboxError, match=r"^no container engine here"):
+    with pytest.raises(SandboxError, match=r"^no container engine here.* sandbox='local'$") as found:
         asyncio.run(FallbackSandbox([("docker", DockerSandbox(ONE))]).start())
+    assert found.value.render(lambda setting: f"--{setting.name} {setting.value}").endswith("give --sandbox local")
 
 
 def test_a_wrong_setting_is_no_reason_to_go_on() -> None:

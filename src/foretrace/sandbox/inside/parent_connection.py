@@ -170,7 +170,7 @@ class ParentConnection:
         os._exit(0)
 
 
-def read_input(control: ParentConnection) -> int:
+def read_input(parent: ParentConnection) -> int:
     """Store the input that the parent sends now, and return a descriptor from which it can be read."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("stdin")
@@ -179,8 +179,8 @@ def read_input(control: ParentConnection) -> int:
 
         with tempfile.TemporaryFile() as file:
             handle = os.dup(file.fileno())
-    while not control.forward_stream(handle):
-        control.fill()
+    while not parent.forward_stream(handle):
+        parent.fill()
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
 
