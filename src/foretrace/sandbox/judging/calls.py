@@ -47,7 +47,7 @@ class ProcessTotals(msgspec.Struct):
     seconds: float = 0.0
     count: int = 0
 
-    def left(self, limits: Limits) -> Limits | None:
+    def find_next_limits(self, limits: Limits) -> Limits | None:
         """The limits of the next process; None when there may be no other."""
         wall_s = min(limits.wall_s, 2 * limits.wall_s - self.seconds)
         if self.count >= MAX_PROCESSES or wall_s < limits.wall_s / 10:
@@ -115,12 +115,12 @@ async def make_calls(
     process = ProcessTotals()
     position = 0
     while position < len(calls) or not process.count:
-        allowed = process.left(limits)
+        allowed = process.find_next_limits(limits)
         if allowed is None:
             break
         request = {"mode": "candidate", "code": code, "calls": calls[position:], "needs": needs}
         async with start_child(request, allowed) as child:
-            got, failed, wrong = await _hear(child, len(calls) - position)
+            got, failed, wrong = await _receive_answers(child, len(calls) - position)
             if wrong:
                 child.stop()
             ended = await child.wait(EXIT_TIMEOUT_S)
@@ -150,7 +150,7 @@ async def make_calls(
     return answers, process
 
 
-async def _hear(child: ChildChannel, count: int) -> tuple[list[CallAnswer] | None, RunError | None, bool]:
+async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[CallAnswer] | None, RunError | None, bool]:
     """The answers of one process (None: it did not get to say that it was loaded), why it could not be loaded, and
     whether it said something that it may not say."""
     message = await child.receive()

@@ -34,7 +34,7 @@ class CandidateProcess:
         self.process = ProcessTotals()
         self.failed: RunError | None = None
         """Why the code cannot be loaded."""
-        self.out_of_turn = False
+        self.broke_protocol = False
         self._start_child, self._plan, self._code, self._limits = start_child, plan, code, limits
         self._child: ChildChannel | None = None
         self._allowed = limits
@@ -49,12 +49,12 @@ class CandidateProcess:
     @property
     def hopeless(self) -> bool:
         """Whether all tests have failed, whatever comes."""
-        return self.out_of_turn or self.failed is not None
+        return self.broke_protocol or self.failed is not None
 
     async def start(self) -> bool:
         """Have a process with the code loaded; False when there can be none."""
-        allowed = self.process.left(self._limits)
-        if allowed is None or self.failed or self.out_of_turn or (self.process.count and self._plan.keep):
+        allowed = self.process.find_next_limits(self._limits)
+        if allowed is None or self.failed or self.broke_protocol or (self.process.count and self._plan.keep):
             return False
         needs = [self._plan.entry_point] if self._plan.entry_point else []
         request: dict[str, Any] = {"mode": "candidate", "code": self._code, "needs": needs, "keep": self._plan.keep}
@@ -68,7 +68,7 @@ class CandidateProcess:
         error = None
         if isinstance(message, list) and len(message) == 2 and message[0] == "failed":
             error = read_error(message[1])
-        self.out_of_turn = message is not None and error is None
+        self.broke_protocol = message is not None and error is None
         self.failed = await self._end(error, answered=False) or make_protocol_error()
         return False
 
@@ -80,7 +80,7 @@ class CandidateProcess:
         await self._child.send(frame)
         answer = await self._child.receive()
         if answer is not None and not _is_answer(answer, self._plan.keep):
-            self.out_of_turn = True
+            self.broke_protocol = True
             answer = None
         if answer is not None:
             return answer
@@ -98,12 +98,12 @@ class CandidateProcess:
         """Take the end of the live process into account, and say what was wrong with it."""
         assert self._child is not None
         child, self._child = self._child, None
-        if self.out_of_turn:
+        if self.broke_protocol:
             child.stop()
         ended = await child.wait(EXIT_TIMEOUT_S)
         await self._stack.aclose()
-        if self.out_of_turn or child.broken:
-            self.out_of_turn = True
+        if self.broke_protocol or child.broken:
+            self.broke_protocol = True
             self.process.add(ended, "killed", make_protocol_error())
             return make_protocol_error()
         if failed is not None:
@@ -165,7 +165,7 @@ async def relay(
                 report.take(frame, judge.elapsed)
         await candidate.close()
         ended = await judge.wait(0 if candidate.hopeless else EXIT_TIMEOUT_S)
-    if candidate.out_of_turn:
+    if candidate.broke_protocol:
         return report.all_failed(PROTOCOL_ERROR_TEXT), candidate.process
     if candidate.failed:
         return report.all_failed(format_error(candidate.failed)), candidate.process

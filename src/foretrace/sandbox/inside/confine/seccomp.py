@@ -67,7 +67,7 @@ _SERVER = _names(
 )
 
 _LOAD, _JEQ, _JSET, _AND, _JGE, _JUMP, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x35, 0x05, 0x06
-_ALLOW, _ERRNO, _KILL, _ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
+_ALLOW, _ERRNO, _KILL, _NOTIFY = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _NEW_NAMESPACES = (
     syscalls.CLONE_NEWNS
@@ -131,7 +131,7 @@ def _rules(metadata: bool, forks: bool) -> dict[int, Instructions]:
     refusal = [_op(_RETURN, _ERRNO | errno.EPERM)]
     rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
     allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
-    rules["clone"] = _clone(_ASK if forks else _ERRNO | errno.EPERM)
+    rules["clone"] = _clone(_NOTIFY if forks else _ERRNO | errno.EPERM)
     rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
     rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
     rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
