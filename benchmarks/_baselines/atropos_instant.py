@@ -17,7 +17,7 @@ from foretrace.core.problem import RunResult, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.models.base import Server
 from foretrace.models.servers.demo import Demo
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 TURNS = 2
@@ -50,7 +50,7 @@ class Instant(Demo):
 class Nothing(NullSandbox):
     """Runs nothing, and says that the wrong code fails one test."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SandboxSettings) -> None:
         del settings
 
     async def judge(self, code: str, tests: Sequence[Test], **_: Any) -> Verdict:

@@ -26,7 +26,7 @@ from _baselines.orders import (
     serve_checks,
 )
 from foretrace.core.problem import Test
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 Once = Callable[[str], Awaitable[bool]]
@@ -127,7 +127,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # a bare fork server is measured on purpose
     weak = options.level is not None and options.level < 2
-    settings = Settings(
+    settings = SandboxSettings(
         workers=options.workers,
         level=options.level,
         preload=options.preload,

@@ -16,7 +16,7 @@ from foretrace.core.completion import ChatMessage, Completion
 from foretrace.core.problem import Problem
 from foretrace.episodes.episode import Episode
 from foretrace.problems.builtin import Builtin
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 LESSONS = Path(__file__).parent / "lessons.toml"
@@ -45,7 +45,7 @@ async def write(each: Mapping[str, int], seed: int) -> list[Example]:
     known = lessons()
     problems = [p for p in Builtin().load() if p.id.removeprefix("builtin/") in known]
     made: list[Example] = []
-    async with LocalSandbox(Settings(workers=2)) as sandbox:
+    async with LocalSandbox(SandboxSettings(workers=2)) as sandbox:
         for name, count in each.items():
             for problem in problems:
                 lesson = known[problem.id.removeprefix("builtin/")]

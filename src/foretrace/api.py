@@ -126,7 +126,6 @@ def generate(
     from foretrace.models.registry import make_model
     from foretrace.problems.registry import problems_of
     from foretrace.protocols.registry import make_protocol
-    from foretrace.sandbox.base import Settings
     from foretrace.sandbox.registry import make_sandbox
 
     try:
@@ -139,7 +138,7 @@ def generate(
         raise UsageError("path is for a problem set that is named; leave it out for Problem objects")
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
     if isinstance(sandbox, str):
-        sandbox = make_sandbox(sandbox, Settings(max_sessions=chosen.concurrency or MAX_SESSIONS))
+        sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=chosen.concurrency or MAX_SESSIONS))
     model = make_model(model, server) if isinstance(model, str) else model
     return run_generate(problems[:limit], protocol, model, sandbox, Path(out), chosen, progress)
 

@@ -28,7 +28,7 @@ from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
 from foretrace.rows.base import Drop, RowRef
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from foretrace.sources.chat import Chat
 from protocols.play import RIGHT, WRONG, Stage
@@ -47,7 +47,7 @@ PLAYS = STORIES | {
 
 def weak() -> LocalSandbox:
     """Whatever this machine offers."""
-    return LocalSandbox(Settings(workers=1, min_level=0, allow_weak_isolation=True))
+    return LocalSandbox(SandboxSettings(workers=1, min_level=0, allow_weak_isolation=True))
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from foretrace.episodes.identity import Identity
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.scoring import CLOSE, rescored
 
@@ -38,7 +38,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture(scope="module")
 def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
-    box = LocalSandbox(Settings())
+    box = LocalSandbox(SandboxSettings())
     runner.run(box.start())
     yield box
     runner.run(box.close())

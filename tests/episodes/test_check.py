@@ -16,7 +16,7 @@ from foretrace.core.plugins import resolve
 from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.episodes.validate import Checked, check, empty_answer
-from foretrace.sandbox.base import Limits, Settings
+from foretrace.sandbox.base import Limits, SandboxSettings
 
 LEVEL = Isolation(level=0)
 
@@ -35,7 +35,7 @@ def problem(own: str, reference: str | None = "def f(n):\n    return n + 1\n", *
 
 def real(problems: Sequence[Problem], **options: Any) -> Checked:
     async def run() -> Checked:
-        async with resolve("sandbox", "local")(Settings(workers=2)) as sandbox:
+        async with resolve("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
             return await check(problems, sandbox, **options)
 
     return asyncio.run(run())

@@ -33,7 +33,7 @@ from foretrace.episodes.generate.usage import Budget, TokenMeter
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from models.served import model_at
 
@@ -41,7 +41,7 @@ from models.served import model_at
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Ground]:
     with asyncio.Runner() as runner:
-        sandbox = LocalSandbox(Settings(workers=2))
+        sandbox = LocalSandbox(SandboxSettings(workers=2))
         yield Ground(runner, sandbox)
         runner.run(sandbox.close())
 

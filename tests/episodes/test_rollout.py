@@ -16,14 +16,14 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.tools import Tools
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Ground]:
     with asyncio.Runner() as runner:
-        sandbox = LocalSandbox(Settings(workers=1))
+        sandbox = LocalSandbox(SandboxSettings(workers=1))
         yield Ground(runner, sandbox)
         runner.run(sandbox.close())
 
@@ -85,7 +85,7 @@ def test_a_sandbox_that_fails_at_the_limit_of_the_context_is_an_error(ground: Gr
             raise SandboxError("no worker")
 
     async def live() -> Trace:
-        async with Broken(Settings(workers=1)) as sandbox:
+        async with Broken(SandboxSettings(workers=1)) as sandbox:
             episode = Episode(plus(3), Tools(), sandbox)
             return await rollout(episode, saying(talk_then_overflow), Sampling(seed=4))
 

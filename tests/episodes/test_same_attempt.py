@@ -14,7 +14,7 @@ from episodes.generating import Ground, ids, stored
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.protocols.tools import Tools
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from models.served import PATHS, model_at
 
@@ -28,7 +28,7 @@ LIMIT = {
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Ground]:
     with asyncio.Runner() as runner:
-        sandbox = LocalSandbox(Settings(workers=2))
+        sandbox = LocalSandbox(SandboxSettings(workers=2))
         yield Ground(runner, sandbox)
         runner.run(sandbox.close())
 

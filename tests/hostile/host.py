@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import msgspec
 
 from foretrace.core.problem import Test
-from foretrace.sandbox.base import Limits, Settings
+from foretrace.sandbox.base import Limits, SandboxSettings
 from hostile import parent, tree
 from hostile.container import refuse_namespaces
 
@@ -63,7 +63,7 @@ async def main() -> None:
     loop = asyncio.get_running_loop()
     jobs: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
     warnings.simplefilter("ignore")
-    sandbox = PLUGIN(msgspec.convert(settings, Settings))
+    sandbox = PLUGIN(msgspec.convert(settings, SandboxSettings))
     try:
         isolation = await sandbox.start()
     except Exception as error:

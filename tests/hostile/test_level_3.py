@@ -1,4 +1,4 @@
-"""Hostile and ordinary code at level 3: no violation, no false alarm, and a worker that goes on."""
+"""Hostile and ordinary code at level 3: no violation, no false alarm, and a fork server that goes on."""
 
 from __future__ import annotations
 

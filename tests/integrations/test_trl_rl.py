@@ -29,7 +29,7 @@ from foretrace.envs.trl import (
 )
 from foretrace.models.base import Server
 from foretrace.models.servers.llamacpp import LlamaCpp
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import Running
 from sandbox.boxes import skip_if_refused
@@ -37,7 +37,7 @@ from sandbox.boxes import skip_if_refused
 pytestmark = pytest.mark.integration
 GROUP, STEPS, MOST, KNOWN = 4, 2, 400, 10
 """The demo model knows ten problems."""
-BOX = Settings(workers=2, allow_weak_isolation=True)
+BOX = SandboxSettings(workers=2, allow_weak_isolation=True)
 NEAR = 1e-3
 Output = dict[str, list[Any]]
 
@@ -325,7 +325,7 @@ def test_the_first_try_of_the_docs_runs(
 
 
 async def _started() -> None:
-    async with LocalSandbox(Settings()) as box:
+    async with LocalSandbox(SandboxSettings()) as box:
         await box.start()
 
 

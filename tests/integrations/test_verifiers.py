@@ -25,7 +25,7 @@ from foretrace.episodes.rollout import rollout
 from foretrace.models.base import Server
 from foretrace.models.servers.openai import OpenAI
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import NAME, Running
 from integrations.train_engine import Engine, qwen_like_tokenizer
@@ -122,7 +122,7 @@ def own_rollouts(url: str, protocol: str, limit: int) -> dict[str, Trace]:
     """What foretrace itself makes of the same server's replies."""
 
     async def work() -> dict[str, Trace]:
-        settings = Settings(workers=1, allow_weak_isolation=True)
+        settings = SandboxSettings(workers=1, allow_weak_isolation=True)
         async with LocalSandbox(settings) as box, OpenAI("toy", Server(base_url=url)) as model:
             episodes = [Episode(problem, make_protocol(protocol), box) for problem in problems(limit)]
             traces = [await rollout(episode, model, Sampling()) for episode in episodes]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from protocols.play import Stage
 
@@ -15,6 +15,6 @@ from protocols.play import Stage
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     with asyncio.Runner() as runner:
-        sandbox = LocalSandbox(Settings(workers=1))
+        sandbox = LocalSandbox(SandboxSettings(workers=1))
         yield Stage(runner, sandbox)
         runner.run(sandbox.close())

@@ -15,8 +15,8 @@ import pytest
 
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
-from foretrace.sandbox.base import Limits, Settings
-from foretrace.sandbox.forkserver import client
+from foretrace.sandbox.base import Limits, SandboxSettings
+from foretrace.sandbox.forkserver import server_process
 from foretrace.sandbox.local import LocalSandbox
 
 MARK = f"mark={uuid.uuid4().hex}"
@@ -25,7 +25,7 @@ MARK = f"mark={uuid.uuid4().hex}"
 
 def mark_fork_servers(mark: str = MARK) -> None:
     """Let all fork servers from here on be found by their command line, wherever they end up."""
-    client.FLAGS = (*client.FLAGS, "-X", mark)
+    server_process.PYTHON_FLAGS = (*server_process.PYTHON_FLAGS, "-X", mark)
 
 
 def marked(mark: str = MARK) -> set[int]:
@@ -59,13 +59,13 @@ def until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
     return True
 
 
-def settings(level: int | None = None, **changes: Any) -> Settings:
+def settings(level: int | None = None, **changes: Any) -> SandboxSettings:
     given: dict[str, Any] = {"workers": 1, "level": level}
     if level is not None and level < 2:
         given |= {"min_level": level, "allow_weak_isolation": True}
     elif level is not None:
         given["min_level"] = level
-    return Settings(**(given | changes))
+    return SandboxSettings(**(given | changes))
 
 
 class Box:

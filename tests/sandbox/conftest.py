@@ -16,13 +16,13 @@ import foretrace
 from foretrace.core.problem import Integrity, Test, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver import client
-from foretrace.sandbox.forkserver.client import Launch
-from foretrace.sandbox.forkserver.pool import Pool
+from foretrace.sandbox.forkserver import server_process
+from foretrace.sandbox.forkserver.pool import ForkServerPool
+from foretrace.sandbox.forkserver.server_process import LaunchSpec
 from foretrace.sandbox.judging.judge import judge
-from foretrace.sandbox.judging.plan import make_plan
+from foretrace.sandbox.judging.plan import make_judge_plan
 from sandbox.boxes import QUICK, Blocks, Box, box_at, mark_fork_servers, marked, until
-from sandbox.judging import Judge
+from sandbox.judge_fixture import Judge
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,18 +57,18 @@ def unjailed(runner: asyncio.Runner) -> Iterator[Box]:
 
 @pytest.fixture(scope="module")
 def judged(runner: asyncio.Runner) -> Iterator[Judge]:
-    """Judges on unguarded workers: what must hold here holds without any isolation."""
-    pool = Pool(Launch(interpreter=sys.executable, level=0), 2, 1)
+    """Judges on unguarded fork servers: what must hold here holds without any isolation."""
+    pool = ForkServerPool(LaunchSpec(interpreter=sys.executable, level=0), 2, 1)
 
     def judged(code: str, *tests: str | Test, entry_point: str = "f", setup: str = "", **more: object) -> Verdict:
         form: Integrity | None = more.pop("form", None)  # type: ignore[assignment]
-        made = make_plan(
+        made = make_judge_plan(
             [Test(code=test) if isinstance(test, str) else test for test in tests],
             entry_point=entry_point,
             setup=setup,
             form=form,
         )
-        verdict = runner.run(judge(pool.open, made, code, Limits(**more), Isolation(level=0)))  # type: ignore[arg-type]
+        verdict = runner.run(judge(pool.start_child, made, code, Limits(**more), Isolation(level=0)))  # type: ignore[arg-type]
         assert tuple(test.name for test in verdict.tests) == made.names
         assert verdict.integrity == made.form
         return verdict
@@ -106,7 +106,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         assert text.count(line) >= 1, f"{file} has no {line!r} any more"
         path.write_text(text.replace(line, other), "utf-8")
 
-    monkeypatch.setattr(client, "_ROOT", copy)
+    monkeypatch.setattr(server_process, "_ROOT", copy)
     return spoil
 
 

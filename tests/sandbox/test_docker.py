@@ -22,13 +22,13 @@ import pytest
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Test
 from foretrace.sandbox import docker
-from foretrace.sandbox.base import Limits, Settings
+from foretrace.sandbox.base import Limits, SandboxSettings
 from foretrace.sandbox.docker import DockerSandbox
-from foretrace.sandbox.forkserver.client import ENVIRONMENT
+from foretrace.sandbox.forkserver.server_process import ENVIRONMENT
 
 # The stand-in's containers have a /tmp of their own, in which a virtual environment may lie: the Python behind it.
 PYTHON = os.path.realpath(sys.executable)
-SETTINGS = Settings(workers=1, interpreter=PYTHON)
+SETTINGS = SandboxSettings(workers=1, interpreter=PYTHON)
 Work = Callable[[DockerSandbox], Coroutine[Any, Any, None]]
 
 
@@ -42,7 +42,7 @@ class Engine:
 
     def install(self, name: str) -> None:
         program = self.programs / name
-        program.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("engine.py").read_text())
+        program.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("fake_engine.py").read_text())
         program.chmod(0o755)
 
     def fail(self, fault: str) -> None:
@@ -80,7 +80,7 @@ def containers(engine: Engine) -> Engine:
     return engine
 
 
-def use(work: Work, settings: Settings = SETTINGS) -> None:
+def use(work: Work, settings: SandboxSettings = SETTINGS) -> None:
     async def run() -> None:
         async with DockerSandbox(settings) as sandbox:
             await work(sandbox)
@@ -88,7 +88,7 @@ def use(work: Work, settings: Settings = SETTINGS) -> None:
     asyncio.run(run())
 
 
-def refusal(settings: Settings = SETTINGS) -> str:
+def refusal(settings: SandboxSettings = SETTINGS) -> str:
     async def start() -> None:
         sandbox = DockerSandbox(settings)
         try:
@@ -119,7 +119,8 @@ def gone(pids: list[int], within_s: float = 5.0) -> bool:
 
 def test_the_command_confines_and_mounts_nothing() -> None:
     limits = Limits(memory_mb=512, scratch_mb=16, processes=64)
-    command = docker.starting("docker", "python:3.11-slim", "python3", limits, 5)
+    container = docker.Container("docker", "python:3.11-slim", "python3")
+    command = container.make_start_command(limits, 5)
     image = command.index("python:3.11-slim")
     options, inside = " ".join(command[:image]), command[image + 1 :]
     for wanted in (
@@ -142,16 +143,24 @@ def test_the_command_confines_and_mounts_nothing() -> None:
         assert unwanted not in options
     assert inside[0] == "-i"  # no variable of the engine
     assert inside[inside.index("python3") - 1].count("=") == 1
-    assert docker.ending("docker") == ("docker", "rm", "--force", "{name}")
+    assert container.make_end_command() == ("docker", "rm", "--force", "{name}")
 
 
 def test_podman_gets_options_of_its_own() -> None:
-    assert "--read-only-tmpfs=false" in docker.starting("podman", "i", "python3", Limits(), 5)
-    assert docker.ending("podman") == ("podman", "rm", "--force", "--time", "0", "{name}")
+    podman = docker.Container("podman", "i", "python3")
+    assert "--read-only-tmpfs=false" in podman.make_start_command(Limits(), 5)
+    assert docker.Container("podman", "i", "python3").make_end_command() == (
+        "podman",
+        "rm",
+        "--force",
+        "--time",
+        "0",
+        "{name}",
+    )
 
 
 def test_only_the_fork_servers_own_modules_go_along() -> None:
-    with zipfile.ZipFile(io.BytesIO(docker.own_modules())) as archive:
+    with zipfile.ZipFile(io.BytesIO(docker.pack_own_modules())) as archive:
         names = archive.namelist()
     others = {"foretrace/__init__.py", "foretrace/sandbox/__init__.py"}
     assert "foretrace/sandbox/inside/container_relay.py" in names
@@ -177,7 +186,7 @@ def test_an_engine_that_does_not_answer_and_one_that_does(containers: Engine) ->
 def test_an_engine_that_hangs(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.install("docker")
     engine.fail("silent")
-    monkeypatch.setattr(docker, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(docker, "_ANSWER_TIMEOUT_S", 0.3)
     assert "docker does not answer within" in refusal()
 
 
@@ -198,11 +207,11 @@ def test_a_container_that_cannot_be_started(engine: Engine) -> None:
 
 
 def test_another_level_is_refused(engine: Engine) -> None:
-    assert "containers are level 4" in refusal(Settings(level=3))
+    assert "containers are level 4" in refusal(SandboxSettings(level=3))
 
 
 def test_an_interpreter_that_is_not_in_the_image(containers: Engine) -> None:
-    assert "no-such-python" in refusal(Settings(workers=1, interpreter="/no-such-python"))
+    assert "no-such-python" in refusal(SandboxSettings(workers=1, interpreter="/no-such-python"))
 
 
 def test_an_engine_that_isolates_nothing_is_found_out(containers: Engine) -> None:
@@ -222,8 +231,8 @@ def test_an_engine_that_makes_no_container_cannot_start(containers: Engine) -> N
 def test_a_folder_that_is_no_containers_is_never_emptied(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.write_text("x")
-    modules = docker.own_modules()
-    command = docker.starting("docker", "image", sys.executable, Limits(), len(modules))
+    modules = docker.pack_own_modules()
+    command = docker.Container("docker", "image", sys.executable).make_start_command(Limits(), len(modules))
     inside = [*command[command.index(sys.executable) : -1], str(tmp_path / "foretrace.zip")]
     done = subprocess.run(inside, input=modules, capture_output=True, timeout=20, check=False)
     assert done.returncode == 1
@@ -337,11 +346,11 @@ def test_a_container_that_dies_is_removed_and_replaced(containers: Engine) -> No
 def test_containers_end_with_a_parent_that_is_killed(containers: Engine) -> None:
     program = f"""
         import asyncio
-        from foretrace.sandbox.base import Settings
+        from foretrace.sandbox.base import SandboxSettings
         from foretrace.sandbox.docker import DockerSandbox
 
         async def main():
-            async with DockerSandbox(Settings(workers=2, interpreter={PYTHON!r})) as sandbox:
+            async with DockerSandbox(SandboxSettings(workers=2, interpreter={PYTHON!r})) as sandbox:
                 print("up", flush=True)
                 await sandbox.run("while True: pass")
 

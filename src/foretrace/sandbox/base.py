@@ -1,7 +1,7 @@
 """The contract of a sandbox: run untrusted Python, judge it, keep a session of it, and say how well it is isolated.
 
-To add a sandbox, drop a file in this folder with a `PLUGIN` class that takes `Settings` and has the methods of
-`Sandbox`. See docs/sandbox.md.
+To add a sandbox, write a file in this folder with a `PLUGIN` class that takes `SandboxSettings` and has the methods of
+`Sandbox`, and name it in `core/plugins.py`. See docs/sandbox.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol, Self
 
 import msgspec
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
 
@@ -43,10 +43,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if not 0 <= value <= 1 << 31:  # false for what is no number, too
-                raise UsageError(f"{name}={value}: a limit is between 0 and {1 << 31:,}")
+                raise UsageError(Setting(name, value), f": a limit is between 0 and {1 << 31:,}")
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a sandbox is to be set up."""
 
     workers: int = 0
@@ -56,11 +56,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     allow_weak_isolation: bool = False
     """Allow levels 0 and 1, with a warning."""
     level: int | None = None
-    """Use this level although a higher one may be there; null takes the highest."""
+    """Use this level although a higher one may be there; None takes the highest."""
     preload: str = "none"
     """Modules that are imported once, before the runs: `none`, `numpy`, `science`, or names joined by `+`."""
     interpreter: str | None = None
-    """Path of the Python that runs the code; null is the running one."""
+    """Path of the Python that runs the code; None is the running one."""
     limits: Limits = Limits()
     max_sessions: int = 64
     """Sessions at one time."""
@@ -128,7 +128,7 @@ class Sandbox(Protocol):
         """Run `code` as `__main__` in a fresh process. Never raises for what the code does.
 
         Raises:
-            SandboxError: no worker can be started.
+            SandboxError: no fork server can be started.
         """
         ...
 
@@ -146,7 +146,7 @@ class Sandbox(Protocol):
 
         Raises:
             ProblemError: the tests cannot be parsed, or mix programs and functions.
-            SandboxError: no worker can be started.
+            SandboxError: no fork server can be started.
         """
         ...
 

@@ -9,27 +9,27 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from foretrace.core.errors import SandboxError, UsageError
+from foretrace.core.errors import SandboxError, Setting, UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, Limits, Sandbox, Session
 
 
-class FirstThatStarts:
+class FallbackSandbox:
     """A sandbox (see `base.Sandbox`) that is the first of several that starts.
 
     Args:
-        named: sandboxes not started yet, in the order of preference, with the names that the user gave them.
+        candidates: names as the user gave them, with sandboxes that are not started yet, in the order of preference.
     """
 
-    def __init__(self, named: Sequence[tuple[str, Sandbox]]) -> None:
-        if not named:
-            raise UsageError("no sandbox is named: name one, e.g. local")
-        self._named = list(named)
-        self._turn = asyncio.Lock()
+    def __init__(self, candidates: Sequence[tuple[str, Sandbox]]) -> None:
+        if not candidates:
+            raise UsageError("no sandbox is named: give ", Setting("sandbox", "local"))
+        self._candidates = list(candidates)
+        self._lock = asyncio.Lock()
         self._serving: Sandbox | None = None
         self._refused: dict[str, str] = {}
-        self.name = ",".join(name for name, _ in named)
+        self.name = ",".join(name for name, _ in candidates)
         """The names in their order; once started, the name of the one that serves."""
 
     async def start(self) -> Isolation:
@@ -38,43 +38,47 @@ class FirstThatStarts:
         Raises:
             SandboxError: none serves; gives the reason of each.
         """
-        serving = await self._started()
-        return self._stamp(await serving.start())
+        serving = await self._ensure_started()
+        return self._add_refused(await serving.start())
 
-    async def _started(self) -> Sandbox:
-        async with self._turn:
+    async def _ensure_started(self) -> Sandbox:
+        async with self._lock:
             if self._serving is not None:
                 return self._serving
-            refused: dict[str, str] = {}
-            for name, sandbox in self._named:
+            errors: dict[str, SandboxError] = {}
+            for name, sandbox in self._candidates:
                 try:
                     await sandbox.start()
                 except SandboxError as error:
-                    refused[name] = str(error)
+                    errors[name] = error
                     await sandbox.close()
                     continue
-                self._serving, self._refused, self.name = sandbox, refused, name
-                self._announce()
+                self._serving, self.name = sandbox, name
+                self._refused = {other: str(error) for other, error in errors.items()}
+                self._log_refused()
                 return sandbox
-        if len(refused) == 1:
-            raise SandboxError(*refused.values())
-        raise SandboxError("no sandbox serves: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
+        if len(errors) == 1:
+            raise SandboxError(*(part for error in errors.values() for part in error.parts))
+        parts: list[str | Setting] = []
+        for name, error in errors.items():
+            parts += ["; " if parts else "no sandbox serves: ", f"{name}: ", *error.parts]
+        raise SandboxError(*parts)
 
-    def _announce(self) -> None:
+    def _log_refused(self) -> None:
         for name, why in self._refused.items():
             logging.getLogger("foretrace.sandbox").warning("%s serves, and not %s: %s", self.name, name, why)
 
-    def _stamp(self, isolation: Isolation) -> Isolation:
+    def _add_refused(self, isolation: Isolation) -> Isolation:
         return replace(isolation, refused=self._refused | isolation.refused) if self._refused else isolation
 
     async def guards(self) -> list[Guard]:
         """Each guard of the one that serves."""
-        return await (await self._started()).guards()
+        return await (await self._ensure_started()).guards()
 
     async def run(self, code: str, *, stdin: str = "", limits: Limits | None = None) -> RunResult:
         """Run a program (see `base.Sandbox.run`)."""
-        result = await (await self._started()).run(code, stdin=stdin, limits=limits)
-        return replace(result, isolation=self._stamp(result.isolation))
+        result = await (await self._ensure_started()).run(code, stdin=stdin, limits=limits)
+        return replace(result, isolation=self._add_refused(result.isolation))
 
     async def judge(
         self,
@@ -87,14 +91,14 @@ class FirstThatStarts:
         limits: Limits | None = None,
     ) -> Verdict:
         """Judge code against tests (see `base.Sandbox.judge`)."""
-        serving = await self._started()
+        serving = await self._ensure_started()
         verdict = await serving.judge(code, tests, entry_point=entry_point, setup=setup, form=form, limits=limits)
-        return replace(verdict, isolation=self._stamp(verdict.isolation))
+        return replace(verdict, isolation=self._add_refused(verdict.isolation))
 
     async def session(self, *, limits: Limits | None = None) -> Session:
         """Open a session (see `base.Sandbox.session`)."""
-        session = await (await self._started()).session(limits=limits)
-        return _Stamped(session, self._stamp) if self._refused else session
+        session = await (await self._ensure_started()).session(limits=limits)
+        return _FallbackSession(session, self._add_refused) if self._refused else session
 
     async def close(self) -> None:
         """End all processes."""
@@ -109,18 +113,18 @@ class FirstThatStarts:
         await self.close()
 
 
-class _Stamped:
+class _FallbackSession:
     """A session whose results say which sandboxes did not serve."""
 
-    def __init__(self, session: Session, stamp: Callable[[Isolation], Isolation]) -> None:
-        self._session, self._stamp = session, stamp
+    def __init__(self, session: Session, add_refused: Callable[[Isolation], Isolation]) -> None:
+        self._session, self._add_refused = session, add_refused
         self.mode = session.mode
         self.head = session.head
 
     async def run(self, block: str, *, at: int | None = None) -> RunResult:
         result = await self._session.run(block, at=at)
         self.head = self._session.head
-        return replace(result, isolation=self._stamp(result.isolation))
+        return replace(result, isolation=self._add_refused(result.isolation))
 
     async def close(self) -> None:
         await self._session.close()

@@ -10,74 +10,77 @@ from pathlib import Path
 
 import msgspec
 
-from foretrace.core.errors import SandboxError
+from foretrace.core.errors import SandboxError, Setting
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Guard, Settings
+from foretrace.sandbox.base import Guard, SandboxSettings
 from foretrace.sandbox.forkserver import selftest
-from foretrace.sandbox.forkserver.client import Launch, StartError
-from foretrace.sandbox.forkserver.interpreter import packages_of
-from foretrace.sandbox.forkserver.pool import Pool
-from foretrace.sandbox.forkserver.sandbox import WEAK, ServedSandbox, Serving
+from foretrace.sandbox.forkserver.interpreter import find_package_folders
+from foretrace.sandbox.forkserver.pool import ForkServerPool
+from foretrace.sandbox.forkserver.sandbox import MIN_STRONG_LEVEL, ForkServerSandbox, VerifiedPool
+from foretrace.sandbox.forkserver.server_process import ForkServerStartError, LaunchSpec
 from foretrace.sandbox.inside.confine import syscalls
 
-_HIGHEST = 3
+_MAX_LEVEL = 3
 
 
-class LocalSandbox(ServedSandbox):
-    """Runs untrusted Python in fresh children of warm fork servers (see `base.Sandbox`)."""
+class LocalSandbox(ForkServerSandbox):
+    """Runs untrusted Python in fresh children of fork servers (see `base.Sandbox`)."""
 
     name = "local"
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: SandboxSettings | None = None) -> None:
         super().__init__(settings)
         self._interpreter = os.path.abspath(self._settings.interpreter or sys.executable)
 
-    async def _establish(self) -> Serving:
-        lowest = self._lowest()
-        if lowest > _HIGHEST:
-            raise SandboxError(f"the local sandbox reaches level {_HIGHEST}, and {lowest} was asked for: use docker")
+    async def _start_pool(self) -> VerifiedPool:
+        lowest = self._min_level()
+        if lowest > _MAX_LEVEL:
+            raise SandboxError(
+                f"the local sandbox reaches level {_MAX_LEVEL}, and {lowest} was asked for: give ",
+                Setting("sandbox", "docker"),
+            )
         refused: dict[int, str] = {}
-        for level in self._ladder():
-            serving = await self._try(level, refused)
-            if serving is None:
+        for level in self._list_levels():
+            verified = await self._try_level(level, refused)
+            if verified is None:
                 continue
-            if serving.isolation.level < lowest:
-                serving.pool.close()
+            if verified.isolation.level < lowest:
+                verified.pool.close()
                 break
             try:
-                await serving.pool.warm(self._workers)
+                await verified.pool.start_servers(self._workers)
             except BaseException:
-                serving.pool.close()
+                verified.pool.close()
                 raise
-            self._announce(serving.isolation, refused)
-            if serving.isolation.level < WEAK and sys.platform == "linux":
+            self._warn_or_log(verified.isolation, refused)
+            if verified.isolation.level < MIN_STRONG_LEVEL and sys.platform == "linux":
                 # Code can open files of this user there: it shall not read this process, which knows what is expected.
                 syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
-            return serving._replace(guards=[_explained(guard, refused) for guard in serving.guards])
-        raise SandboxError(too_weak(lowest, refused))
+            return verified._replace(guards=[_explain_guard(guard, refused) for guard in verified.guards])
+        raise SandboxError(*explain_level(lowest, refused))
 
-    def _ladder(self) -> list[int]:
-        highest = _HIGHEST if sys.platform == "linux" and selftest.known_machine() else 0
+    def _list_levels(self) -> list[int]:
+        highest = _MAX_LEVEL if sys.platform == "linux" and selftest.knows_syscalls() else 0
         if self._settings.level is not None:
-            return [min(self._settings.level, _HIGHEST)]
+            return [min(self._settings.level, _MAX_LEVEL)]
         return list(range(highest, -1, -1))
 
-    async def _try(self, level: int, refused: dict[int, str]) -> Serving | None:
-        """A pool of that level with what its self-test found, or None with the reason put into `refused`."""
-        launch = Launch(
+    async def _try_level(self, level: int, refused: dict[int, str]) -> VerifiedPool | None:
+        """A pool of that level that passed its self-test; None where it is refused, with the reason in `refused`."""
+        launch = LaunchSpec(
             interpreter=self._interpreter,
             level=level,
             preload=self._preload,
-            path=await packages_of(self._interpreter) if self._preload else (),
+            package_folders=await find_package_folders(self._interpreter) if self._preload else (),
         )
-        pool = Pool(launch, self._workers, self._settings.max_sessions)
+        pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
-            await pool.warm(1)
-            guards = await self._test(pool, self._interpreter)
-        except StartError as error:
+            await pool.start_servers(1)
+            guards = await self._run_selftest(pool, self._interpreter)
+        except ForkServerStartError as error:
             pool.close()
             if error.call in ("", "execve"):
-                raise SandboxError(no_start(self._interpreter, self._preload, str(error))) from None
+                raise SandboxError(explain_no_start(self._interpreter, self._preload, str(error))) from None
             refused[level] = explain_refusal(str(error), error.call)
             return None
         except OSError as error:
@@ -86,18 +89,18 @@ class LocalSandbox(ServedSandbox):
         except BaseException:
             pool.close()
             raise
-        real = min(selftest.level_of(guards), level)
-        off = tuple(guard.name for guard in guards if not guard.on)
-        if real < level:
+        reached = min(selftest.find_level(guards), level)
+        missing = tuple(guard.name for guard in guards if not guard.on)
+        if reached < level:
             pool.close()
             failed = [guard for guard in guards if not guard.on and guard.level <= level]
             refused[level] = "the self-test failed: " + "; ".join(f"{g.name} ({g.reason})" for g in failed)
             return None
-        return Serving(pool, Isolation(level=real, missing=off, sandbox=self.name), guards)
+        return VerifiedPool(pool, Isolation(level=reached, missing=missing, sandbox=self.name), guards)
 
-    def _announce(self, isolation: Isolation, refused: dict[int, str]) -> None:
+    def _warn_or_log(self, isolation: Isolation, refused: dict[int, str]) -> None:
         why = "; ".join(f"level {level}: {reason}" for level, reason in sorted(refused.items(), reverse=True))
-        if isolation.level < WEAK:
+        if isolation.level < MIN_STRONG_LEVEL:
             warnings.warn(
                 f"untrusted code runs at isolation level {isolation.level} ({why or 'as asked'}); "
                 f"not in force: {', '.join(isolation.missing)}",
@@ -107,8 +110,8 @@ class LocalSandbox(ServedSandbox):
             logging.getLogger("foretrace.sandbox").warning("isolation level %d: %s", isolation.level, why)
 
 
-def _explained(guard: Guard, refused: dict[int, str]) -> Guard:
-    """A guard that is off, with what kept its level from being had."""
+def _explain_guard(guard: Guard, refused: dict[int, str]) -> Guard:
+    """The guard; where it is off, with the reason why its level is not to be had as the remedy."""
     why = refused.get(guard.level)
     return guard if guard.on or why is None else msgspec.structs.replace(guard, remedy=f"level {guard.level}: {why}")
 
@@ -116,13 +119,13 @@ def _explained(guard: Guard, refused: dict[int, str]) -> Guard:
 PLUGIN = LocalSandbox
 
 
-_WEAKER = "or accept weaker isolation explicitly (allow_weak_isolation=True, --allow-weak-isolation)"
+_WEAKER = ("or accept weaker isolation with ", Setting("allow_weak_isolation", True))
 
 
 def explain_refusal(message: str, call: str) -> str:
     """The failing call, and what would allow it."""
     remedy = (
-        _for_namespaces()
+        _suggest_namespaces()
         if call in ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map")
         else ""
     )
@@ -136,38 +139,42 @@ def explain_refusal(message: str, call: str) -> str:
     return f"{text}; {remedy}" if remedy else text
 
 
-def _for_namespaces() -> str:
-    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+def _suggest_namespaces() -> str:
+    if _read_kernel_setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
             "AppArmor forbids user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give this "
             "Python an AppArmor profile with `userns,`"
         )
-    if _setting("user/max_user_namespaces") == "0":
+    if _read_kernel_setting("user/max_user_namespaces") == "0":
         return "sysctl -w user.max_user_namespaces=15000"
-    if _setting("kernel/unprivileged_userns_clone") == "0":
+    if _read_kernel_setting("kernel/unprivileged_userns_clone") == "0":
         return "sysctl -w kernel.unprivileged_userns_clone=1"
     if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
         return "the container forbids user namespaces: start it with a seccomp profile that allows unshare and mount"
     return "user namespaces are forbidden here (a container's seccomp profile, or a setting of the kernel)"
 
 
-def _setting(name: str) -> str | None:
+def _read_kernel_setting(name: str) -> str | None:
     try:
         return Path("/proc/sys", name).read_text("ascii").strip()
     except OSError:
         return None
 
 
-def too_weak(lowest: int, reasons: dict[int, str]) -> str:
-    """Why no level that is high enough is to be had."""
+def explain_level(lowest: int, reasons: dict[int, str]) -> tuple[str | Setting, ...]:
+    """Why no level that is high enough is to be had, as parts of an error."""
     if sys.platform != "linux":
-        return f"isolation level {lowest} needs Linux, and this is {sys.platform}: use --sandbox docker, {_WEAKER}"
+        here = f"isolation level {lowest} needs Linux, and this is {sys.platform}: give "
+        return here, Setting("sandbox", "docker"), ", ", *_WEAKER
     why = "; ".join(f"level {level}: {reason}" for level, reason in sorted(reasons.items(), reverse=True))
-    return f"isolation level {lowest} is not to be had here: {why or 'a lower one was asked for'}; mend that, {_WEAKER}"
+    return (
+        f"isolation level {lowest} is not to be had here: {why or 'a lower one was asked for'}; mend that, ",
+        *_WEAKER,
+    )
 
 
-def no_start(interpreter: str, preload: tuple[str, ...], message: str) -> str:
-    """Why an interpreter does not come up."""
+def explain_no_start(interpreter: str, preload: tuple[str, ...], message: str) -> str:
+    """Why a fork server of this interpreter does not start."""
     if not os.path.exists(interpreter):
         return f"no interpreter at {interpreter}: name an existing Python 3.11 or later"
     if preload and "Module" in message:

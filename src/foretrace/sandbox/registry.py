@@ -1,25 +1,22 @@
-"""From names of sandboxes, `docker,local`, to the first of them that starts."""
+"""From the setting `sandbox`, e.g. `docker,local`, to a sandbox: the first of those names that starts."""
 
 from __future__ import annotations
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.plugins import resolve
-from foretrace.sandbox.base import Sandbox, Settings
-from foretrace.sandbox.fallback import FirstThatStarts
+from foretrace.sandbox.base import Sandbox, SandboxSettings
+from foretrace.sandbox.fallback import FallbackSandbox
 
 
-def make_sandbox(names: str, settings: Settings, *, option: str = "sandbox") -> Sandbox:
-    """The sandbox that a list of names stands for, the first of them that starts; not started yet.
-
-    Args:
-        option: what a user calls the list.
+def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
+    """The sandbox that a list of names, joined by commas, stands for; not started yet.
 
     Raises:
         UsageError: no name, or one that is unknown.
     """
-    listed = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if not listed:
-        raise UsageError(f"{option} names nothing: name one or several, e.g. docker,local")
+    unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not unique:
+        raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
     # All are looked up before any is started: a misspelt name is found at once.
-    kinds = [(name, resolve("sandbox", name)) for name in listed]
-    return FirstThatStarts([(name, kind(settings)) for name, kind in kinds])
+    classes = [(name, resolve("sandbox", name)) for name in unique]
+    return FallbackSandbox([(name, sandbox_class(settings)) for name, sandbox_class in classes])

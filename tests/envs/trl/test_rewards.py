@@ -19,12 +19,12 @@ from foretrace.core.problem import Problem, Verdict
 from foretrace.envs.trl import prompt_dataset, reward_fn
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.interleaved import Interleaved
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import skip_if_refused
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "trl.md").read_text(encoding="utf-8")
-BOX = Settings(workers=1, allow_weak_isolation=True)
+BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
 RIGHT = "<think>I add.</think><code>\ndef plus(x):\n    return x + 3\n</code>"
 HALF = "<think>Hm.</think><code>\ndef plus(x):\n    return 4\n</code>"
 BROKEN = "<code>\ndef plus(x:\n</code>"
@@ -88,7 +88,7 @@ def test_a_sandbox_that_fails_gives_no_reward_and_never_0():
 
 
 def test_no_sandbox_at_all_ends_the_training():
-    weak = LocalSandbox(Settings(workers=1, min_level=3, level=0))
+    weak = LocalSandbox(SandboxSettings(workers=1, min_level=3, level=0))
     with pytest.raises((SandboxError, UsageError)):
         reward([RIGHT], sandbox=weak)
 
@@ -177,7 +177,7 @@ def find_example(part: str) -> tuple[str, str]:
 def test_a_reward_by_hand(capsys: pytest.CaptureFixture[str]):
 
     async def default() -> None:
-        async with LocalSandbox(Settings(workers=1)) as sandbox:
+        async with LocalSandbox(SandboxSettings(workers=1)) as sandbox:
             await sandbox.start()
 
     try:
@@ -213,9 +213,9 @@ def test_the_sandbox_ends_with_the_process():
     script = (
         "import asyncio, msgspec\n"
         "from foretrace.envs.trl import reward_fn, prompt_dataset\n"
-        "from foretrace.sandbox.base import Settings\n"
+        "from foretrace.sandbox.base import SandboxSettings\n"
         "rows = prompt_dataset('builtin', 'interleaved', limit=1)\n"
-        "judge = reward_fn('interleaved', sandbox_settings=Settings(workers=1, allow_weak_isolation=True))\n"
+        "judge = reward_fn('interleaved', sandbox_settings=SandboxSettings(workers=1, allow_weak_isolation=True))\n"
         "print(asyncio.run(judge(rows['prompt'], ['no code'], None, rows['problem'])))\n"
         "import psutil\n"
         "print(*(child.pid for child in psutil.Process().children(recursive=True)))\n"

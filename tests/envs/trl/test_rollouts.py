@@ -22,9 +22,9 @@ from foretrace.core.trace import Message
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trl import RolloutFunc, prompt_dataset, reward_from_rollout, rollout_func, server_generate
 from foretrace.models.servers.demo import Demo
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 
-BOX = Settings(workers=1, allow_weak_isolation=True)
+BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
 Output = dict[str, list[Any]]
 
 

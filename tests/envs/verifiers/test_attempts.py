@@ -34,7 +34,7 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from foretrace.sandbox.registry import make_sandbox
 
@@ -49,7 +49,7 @@ class Box:
     """A loop with a sandbox in it."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self.run, self.sandbox = runner.run, LocalSandbox(Settings(workers=1, allow_weak_isolation=True))
+        self.run, self.sandbox = runner.run, LocalSandbox(SandboxSettings(workers=1, allow_weak_isolation=True))
 
     def episode(self, protocol: str = "tools") -> Episode:
         return Episode(plus(3), make_protocol(protocol), self.sandbox)
@@ -135,8 +135,8 @@ def test_names_that_are_unknown() -> None:
     for look_up in (
         lambda: make_protocol("tols"),
         lambda: make_protocol("tools", forced=True),
-        lambda: make_sandbox(" , ", Settings()),
-        lambda: make_sandbox("nope", Settings()),
+        lambda: make_sandbox(" , ", SandboxSettings()),
+        lambda: make_sandbox("nope", SandboxSettings()),
     ):
         with pytest.raises(UsageError):
             look_up()
@@ -145,7 +145,10 @@ def test_names_that_are_unknown() -> None:
 
 def test_one_sandbox_for_all_rollouts_of_a_loop() -> None:
     async def work() -> None:
-        one, other = Settings(workers=1, allow_weak_isolation=True), Settings(workers=2, allow_weak_isolation=True)
+        one, other = (
+            SandboxSettings(workers=1, allow_weak_isolation=True),
+            SandboxSettings(workers=2, allow_weak_isolation=True),
+        )
         box = get_shared_sandbox("local", one)
         assert box is get_shared_sandbox("local", one) is not get_shared_sandbox("local", other)
         await box.start()
@@ -194,7 +197,9 @@ def proxied(said: str, status: int = 503) -> ModelError:
             async with InterceptionModel(
                 "toy", server.url + "/v1", "key", splits_thinking=False, upstream_url=upstream, retries=0
             ) as wire:
-                await run_attempt(Episode(plus(3), make_protocol("tools"), LocalSandbox(Settings())), wire, Sampling())
+                await run_attempt(
+                    Episode(plus(3), make_protocol("tools"), LocalSandbox(SandboxSettings())), wire, Sampling()
+                )
 
     with pytest.raises(ModelError) as caught:
         asyncio.run(work())

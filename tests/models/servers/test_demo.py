@@ -24,7 +24,7 @@ from foretrace.models.registry import make_model
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
-from foretrace.sandbox.base import Settings
+from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 T = TypeVar("T")
@@ -234,7 +234,7 @@ def test_it_solves_what_it_knows_with_failures_and_repairs_on_the_way() -> None:
     """Ten problems, three attempts each, through the whole of an episode."""
 
     async def run() -> list[Any]:
-        async with LocalSandbox(Settings(workers=2)) as sandbox, Demo() as model:
+        async with LocalSandbox(SandboxSettings(workers=2)) as sandbox, Demo() as model:
             jobs = [
                 rollout(Episode(problem, Tools(), sandbox), model, Sampling(temperature=1.0, seed=seed))
                 for problem in list(Builtin().load())[:10]

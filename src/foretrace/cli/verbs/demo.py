@@ -102,7 +102,6 @@ def _generate(say: Output, traces: Path) -> GenerateReport | str:
     from foretrace.models.registry import make_model
     from foretrace.problems.registry import problems_of
     from foretrace.protocols.registry import make_protocol
-    from foretrace.sandbox.base import Settings
     from foretrace.sandbox.registry import make_sandbox
 
     say.kept = "interrupted; the next demo begins anew"
@@ -115,7 +114,7 @@ def _generate(say: Output, traces: Path) -> GenerateReport | str:
                 problems_of("builtin", None, PROBLEMS),
                 make_protocol(PROTOCOL),
                 make_model("demo"),
-                make_sandbox("local", Settings(max_sessions=_AT_ONCE)),
+                make_sandbox("local", SandboxSettings(max_sessions=_AT_ONCE)),
                 traces,
                 settings,
                 lambda status: progress(f"1. generate: {status.line()}"),

@@ -16,7 +16,7 @@ from foretrace.core.errors import UsageError
 if TYPE_CHECKING:
     from foretrace.core.trace import Isolation
     from foretrace.models.base import ChatModel
-    from foretrace.sandbox.base import Guard, Sandbox, Settings
+    from foretrace.sandbox.base import Guard, Sandbox, SandboxSettings
 
 _TRIVIAL = "def double(x):\n    return 2 * x\nassert double(2) == 4\n"
 _ALONE_S, _BURST_S = 0.4, 0.8
@@ -71,11 +71,12 @@ def doctor(
     Ends with exit code 1, and one line that says what to do, where no sandbox or no model serves.
     More options for the model server are in docs/cli.md.
     """
+    from foretrace.core.cores import count_cores
     from foretrace.core.errors import SandboxError
-    from foretrace.sandbox.base import Settings
+    from foretrace.sandbox.base import SandboxSettings
 
-    settings = Settings(
-        workers=workers or _cores(),
+    settings = SandboxSettings(
+        workers=workers or count_cores(),
         min_level=min_level,
         allow_weak_isolation=allow_weak_isolation,
         preload=preload,
@@ -122,7 +123,7 @@ def _model_of(spec: str | None, server: dict[str, Any], max_tokens: int | None) 
     return make_model(spec, server_of(**server))
 
 
-def _of_sandbox(names: str, settings: Settings) -> tuple[dict[str, Any] | None, str | None]:
+def _of_sandbox(names: str, settings: SandboxSettings) -> tuple[dict[str, Any] | None, str | None]:
     """What was found, and why no sandbox serves; where none does, what is found at a level below the one asked for."""
     import asyncio
 
@@ -142,7 +143,7 @@ def _of_sandbox(names: str, settings: Settings) -> tuple[dict[str, Any] | None, 
         return None, why
 
 
-async def _look(sandbox: Sandbox, settings: Settings) -> dict[str, Any]:
+async def _look(sandbox: Sandbox, settings: SandboxSettings) -> dict[str, Any]:
     import json
     import time
 
@@ -166,7 +167,7 @@ async def _look(sandbox: Sandbox, settings: Settings) -> dict[str, Any]:
         }
 
 
-def _isolation(isolation: Isolation, guards: list[Guard], settings: Settings) -> dict[str, Any]:
+def _isolation(isolation: Isolation, guards: list[Guard], settings: SandboxSettings) -> dict[str, Any]:
     import msgspec
 
     return {
@@ -178,7 +179,7 @@ def _isolation(isolation: Isolation, guards: list[Guard], settings: Settings) ->
     }
 
 
-def _settings(settings: Settings, memory_mb: int | None) -> dict[str, Any]:
+def _settings(settings: SandboxSettings, memory_mb: int | None) -> dict[str, Any]:
     import msgspec
 
     # As found from within: a preload set may ask for more memory, and a system may not limit it.
@@ -264,9 +265,3 @@ def _told_here() -> Generator[None]:
             yield
     finally:
         log.setLevel(before)
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

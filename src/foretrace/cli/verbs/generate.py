@@ -114,7 +114,7 @@ def generate(
     from foretrace.models.registry import make_model
     from foretrace.problems.registry import apart, usable_problems
     from foretrace.protocols.registry import make_protocol
-    from foretrace.sandbox.base import Settings
+    from foretrace.sandbox.base import SandboxSettings
     from foretrace.sandbox.registry import make_sandbox
 
     problems, path = apart(problems, path)
@@ -138,10 +138,10 @@ def generate(
         model_option=model_option,
     )
     talk = make_protocol(protocol, forced=forced, option="--forced")
-    box_settings = Settings(
+    box_settings = SandboxSettings(
         max_sessions=at_once or MAX_SESSIONS, workers=workers, allow_weak_isolation=allow_weak_isolation
     )
-    box = make_sandbox(sandbox, box_settings, option="--sandbox")
+    box = make_sandbox(sandbox, box_settings)
     asked = make_model(model, server)
     say.kept = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with say.progress(f"reading {problems}") as progress:

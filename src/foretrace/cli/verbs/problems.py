@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from foretrace.episodes.validate import Checked
-    from foretrace.sandbox.base import Settings
+    from foretrace.sandbox.base import SandboxSettings
 
 HELP = "List problem sets, and prove them without a model."
 _NAMED = 5
@@ -85,11 +85,11 @@ def check(
 
     from foretrace.core.errors import ProblemError
     from foretrace.problems.registry import apart
-    from foretrace.sandbox.base import Settings
+    from foretrace.sandbox.base import SandboxSettings
 
     name, path = apart(name, path)
     say.kept = "interrupted"
-    settings = Settings(
+    settings = SandboxSettings(
         workers=workers, preload=preload, min_level=min_level, allow_weak_isolation=allow_weak_isolation
     )
     with say.progress(f"checking {name}") as progress:
@@ -105,14 +105,19 @@ def check(
 
 
 def _run(
-    name: str, path: Path | None, limit: int | None, sandbox: str, settings: Settings, progress: Callable[[int], None]
+    name: str,
+    path: Path | None,
+    limit: int | None,
+    sandbox: str,
+    settings: SandboxSettings,
+    progress: Callable[[int], None],
 ) -> tuple[Any, Checked]:
     """How well the code was isolated, and what was found."""
     import asyncio
-    import os
 
     import msgspec
 
+    from foretrace.core.cores import count_cores
     from foretrace.episodes.validate import Finding
     from foretrace.episodes.validate import check as prove
     from foretrace.problems.base import split
@@ -121,9 +126,7 @@ def _run(
 
     problems, drops = split(problem_set(name)().load(path), limit)
     bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
-    at_once = settings.workers or len(
-        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    )
+    at_once = settings.workers or count_cores()
     runner = make_sandbox(sandbox, settings)
 
     async def run() -> tuple[Any, Checked]:

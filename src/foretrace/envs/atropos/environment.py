@@ -41,7 +41,7 @@ from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
 from foretrace.protocols.base import Protocol
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox
 from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs.atropos")
@@ -121,7 +121,7 @@ class CodeTraceEnv(ResilientEnv):
         self._by_id = {problem.id: problem for problem in problems}
         protocol = make_protocol(config.protocol, forced=config.forced)
         self._sink = TraceSink(config.traces_dir, "atropos")
-        settings = Settings(
+        settings = SandboxSettings(
             workers=config.sandbox_workers,
             min_level=config.min_level,
             allow_weak_isolation=config.min_level < 2,

@@ -21,7 +21,7 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import run_episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import Protocol
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 
@@ -29,7 +29,7 @@ def reward_fn(
     protocol: str | Protocol,
     *,
     sandbox: str | Sandbox = "local",
-    sandbox_settings: Settings | None = None,
+    sandbox_settings: SandboxSettings | None = None,
     settings: EpisodeSettings | None = None,
     tokenizer: Any = None,
 ) -> RewardFunc:
@@ -51,7 +51,7 @@ def reward_fn(
     Raises:
         UsageError: what cannot be served.
     """
-    sandbox_settings = sandbox_settings or Settings()
+    sandbox_settings = sandbox_settings or SandboxSettings()
     return RewardFunc(
         resolve_protocol(protocol),
         make_sandbox(sandbox, sandbox_settings) if isinstance(sandbox, str) else sandbox,

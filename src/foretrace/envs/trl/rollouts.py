@@ -27,7 +27,7 @@ from foretrace.episodes.episode import view_of
 from foretrace.episodes.identity import Identity, task_of
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import Protocol
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 
@@ -39,7 +39,7 @@ def rollout_func(
     path: str | None = None,
     limit: int | None = None,
     sandbox: str | Sandbox = "local",
-    sandbox_settings: Settings | None = None,
+    sandbox_settings: SandboxSettings | None = None,
     settings: EpisodeSettings | None = None,
     max_tokens: int | None = None,
     traces_dir: str | None = None,
@@ -70,7 +70,7 @@ def rollout_func(
         ProblemError: as of `prompt_dataset`.
         StoreError: `traces_dir` cannot be written.
     """
-    sandbox_settings = sandbox_settings or Settings(max_sessions=256)
+    sandbox_settings = sandbox_settings or SandboxSettings(max_sessions=256)
     for name, value in (("tries", tries), ("max_tokens", max_tokens)):
         if value is not None and value < 1:
             raise UsageError(Setting(name, value), ": choose 1 or more")

@@ -17,7 +17,7 @@ from foretrace.envs.verifiers.setting_names import name_options
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import EpisodeLimitError, run_episode
 from foretrace.models.base import ChatModel
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs")
@@ -108,7 +108,7 @@ _OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sandboxes] = WeakKeyDiction
 """Open sandboxes by event loop: the library makes a new harness for each episode, and fork servers are to stay warm."""
 
 
-def get_shared_sandbox(names: str, settings: Settings) -> Sandbox:
+def get_shared_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     """The sandbox with these settings, one for all rollouts of the running loop.
 
     Raises:

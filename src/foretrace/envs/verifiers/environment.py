@@ -39,7 +39,7 @@ from foretrace.episodes.identity import Identity, task_of
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.problems.registry import apart, problem_set
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Sandbox, Settings
+from foretrace.sandbox.base import Sandbox
 from foretrace.sandbox.registry import make_sandbox
 
 ID = "foretrace-env"
@@ -203,10 +203,12 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
         return self
 
     @property
-    def sandbox_settings(self) -> Settings:
+    def sandbox_settings(self) -> SandboxSettings:
         """How the sandbox is set up."""
         weak = self.allow_weak_isolation
-        return Settings(workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_MAX_SESSIONS)
+        return SandboxSettings(
+            workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_MAX_SESSIONS
+        )
 
     @property
     def episode_settings(self) -> EpisodeSettings:
@@ -293,7 +295,7 @@ class ForetraceEnvConfig(vf.EnvConfig):
     @model_validator(mode="before")
     @classmethod
     def _default_harness(cls, data: Any) -> Any:
-        """Settings of a harness without its name are those of ours."""
+        """SandboxSettings of a harness without its name are those of ours."""
         agent = data.get("agent") if isinstance(data, dict) else None
         harness = agent.get("harness") if isinstance(agent, dict) else None
         if isinstance(harness, dict):

@@ -1,4 +1,4 @@
-"""Which Python runs the code, and which of its packages are imported beforehand."""
+"""The `preload` setting, and where an interpreter's packages are installed."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from collections.abc import Sequence
 
 from foretrace.core.errors import SandboxError, UsageError
 
-SETS = {"none": (), "numpy": ("numpy",), "science": ("numpy", "pandas")}
+PRELOAD_SETS = {"none": (), "numpy": ("numpy",), "science": ("numpy", "pandas")}
 """Preload sets by name."""
-_ASK = "import json, sysconfig; print(json.dumps([sysconfig.get_path('purelib'), sysconfig.get_path('platlib')]))"
+_PRINT_FOLDERS = (
+    "import json, sysconfig; print(json.dumps([sysconfig.get_path('purelib'), sysconfig.get_path('platlib')]))"
+)
 
 
-def preload_names(text: str) -> tuple[str, ...]:
+def parse_preload(text: str) -> tuple[str, ...]:
     """Modules of a preload setting: a set's name, or module names joined by `+`.
 
     Raises:
         UsageError: not a module's name.
     """
-    if text in SETS:
-        return SETS[text]
+    if text in PRELOAD_SETS:
+        return PRELOAD_SETS[text]
     names = tuple(dict.fromkeys(part.strip() for part in text.split("+")))
     if not all(name.isidentifier() for name in names):
-        raise UsageError(f"preload {text!r}: choose one of {', '.join(SETS)}, or module names joined by +")
+        raise UsageError(f"preload {text!r}: choose one of {', '.join(PRELOAD_SETS)}, or module names joined by +")
     return names
 
 
-async def packages_of(interpreter: str) -> tuple[str, ...]:
+async def find_package_folders(interpreter: str) -> tuple[str, ...]:
     """Folders in which an interpreter's packages are installed.
 
     Raises:
@@ -38,10 +40,10 @@ async def packages_of(interpreter: str) -> tuple[str, ...]:
     """
     if interpreter == sys.executable:
         return tuple(dict.fromkeys((sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))))
-    return await packages_by((interpreter,), interpreter)
+    return await ask_package_folders((interpreter,), interpreter)
 
 
-async def packages_by(command: Sequence[str], interpreter: str) -> tuple[str, ...]:
+async def ask_package_folders(command: Sequence[str], interpreter: str) -> tuple[str, ...]:
     """The same, of the interpreter that `command` runs with the arguments that are added to it.
 
     Raises:
@@ -49,7 +51,7 @@ async def packages_by(command: Sequence[str], interpreter: str) -> tuple[str, ..
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            *(*command, "-I", "-c", _ASK),
+            *(*command, "-I", "-c", _PRINT_FOLDERS),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

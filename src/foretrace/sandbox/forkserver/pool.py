@@ -1,4 +1,4 @@
-"""Fork servers of one kind: lent one at a time, replaced when they die or grow old."""
+"""A pool of fork servers: each is lent to one user at a time, and replaced when it has died or served many runs."""
 
 from __future__ import annotations
 
@@ -9,36 +9,44 @@ from typing import Any, Literal
 
 from foretrace.core.errors import SandboxError
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.client import Launch, Talk, Worker
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, open_channel
+from foretrace.sandbox.forkserver.server_process import ForkServer, LaunchSpec
 
-_RECYCLE = 2000
+_MAX_RUNS = 2000
 """Runs after which a fork server is replaced."""
-Use = Literal["run", "judge", "session"]
+Purpose = Literal["run", "judge", "session"]
+"""What a fork server is lent for."""
 
 
-class Pool:
-    """Lends fork servers; runs, judges and sessions have places of their own, so that none waits for another's."""
+class ForkServerPool:
+    """Lends fork servers.
 
-    def __init__(self, launch: Launch, runs: int, sessions: int) -> None:
+    Args:
+        launch: How they are started.
+        runs: How many are lent for runs at one time, and how many for judges, so that neither waits for the other.
+        sessions: How many are lent for sessions at one time.
+    """
+
+    def __init__(self, launch: LaunchSpec, runs: int, sessions: int) -> None:
         self.launch = launch
-        self._idle: list[Worker] = []
-        self._lent: set[Worker] = set()
+        self._idle: list[ForkServer] = []
+        self._lent: set[ForkServer] = set()
         self._closed = False
-        self._places: dict[Use, asyncio.Semaphore] = {
+        self._slots: dict[Purpose, asyncio.Semaphore] = {
             "run": asyncio.Semaphore(runs),
             "judge": asyncio.Semaphore(runs),
             "session": asyncio.Semaphore(sessions),
         }
 
-    async def warm(self, count: int) -> None:
+    async def start_servers(self, count: int) -> None:
         """Have `count` fork servers ready.
 
         Raises:
-            StartError: one could not be started.
+            ForkServerStartError: one could not be started.
         """
 
         async def add() -> None:
-            self._idle.append(await self._start())
+            self._idle.append(await self._start_server())
 
         # All are waited for, whatever becomes of one: none may start behind our back.
         missing = range(count - len(self._idle))
@@ -47,47 +55,47 @@ class Pool:
                 raise failed
 
     @contextlib.asynccontextmanager
-    async def lend(self, use: Use) -> AsyncGenerator[Worker]:
+    async def lend(self, purpose: Purpose) -> AsyncGenerator[ForkServer]:
         """A fork server for as long as the block lasts."""
-        async with self._places[use]:
+        async with self._slots[purpose]:
             if self._closed:
                 raise SandboxError("the sandbox is closed: open a new one")
-            worker = self._take() or await self._start()
-            self._lent.add(worker)
+            server = self._take_idle() or await self._start_server()
+            self._lent.add(server)
             try:
-                yield worker
+                yield server
             finally:
-                self._lent.discard(worker)
-                if worker.alive and worker.runs < _RECYCLE and not self._closed:
-                    self._idle.append(worker)
+                self._lent.discard(server)
+                if server.alive and server.runs < _MAX_RUNS and not self._closed:
+                    self._idle.append(server)
                 else:
-                    worker.kill()
+                    server.kill()
 
     @contextlib.asynccontextmanager
-    async def open(self, request: dict[str, Any], limits: Limits) -> AsyncGenerator[Talk]:
-        """Start a child (see `_conversation.Open`)."""
-        use = "judge" if request["mode"] == "judge" else "run"
-        async with self.lend(use) as worker, worker.open(request, limits) as talk:
-            yield talk
+    async def start_child(self, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
+        """Start a child on a fork server of the pool (see `child_channel.StartChild`)."""
+        purpose: Purpose = "judge" if request["mode"] == "judge" else "run"
+        async with self.lend(purpose) as server, open_channel(server, request, limits) as channel:
+            yield channel
 
     def close(self) -> None:
         """End all fork servers, lent ones too."""
         self._closed = True
-        for worker in (*self._idle, *self._lent):
-            worker.hang_up()  # so that all of them end at one time
-        for worker in (*self._idle, *self._lent):
-            worker.kill()
+        for server in (*self._idle, *self._lent):
+            server.disconnect()  # so that all of them end at one time
+        for server in (*self._idle, *self._lent):
+            server.kill()
         self._idle.clear()
 
-    def _take(self) -> Worker | None:
+    def _take_idle(self) -> ForkServer | None:
         while self._idle:
-            worker = self._idle.pop()
-            if worker.still_there():
-                return worker
-            worker.kill()
+            server = self._idle.pop()
+            if server.check_alive():
+                return server
+            server.kill()
         return None
 
-    async def _start(self) -> Worker:
-        worker = Worker(self.launch)
-        await worker.start()
-        return worker
+    async def _start_server(self) -> ForkServer:
+        server = ForkServer(self.launch)
+        await server.start()
+        return server

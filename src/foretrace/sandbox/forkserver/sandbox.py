@@ -1,89 +1,103 @@
-"""What sandboxes made of fork servers share, wherever these run: a tested pool, and the contract on top of it."""
+"""A sandbox on fork servers, wherever these run: the methods of `base.Sandbox` on a pool that passed its self-test."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from foretrace.core.errors import UsageError
+from foretrace.core.cores import count_cores
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Guard, Limits, Session, Settings
-from foretrace.sandbox.forkserver import result, selftest
-from foretrace.sandbox.forkserver.interpreter import preload_names
-from foretrace.sandbox.forkserver.pool import Pool
+from foretrace.sandbox.base import Guard, Limits, SandboxSettings, Session
+from foretrace.sandbox.forkserver import selftest
+from foretrace.sandbox.forkserver.interpreter import parse_preload
+from foretrace.sandbox.forkserver.pool import ForkServerPool
+from foretrace.sandbox.forkserver.run_result import run_program
 from foretrace.sandbox.forkserver.session import ForkSession, ReplaySession
 
-WEAK = 2
-"""Levels below this one need the explicit flag."""
-_JAILED = 3
-_NUMPY_MB = 1024
+MIN_STRONG_LEVEL = 2
+"""The lowest isolation level that is had without `allow_weak_isolation`."""
+_PID_NAMESPACE_LEVEL = 3
+"""From this level on a session can fork: its processes end with their namespace."""
+_PRELOAD_MEMORY_MB = 1024
+"""Address space of a run with preloaded packages, MiB, where the user sets no limits."""
 
 
-class Serving(NamedTuple):
-    """A pool that passed its self-test, and what that found."""
+class VerifiedPool(NamedTuple):
+    """A pool that passed its self-test, and what the self-test found."""
 
-    pool: Pool
+    pool: ForkServerPool
     isolation: Isolation
     guards: list[Guard]
 
 
-class ServedSandbox:
-    """The methods of `base.Sandbox`, on a pool that `_establish` makes."""
+class ForkServerSandbox:
+    """A sandbox (see `base.Sandbox`) that is complete but for `_start_pool`, which starts its fork servers."""
 
     name = ""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings()
-        self._preload = preload_names(self._settings.preload)
+    def __init__(self, settings: SandboxSettings | None = None) -> None:
+        self._settings = settings or SandboxSettings()
+        self._preload = parse_preload(self._settings.preload)
         self._limits = self._settings.limits
-        if self._preload and self._limits.memory_mb < _NUMPY_MB and self._limits == Limits():
-            self._limits = Limits(memory_mb=_NUMPY_MB)
-        self._workers = self._settings.workers or len(_cores())
-        self._serving: Serving | None = None
-        self._turn = asyncio.Lock()
+        if self._preload and self._limits.memory_mb < _PRELOAD_MEMORY_MB and self._limits == Limits():
+            self._limits = Limits(memory_mb=_PRELOAD_MEMORY_MB)
+        self._workers = self._settings.workers or count_cores()
+        self._verified: VerifiedPool | None = None
+        self._lock = asyncio.Lock()
 
     async def start(self) -> Isolation:
         """Start and self-test (see `base.Sandbox.start`)."""
-        return (await self._started()).isolation
+        return (await self._ensure_started()).isolation
 
-    async def _establish(self) -> Serving:
-        """Start fork servers and test them, or raise why that cannot be."""
+    async def _start_pool(self) -> VerifiedPool:
+        """Start fork servers and run their self-test.
+
+        Raises:
+            SandboxError: They do not start, or not at the level asked for.
+        """
         raise NotImplementedError
 
-    async def _started(self) -> Serving:
-        async with self._turn:  # the first runs may come together
-            if self._serving is None:
-                self._serving = await self._establish()
-            return self._serving
+    async def _ensure_started(self) -> VerifiedPool:
+        async with self._lock:  # the first runs may come together
+            if self._verified is None:
+                self._verified = await self._start_pool()
+            return self._verified
 
-    def _lowest(self) -> int:
+    def _min_level(self) -> int:
         """The lowest level that the user accepts."""
         asked, weak = self._settings.min_level, self._settings.allow_weak_isolation
-        if asked < WEAK and not weak:
-            raise UsageError(f"min_level={asked} isolates weakly: say allow_weak_isolation=True if that is meant")
-        return 0 if weak and asked == WEAK else asked
+        if asked < MIN_STRONG_LEVEL and not weak:
+            raise UsageError(
+                Setting("min_level", asked),
+                " isolates weakly: give ",
+                Setting("allow_weak_isolation", True),
+                " if that is meant",
+            )
+        return 0 if weak and asked == MIN_STRONG_LEVEL else asked
 
-    async def _test(self, pool: Pool, interpreter: str, kinds: Sequence[str] = selftest.SPACES) -> list[Guard]:
-        nobody = Isolation(level=-1)
+    async def _run_selftest(
+        self, pool: ForkServerPool, interpreter: str, kinds: Sequence[str] = selftest.NAMESPACES
+    ) -> list[Guard]:
+        unknown, limits = Isolation(level=-1), Limits(wall_s=10, cpu_s=5)
 
-        async def attempt(program: str) -> str:
-            return (await result.run(pool.open, program, "", Limits(wall_s=10, cpu_s=5), nobody)).stdout
+        async def run_in_sandbox(program: str) -> str:
+            return (await run_program(pool.start_child, program, "", limits, unknown)).stdout
 
-        async with pool.lend("judge") as worker:
-            found = worker.facts["spaces"]
-        return await selftest.test(attempt, interpreter, found, kinds)
+        async with pool.lend("judge") as server:
+            namespaces = server.facts["spaces"]
+        return await selftest.run_selftest(run_in_sandbox, interpreter, namespaces, kinds)
 
     async def guards(self) -> list[Guard]:
         """Each guard, on or off."""
-        return list((await self._started()).guards)
+        return list((await self._ensure_started()).guards)
 
     async def run(self, code: str, *, stdin: str = "", limits: Limits | None = None) -> RunResult:
         """Run a program (see `base.Sandbox.run`)."""
-        pool, isolation, _ = await self._started()
-        return await result.run(pool.open, code, stdin, limits or self._limits, isolation)
+        pool, isolation, _ = await self._ensure_started()
+        return await run_program(pool.start_child, code, stdin, limits or self._limits, isolation)
 
     async def judge(
         self,
@@ -97,22 +111,22 @@ class ServedSandbox:
     ) -> Verdict:
         """Judge code against tests (see `base.Sandbox.judge`)."""
         from foretrace.sandbox.judging import judge
-        from foretrace.sandbox.judging.plan import make_plan
+        from foretrace.sandbox.judging.plan import make_judge_plan
 
-        plan = make_plan(tests, entry_point=entry_point, setup=setup, form=form)
-        pool, isolation, _ = await self._started()
-        return await judge.judge(pool.open, plan, code, limits or self._limits, isolation)
+        plan = make_judge_plan(tests, entry_point=entry_point, setup=setup, form=form)
+        pool, isolation, _ = await self._ensure_started()
+        return await judge.judge(pool.start_child, plan, code, limits or self._limits, isolation)
 
     async def session(self, *, limits: Limits | None = None) -> Session:
         """Open a session (see `base.Sandbox.session`)."""
-        pool, isolation, _ = await self._started()
-        kind = ForkSession if pool.launch.level >= _JAILED else ReplaySession
+        pool, isolation, _ = await self._ensure_started()
+        kind = ForkSession if pool.launch.level >= _PID_NAMESPACE_LEVEL else ReplaySession
         return await kind(pool, limits or self._limits, isolation).open()
 
     async def close(self) -> None:
         """End all processes."""
-        if self._serving is not None:
-            self._serving.pool.close()
+        if self._verified is not None:
+            self._verified.pool.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -120,7 +134,3 @@ class ServedSandbox:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
-
-
-def _cores() -> set[int]:
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))

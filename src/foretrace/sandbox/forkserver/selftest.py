@@ -1,4 +1,7 @@
-"""The self-test of a sandbox: each guard is tried from within, beside a positive control that must get through."""
+"""The self-test of a sandbox: a program probes each guard from within, and again as a plain process beside it.
+
+A guard is on where it prevented its probe. The plain process is the positive control: there the probe must get through.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from typing import Any
 from foretrace.sandbox.base import Guard
 from foretrace.sandbox.inside.confine import syscalls
 
-_ACTS = Path(__file__).resolve().parents[1] / "inside" / "selftest.py"
-SPACES = ("user", "pid", "mnt", "net", "ipc", "uts")
-_NEEDS = {
+_PROBE_PROGRAM = Path(__file__).resolve().parents[1] / "inside" / "guard_probes.py"
+NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts")
+_LEVELS = {
     "limits": 0,
     "environment": 0,
     "fork": 1,
@@ -34,42 +37,46 @@ _NEEDS = {
     "jail": 3,
     "scratch": 3,
 }
-"""The isolation level that each act's prevention belongs to."""
+"""By guard: the isolation level that needs it."""
 _REMEDIES = {
     "fork": "a kernel with seccomp filters",
     "filesystem_read": "a kernel with Landlock (5.13 or later, `lsm=landlock,...`)",
     "filesystem_write": "a kernel with Landlock (5.13 or later, `lsm=landlock,...`)",
     "namespaces": "",
 }
-Attempt = Callable[[str], Awaitable[str]]
-"""Runs a program in the sandbox and gives what it printed."""
+RunInSandbox = Callable[[str], Awaitable[str]]
+"""Runs a program in the sandbox and returns what it printed."""
 
 
-async def test(attempt: Attempt, interpreter: str, spaces: dict[str, int], kinds: Sequence[str]) -> list[Guard]:
-    """Try every guard.
+async def run_selftest(
+    run_in_sandbox: RunInSandbox, interpreter: str, namespaces: dict[str, int], kinds: Sequence[str]
+) -> list[Guard]:
+    """Probe every guard.
 
     Args:
-        attempt: runs a program in the sandbox.
+        run_in_sandbox: runs a program in the sandbox.
         interpreter: the Python of the positive control, which runs the same program as a plain process.
-        spaces: inode numbers of the fork server's namespaces by kind.
-        kinds: namespaces that it must have of its own.
+        namespaces: inode numbers of the fork server's namespaces by kind.
+        kinds: kinds of the namespaces that it must have of its own.
     """
-    with _decoys() as given:
-        program = f"{_ACTS.read_text('utf-8')}\nmain({given!r})\n"
-        # Both are waited for, whatever becomes of one: they use the folder that goes now.
-        both = await asyncio.gather(attempt(program), _unguarded(interpreter, program, given), return_exceptions=True)
-    inside, control = map(_read, map(_raised, both))
-    return [*_judge(inside, control), _namespaces(spaces, kinds)]
+    with _make_decoys() as decoys:
+        program = f"{_PROBE_PROGRAM.read_text('utf-8')}\nmain({decoys!r})\n"
+        # Both are waited for, whatever becomes of one: they use the folder that is removed then.
+        both = await asyncio.gather(
+            run_in_sandbox(program), _run_unguarded(interpreter, program, decoys), return_exceptions=True
+        )
+    inside, control = map(_parse_outcomes, map(_raise_if_error, both))
+    return [*_compare_outcomes(inside, control), _check_namespaces(namespaces, kinds)]
 
 
-def _raised(said: str | BaseException) -> str:
-    if isinstance(said, BaseException):
-        raise said
-    return said
+def _raise_if_error(result: str | BaseException) -> str:
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 @contextlib.contextmanager
-def _decoys() -> Generator[dict[str, Any]]:
+def _make_decoys() -> Generator[dict[str, Any]]:
     """A file, a listening port and a variable that code has no business with."""
     with tempfile.TemporaryDirectory(prefix="foretrace-selftest-") as folder, socket.socket() as listener:
         decoy = Path(folder, "decoy")
@@ -89,8 +96,8 @@ def _decoys() -> Generator[dict[str, Any]]:
         }
 
 
-async def _unguarded(interpreter: str, program: str, given: dict[str, Any]) -> str:
-    environment = {**os.environ, given["variable"]: "secret"}
+async def _run_unguarded(interpreter: str, program: str, decoys: dict[str, Any]) -> str:
+    environment = {**os.environ, decoys["variable"]: "secret"}
     with tempfile.TemporaryDirectory(prefix="foretrace-control-") as folder:
         process = await asyncio.create_subprocess_exec(
             interpreter,
@@ -111,17 +118,18 @@ async def _unguarded(interpreter: str, program: str, given: dict[str, Any]) -> s
     return out.decode("utf-8", "replace")
 
 
-def _read(printed: str) -> dict[str, str]:
+def _parse_outcomes(printed: str) -> dict[str, str]:
     try:
-        said = json.loads(printed)
+        outcomes = json.loads(printed)
     except ValueError:
         return {}
-    return {str(k): str(v) for k, v in said.items()} if isinstance(said, dict) else {}
+    return {str(k): str(v) for k, v in outcomes.items()} if isinstance(outcomes, dict) else {}
 
 
-def _judge(inside: dict[str, str], control: dict[str, str]) -> Iterator[Guard]:
-    for name, level in _NEEDS.items():
-        wanted = name == "scratch"  # the one act that must get through
+def _compare_outcomes(inside: dict[str, str], control: dict[str, str]) -> Iterator[Guard]:
+    """Each guard, from the outcomes of the probes in the sandbox and in the plain process."""
+    for name, level in _LEVELS.items():
+        wanted = name == "scratch"  # the one probe that must get through
         seen, unguarded = inside.get(name, "no answer"), control.get(name, "no answer")
         on = seen != "no answer" and (seen == "done") == wanted
         reason = f"prevented: {seen}" if on and not wanted else "it was possible" if seen == "done" else seen
@@ -132,8 +140,8 @@ def _judge(inside: dict[str, str], control: dict[str, str]) -> Iterator[Guard]:
         yield Guard(name=name, on=on, level=level, reason=reason, remedy="" if on else _REMEDIES.get(name, ""))
 
 
-def _namespaces(spaces: dict[str, int], kinds: Sequence[str]) -> Guard:
-    shared = [kind for kind in kinds if spaces.get(kind) in (None, _own(kind))]
+def _check_namespaces(namespaces: dict[str, int], kinds: Sequence[str]) -> Guard:
+    shared = [kind for kind in kinds if namespaces.get(kind) in (None, _find_own_namespace(kind))]
     return Guard(
         name="namespaces",
         on=not shared,
@@ -142,19 +150,19 @@ def _namespaces(spaces: dict[str, int], kinds: Sequence[str]) -> Guard:
     )
 
 
-def _own(kind: str) -> int | None:
+def _find_own_namespace(kind: str) -> int | None:
     try:
         return os.stat(f"/proc/self/ns/{kind}").st_ino
     except OSError:
         return None
 
 
-def known_machine() -> bool:
-    """Whether the numbers of this machine's system calls are known."""
+def knows_syscalls() -> bool:
+    """Whether the numbers of the system calls of this machine's processor are known."""
     return bool(syscalls.NUMBERS)
 
 
-def level_of(guards: list[Guard]) -> int:
+def find_level(guards: list[Guard]) -> int:
     """The highest level of which every guard, and every guard of the levels below, is on; -1 where there is none."""
     level = -1
     for candidate in range(4):

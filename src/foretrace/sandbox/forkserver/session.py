@@ -1,4 +1,4 @@
-"""Sessions of accumulating blocks: by forked checkpoints where there is a pid namespace, else by running again."""
+"""Sessions of accumulating blocks: by forked checkpoints where there is a pid namespace, else by replaying blocks."""
 
 from __future__ import annotations
 
@@ -14,46 +14,47 @@ from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Ending, RunError, RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.channel import Ended
-from foretrace.sandbox.forkserver.client import Kept, Talk, Worker, ended
-from foretrace.sandbox.forkserver.pool import Pool
-from foretrace.sandbox.forkserver.result import MOST_SOURCE, run_result, too_large
-from foretrace.sandbox.inside.control import STAMP
-from foretrace.sandbox.inside.wire.frames import BrokenFrame, Frames, pack
+from foretrace.sandbox.forkserver.child_channel import BoundedOutput, ChildChannel, open_channel
+from foretrace.sandbox.forkserver.child_exit import ChildExit, read_child_exit
+from foretrace.sandbox.forkserver.pool import ForkServerPool
+from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_run_result, make_too_large_result
+from foretrace.sandbox.forkserver.server_process import ForkServer
+from foretrace.sandbox.inside.wire import messages
+from foretrace.sandbox.inside.wire.frames import FrameError, FrameReader, pack_frame
 
-_MOST_STATES = 256
-_NO_SESSION = "no session can start within these limits: raise memory_mb, open_files or processes"
-_NO_END_S = 7 * 24 * 3600.0
+_MAX_STATES = 256
+_CANNOT_START = "no session can start within these limits: raise memory_mb, open_files or processes"
+_NO_LIMIT_S = 7 * 24 * 3600.0
 
 
-class _Blocks:
-    """What both kinds of session share: numbered states, one block at a time, and the end."""
+class _BlockSession:
+    """What both kinds of session share: numbered states, one block at a time, and closing."""
 
     mode = ""
 
-    def __init__(self, pool: Pool, limits: Limits, isolation: Isolation) -> None:
+    def __init__(self, pool: ForkServerPool, limits: Limits, isolation: Isolation) -> None:
         self.head = 0
         self._pool, self._limits, self._isolation = pool, limits, isolation
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._stack = contextlib.AsyncExitStack()
-        self._closed: str | None = None
-        self._over = False
+        self._closed_reason: str | None = None
+        self._ended = False
         self._states: set[int] = {0}
 
     async def run(self, block: str, *, at: int | None = None) -> RunResult:
         """Run a block on the state `at` (see `base.Session`)."""
-        async with self._turn:
-            if self._closed is not None:
-                raise SandboxError(self._closed)
+        async with self._lock:
+            if self._closed_reason is not None:
+                raise SandboxError(self._closed_reason)
             start = self.head if at is None else at
             if start not in self._states:
                 some = sorted(self._states)
-                known = ", ".join(map(str, some if len(some) <= 20 else [*some[:10], "...", *some[-9:]]))
-                raise SandboxError(f"the session has no state {start}: choose one of {known}")
-            if len(self._states) >= _MOST_STATES:
-                raise SandboxError(f"the session has {_MOST_STATES} states, which is the most: open a new one")
-            if len(block) > MOST_SOURCE:
-                return too_large(block, self._isolation)
+                states = ", ".join(map(str, some if len(some) <= 20 else [*some[:10], "...", *some[-9:]]))
+                raise SandboxError(f"the session has no state {start}: choose one of {states}")
+            if len(self._states) >= _MAX_STATES:
+                raise SandboxError(f"the session has {_MAX_STATES} states, which is the most: open a new one")
+            if len(block) > MAX_SOURCE_CHARS:
+                return make_too_large_result(block, self._isolation)
             result = await self._run(block, start)
             if result.step is not None:
                 self._states.add(result.step)
@@ -61,28 +62,29 @@ class _Blocks:
             return result
 
     async def open(self) -> Self:
-        """Get ready for the first block."""
+        """Start what is needed before the first block."""
         return self
 
     async def _run(self, block: str, at: int) -> RunResult:
         raise NotImplementedError
 
     async def _end(self) -> None:
+        """End all processes; no block runs."""
         raise NotImplementedError
 
     def _interrupt(self) -> None:
-        """End the block that runs."""
+        """Kill the block that runs."""
         raise NotImplementedError
 
     async def close(self) -> None:
         """End all processes of the session."""
-        self._closed = self._closed or "the session is closed: open a new one"
-        if self._turn.locked():
+        self._closed_reason = self._closed_reason or "the session is closed: open a new one"
+        if self._lock.locked():
             self._interrupt()
-        async with self._turn:
-            if self._over:
+        async with self._lock:
+            if self._ended:
                 return
-            self._over = True
+            self._ended = True
             try:
                 await self._end()
             finally:
@@ -95,181 +97,182 @@ class _Blocks:
         await self.close()
 
 
-class ForkSession(_Blocks):
+class ForkSession(_BlockSession):
     """Each block runs in a fork of the process that ran the blocks before it."""
 
     mode = "fork"
 
     async def open(self) -> Self:
         """Take a fork server for the session."""
-        self._worker: Worker = await self._stack.enter_async_context(self._pool.lend("session"))
-        self._worker.runs += 1
+        self._server: ForkServer = await self._stack.enter_async_context(self._pool.lend("session"))
+        self._server.runs += 1
         request = {"mode": "session", "limits": msgspec.to_builtins(self._limits)}
-        self._worker.post(b"R", json.dumps(request).encode())
+        self._server.send(messages.RUN, json.dumps(request).encode())
         return self
 
     async def _run(self, block: str, at: int) -> RunResult:
-        out, err = Kept(self._limits.stdout_kb), Kept(self._limits.stdout_kb)
-        frames = Frames()
-        self._worker.post(b"B", json.dumps({"at": at, "wall_s": self._limits.wall_s}).encode())
-        self._worker.post(b"S", pack(["block", block]))
+        output = BoundedOutput(self._limits.stdout_kb)
+        frames = FrameReader()
+        self._server.send(messages.BLOCK, json.dumps({"at": at, "wall_s": self._limits.wall_s}).encode())
+        self._server.send(messages.TO_CHILD, pack_frame(["block", block]))
         try:
             async with asyncio.timeout(self._limits.wall_s + 3):
-                while (message := await self._worker.message())[0] != b"X":
-                    if message[0] == b"D":
-                        frames.feed(message[1][STAMP.size :])
+                while (message := await self._server.receive())[0] != messages.EXIT:
+                    kind, body = message
+                    if kind == messages.FROM_CHILD:
+                        frames.feed(body[messages.TIMESTAMP.size :])
                     else:
-                        {b"O": out, b"E": err}[message[0]].add(message[1])
+                        output.add(kind, body)
         except (EOFError, TimeoutError):
-            return self._lost({}, out, err, "lost")
+            return self._end_lost({}, output, "lost")
         except BaseException:
-            self._worker.kill()  # half a block may still be running there
-            self._closed = "the session was interrupted: open a new one"
+            self._server.kill()  # half a block may still be running there
+            self._closed_reason = "the session was interrupted: open a new one"
             raise
-        said = json.loads(message[1])
-        if "lost" not in said:  # the session ended before its first block
-            result = self._lost({}, out, err, "killed")
-            return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_NO_SESSION))
-        if said["lost"]:
-            return self._lost(said, out, err, "killed")
-        frame = _last(frames) if said["said"] and not said["killed"] else None
-        result = self._result(said, frame, out, err)
-        return msgspec.structs.replace(result, step=said["step"], mode="fork")
+        report = json.loads(message[1])
+        if "lost" not in report:  # the session ended before its first block
+            result = self._end_lost({}, output, "killed")
+            return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_CANNOT_START))
+        if report["lost"]:
+            return self._end_lost(report, output, "killed")
+        frame = _take_last_frame(frames) if report["finished"] and not report["killed"] else None
+        status = 0 if frame else report["status"]
+        child_exit = read_child_exit(report | {"status": status}, self._limits, output.fields())
+        result = make_run_result(child_exit, frame, self._limits, self._isolation)
+        return msgspec.structs.replace(result, step=report["step"], mode="fork")
 
-    def _result(self, said: dict[str, Any], frame: Any, out: Kept, err: Kept) -> RunResult:
-        output = {"stdout": out.text(), "stderr": err.text(), "truncated": out.cut or err.cut}
-        how = ended(said | {"status": 0 if frame else said["status"]}, self._limits, output)
-        return run_result(how, frame, self._limits, self._isolation)
-
-    def _lost(self, said: dict[str, Any], out: Kept, err: Kept, ending: Ending) -> RunResult:
+    def _end_lost(self, report: dict[str, Any], output: BoundedOutput, ending: Ending) -> RunResult:
+        """End the session, whose processes have died; return the result of the block that ran."""
         why = "its code killed or stopped its own processes" if ending == "killed" else "its fork server has gone"
-        self._closed = f"the session was lost: {why}; open a new one"
-        self._worker.kill()
-        if said.get("killed") == "timeout":
+        self._closed_reason = f"the session was lost: {why}; open a new one"
+        self._server.kill()
+        if report.get("killed") == "timeout":
             ending = "timeout"
-        how = Ended(
-            ending=ending,
-            seconds=said.get("seconds", 0.0),
-            stdout=out.text(),
-            stderr=err.text(),
-            truncated=out.cut or err.cut,
-        )
-        return msgspec.structs.replace(run_result(how, None, self._limits, self._isolation), mode="fork")
+        child_exit = ChildExit(ending=ending, seconds=report.get("seconds", 0.0), **output.fields())
+        return msgspec.structs.replace(make_run_result(child_exit, None, self._limits, self._isolation), mode="fork")
 
     def _interrupt(self) -> None:
-        self._worker.kill()
+        self._server.kill()
 
     async def _end(self) -> None:
-        if self._worker.alive:
-            self._worker.post(b"K", b"")
+        if self._server.alive:
+            self._server.send(messages.KILL, b"")
             try:
                 async with asyncio.timeout(3):
-                    while (await self._worker.message())[0] != b"X":
+                    while (await self._server.receive())[0] != messages.EXIT:
                         pass
             except (EOFError, TimeoutError):
-                self._worker.kill()
+                self._server.kill()
             except BaseException:
-                self._worker.kill()
+                self._server.kill()
                 raise
 
 
-def _last(frames: Frames) -> Any:
-    """What a block said at its end, from the two frames that it may send."""
+def _take_last_frame(frames: FrameReader) -> Any:
+    """The frame that a block sent at its end: the last of the two that it may send."""
     try:
         first, second = frames.take(), frames.take()
-    except BrokenFrame:
+    except FrameError:
         return None
     return second or first
 
 
-class ReplaySession(_Blocks):
+class ReplaySession(_BlockSession):
     """One process runs the blocks as they come; after an error or for a branch, a fresh one runs them again."""
 
     mode = "replay"
 
-    def __init__(self, pool: Pool, limits: Limits, isolation: Isolation) -> None:
+    def __init__(self, pool: ForkServerPool, limits: Limits, isolation: Isolation) -> None:
         super().__init__(pool, limits, isolation)
-        self._made: list[tuple[int, str]] = [(0, "")]
-        """By state: the state before it, and the block that made it."""
-        self._live: tuple[Talk, contextlib.AsyncExitStack] | None = None
-        self._live_at = 0
+        self._made_by: list[tuple[int, str]] = [(0, "")]
+        """By number of a state: the state before it, and the block that made it of that."""
+        self._child: tuple[ChildChannel, contextlib.AsyncExitStack] | None = None
+        """The process that runs the blocks, and what ends it."""
+        self._child_state = 0
+        self._blocks_sent = 0
 
     async def _run(self, block: str, at: int) -> RunResult:
         try:
-            return await self._run_on(block, at)
+            return await self._replay_and_run(block, at)
         except BaseException:
-            await self._drop()  # half a block may still be running there
+            await self._end_child()  # half a block may still be running there
             raise
 
-    async def _run_on(self, block: str, at: int) -> RunResult:
-        if self._live is None or self._live_at != at:
-            await self._drop()
-            for code in self._blocks_to(at):
-                again = await self._step(code)
+    async def _replay_and_run(self, block: str, at: int) -> RunResult:
+        if self._child is None or self._child_state != at:
+            await self._end_child()
+            for code in self._find_blocks_to(at):
+                again = await self._run_in_child(code)
                 if again.ending != "ok":
-                    await self._drop()
+                    await self._end_child()
                     return msgspec.structs.replace(again, mode="replay")
-            self._live_at = at
-        result = await self._step(block)
+            self._child_state = at
+        result = await self._run_in_child(block)
         if result.ending != "ok":  # a block that left the process took the state along
-            await self._drop()
+            await self._end_child()
             return msgspec.structs.replace(result, mode="replay")
-        self._made.append((at, block))
-        self._live_at = len(self._made) - 1
-        return msgspec.structs.replace(result, step=self._live_at, mode="replay")
+        self._made_by.append((at, block))
+        self._child_state = len(self._made_by) - 1
+        return msgspec.structs.replace(result, step=self._child_state, mode="replay")
 
-    def _blocks_to(self, state: int) -> list[str]:
+    def _find_blocks_to(self, state: int) -> list[str]:
         chain: list[str] = []
         while state:
-            state, block = self._made[state]
+            state, block = self._made_by[state]
             chain.append(block)
         return chain[::-1]
 
-    async def _step(self, block: str) -> RunResult:
-        if self._live is None:
-            stack = contextlib.AsyncExitStack()
-            # The clock runs for each block and is watched here; the process may live longer than that.
-            lasting = msgspec.structs.replace(self._limits, wall_s=_NO_END_S, cpu_s=3600.0)
-            request = {"mode": "live", "interactive": True}
-            worker = await stack.enter_async_context(self._pool.lend("session"))
-            self._live = (await stack.enter_async_context(worker.open(request, lasting)), stack)
-            self._sent = 0
-        talk = self._live[0]
-        talk.start_output(self._limits.stdout_kb)
+    async def _run_in_child(self, block: str) -> RunResult:
+        channel = await self._ensure_child()
+        channel.reset_output(self._limits.stdout_kb)
         before = time.monotonic()
         frame, late = None, False
-        self._sent += 1
-        await talk.send(["block", block])
+        self._blocks_sent += 1
+        await channel.send(["block", block])
         try:
             async with asyncio.timeout(self._limits.wall_s):
-                frame = await talk.receive()
+                frame = await channel.receive()
         except TimeoutError:
             late = True
-            talk.stop()
-        if frame is not None and not (isinstance(frame, list) and frame[:1] == ["ended"] and frame[2:] == [self._sent]):
-            frame = None  # out of turn: a block has spoken for itself
-            talk.stop()
+            channel.stop()
+        if frame is not None and not self._is_end_of_block(frame):
+            frame = None  # the block has written to the channel itself
+            channel.stop()
         if frame is not None:
-            how = ended(
-                {"killed": None, "status": 0, "seconds": time.monotonic() - before}, self._limits, talk.output()
-            )
+            report = {"killed": None, "status": 0, "seconds": time.monotonic() - before}
+            child_exit = read_child_exit(report, self._limits, channel.read_output())
         else:
-            how = await talk.finish()
-            how = msgspec.structs.replace(
-                how, seconds=time.monotonic() - before, ending="timeout" if late else how.ending
-            )
-        return run_result(how, frame, self._limits, self._isolation)
+            child_exit = await channel.wait()
+            seconds, ending = time.monotonic() - before, "timeout" if late else child_exit.ending
+            child_exit = msgspec.structs.replace(child_exit, seconds=seconds, ending=ending)
+        return make_run_result(child_exit, frame, self._limits, self._isolation)
 
-    async def _drop(self) -> None:
-        if self._live is not None:
-            talk, stack = self._live
-            self._live = None
-            talk.stop()
+    async def _ensure_child(self) -> ChildChannel:
+        """The process that runs the blocks; a fresh one where there is none."""
+        if self._child is None:
+            stack = contextlib.AsyncExitStack()
+            # The clock runs for each block and is watched here; the process may live longer than that.
+            unlimited = msgspec.structs.replace(self._limits, wall_s=_NO_LIMIT_S, cpu_s=3600.0)
+            request = {"mode": "live", "interactive": True}
+            server = await stack.enter_async_context(self._pool.lend("session"))
+            self._child = (await stack.enter_async_context(open_channel(server, request, unlimited)), stack)
+            self._blocks_sent = 0
+        return self._child[0]
+
+    def _is_end_of_block(self, frame: Any) -> bool:
+        """Whether a frame is what the process sends at the end of the block that was sent last."""
+        return isinstance(frame, list) and frame[:1] == ["ended"] and frame[2:] == [self._blocks_sent]
+
+    async def _end_child(self) -> None:
+        if self._child is not None:
+            channel, stack = self._child
+            self._child = None
+            channel.stop()
             await stack.aclose()
 
     def _interrupt(self) -> None:
-        if self._live is not None:
-            self._live[0].stop()
+        if self._child is not None:
+            self._child[0].stop()
 
     async def _end(self) -> None:
-        await self._drop()
+        await self._end_child()

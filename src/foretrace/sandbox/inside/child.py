@@ -1,4 +1,4 @@
-"""What a fresh child does: give up its rights for good, take its four descriptors, run what it was asked to run."""
+"""What a fresh child does: take its four descriptors, give up its rights for good, and play its role."""
 
 from __future__ import annotations
 
@@ -10,169 +10,176 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside.channel import Channel
 from foretrace.sandbox.inside.confine import syscalls
-from foretrace.sandbox.inside.confine.seccomp import Filter
+from foretrace.sandbox.inside.confine.seccomp import SeccompFilter
 from foretrace.sandbox.inside.roles import candidate, judge, program
+from foretrace.sandbox.inside.wire.frames import FrameChannel
 
-MODES = {"candidate": candidate.serve, "judge": judge.serve, "shared": judge.serve_shared}
-CHANNEL = 3
+ROLES = {"candidate": candidate.serve, "judge": judge.serve, "shared": judge.serve_shared}
+CHANNEL_FD = 3
+"""The channel to the parent; the fork server passes its bytes on."""
 _exit = os._exit
-"""Kept here: code may put something else in its place."""
+"""Held here: code may put something else in its place."""
 
 
-class Guards:
-    """What a child puts in force, prepared by the fork server so that a run pays as little as possible."""
+class Confinement:
+    """How a child gives up its rights, prepared by the fork server so that a run pays as little as possible."""
 
     def __init__(self, level: int) -> None:
         self.level = level
-        self.server = os.getpid()
+        self.server_pid = os.getpid()
         self.scratch = "/"
         """The folder in which code starts; it may write there at level 3 and below 2."""
         self.user: int | None = None
         """The user and group that a child becomes, where it can become another one."""
         self.calls: list[Callable[[], int]] = []
         """What gives up rights, in order."""
-        self.filter: Filter | None = None
+        self.filter: SeccompFilter | None = None
         """System call filter of a run."""
-        self.session_filter: Filter | None = None
+        self.session_filter: SeccompFilter | None = None
         """System call filter of a session that forks."""
-        self.close = syscalls.prepared("close_range", CHANNEL + 1, 0x7FFFFFFF, 0) if syscalls.NUMBERS else None
+        self.close = syscalls.prepare_call("close_range", CHANNEL_FD + 1, 0x7FFFFFFF, 0) if syscalls.NUMBERS else None
 
     def prepare(self, rules: int | None) -> None:
-        """Line up the calls of this level; `rules` is the descriptor of Landlock's."""
+        """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
         if not self.level:
             if sys.platform == "linux" and self.user is None and os.getuid() == 0:
-                self.calls.append(syscalls.dropping_capabilities())
+                self.calls.append(syscalls.prepare_capability_drop())
             if sys.platform == "linux":
-                self.calls.append(syscalls.prepared("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
+                self.calls.append(
+                    syscalls.prepare_call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+                )
             return
         if self.user is None and (self.level == 3 or os.getuid() == 0):
-            self.calls.append(syscalls.dropping_capabilities())
+            self.calls.append(syscalls.prepare_capability_drop())
         self.calls += [
-            syscalls.prepared("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
-            syscalls.prepared("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0),
-            syscalls.prepared("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            syscalls.prepare_call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
+            syscalls.prepare_call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0),
+            syscalls.prepare_call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
         ]
         if rules is not None:
-            self.calls.append(syscalls.prepared("landlock_restrict_self", rules, 0))
+            self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
 
-def start(
-    guards: Guards,
-    mode: str,
-    limits: list[tuple[int, int, int]],
+def main(
+    confinement: Confinement,
+    role: str,
+    rlimits: list[tuple[int, int, int]],
     descriptors: tuple[int, int, int, int],
 ) -> None:
-    """Enter the guards, then serve the request that comes over the channel. Never returns.
+    """Enter the confinement, then serve the request that comes over the channel. Never returns.
 
     Args:
-        limits: what `limits_of` gave.
+        role: the request's `mode`: a key of `ROLES`, `live` for a session without forks, `run` for a program.
+        rlimits: what `make_rlimits` gave.
         descriptors: stdin, stdout, stderr and the channel, all above 3.
     """
     code = 1
     try:
-        take(descriptors)
-        enter(guards, limits)
-        channel = Channel(CHANNEL)
+        place_descriptors(descriptors)
+        enter_confinement(confinement, rlimits)
+        channel = FrameChannel(CHANNEL_FD)
         request = channel.receive()
-        serve = MODES.get(mode)
+        serve = ROLES.get(role)
         if request is None:
             pass  # the parent has gone
         elif serve is not None:
             serve(channel, request)
             _flush()
             code = 0
-        elif mode == "live":
+        elif role == "live":
             program.live(channel)
         else:
             code = program.run(channel, request["code"])
-    except BaseException as error:  # a guard that cannot be entered: the parent sees a run that said nothing
+    except BaseException as error:  # a confinement that cannot be entered: the parent sees a run that said nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
-        leave(code)
+        exit_process(code)
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End this process, whatever its code has made of `os`."""
     _exit(code & 0xFF)
 
 
-def take(descriptors: tuple[int, int, int, int]) -> None:
+def place_descriptors(descriptors: tuple[int, int, int, int]) -> None:
     """Put the four descriptors at 0 to 3, inheritable and blocking."""
-    for target, given in enumerate(descriptors):
-        os.dup2(given, target)
+    for target, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, target)
 
 
-def take_one(descriptor: int) -> None:
-    """The same for a process that has only a channel yet: nothing to read, nowhere to print."""
+def place_channel(descriptor: int) -> None:
+    """The same for a process that has only a channel yet, and /dev/null for all else."""
     null = os.open("/dev/null", os.O_RDWR)
-    take((null, null, null, descriptor))
+    place_descriptors((null, null, null, descriptor))
 
 
-def enter(guards: Guards, limits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
+def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
     """Give up rights, in the order in which each step still may be taken; close all but descriptors 0 to 3.
 
     Returns:
-        For a session that forks: the descriptor by which the fork server is asked for processes.
+        For a session that forks: the descriptor by which the kernel asks the fork server about new processes.
     """
     os.setsid()
-    if guards.level < 2:
+    if confinement.level < 2:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the fork server's own way to end is not this one's
-    for kind, soft, hard in limits:
+    for kind, soft, hard in rlimits:
         resource.setrlimit(kind, (soft, hard))
-    os.chdir(guards.scratch)
-    if guards.user is not None:
-        become(guards.user)
-    for call in guards.calls:
+    os.chdir(confinement.scratch)
+    if confinement.user is not None:
+        become_user(confinement.user)
+    for call in confinement.calls:
         call()
-    if guards.level and os.getppid() != guards.server:
+    if confinement.level and os.getppid() != confinement.server_pid:
         os._exit(1)  # the fork server died before this child had asked to die with it
-    if guards.close is not None:
-        guards.close()
+    if confinement.close is not None:
+        confinement.close()
     else:
-        os.closerange(CHANNEL + 1, os.sysconf("SC_OPEN_MAX"))
-    chosen = guards.session_filter if forks else guards.filter
-    return chosen.install(os.getpid()) if chosen is not None else -1
+        os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
+    seccomp = confinement.session_filter if forks else confinement.filter
+    return seccomp.install(os.getpid()) if seccomp is not None else -1
 
 
-def become(user: int) -> None:
-    """Be another user, without groups; every capability goes along."""
+def become_user(user: int) -> None:
+    """Become another user, without groups; all capabilities are dropped with that."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
 
 
-def limits_of(given: dict[str, Any], guards: Guards, *, states: int = 0) -> list[tuple[int, int, int]]:
+def make_rlimits(
+    limits: dict[str, Any], confinement: Confinement, *, checkpoints: int = 0
+) -> list[tuple[int, int, int]]:
     """Resource limits as (kind, soft, hard), within what this process may set.
 
     Args:
-        states: processes that a session may need beside those of its code.
+        limits: the fields of `base.Limits`.
+        checkpoints: processes that a session may need beside those of its code.
     """
     mib = 1024 * 1024
-    cpu = max(1, int(given["cpu_s"] + 0.999))
+    cpu = max(1, int(limits["cpu_s"] + 0.999))
     wanted = {
-        "RLIMIT_AS": int(given["memory_mb"]) * mib,
+        "RLIMIT_AS": int(limits["memory_mb"]) * mib,
         "RLIMIT_CPU": cpu,
-        "RLIMIT_FSIZE": int(given["file_mb"]) * mib,
-        "RLIMIT_NOFILE": int(given["open_files"]),
+        "RLIMIT_FSIZE": int(limits["file_mb"]) * mib,
+        "RLIMIT_NOFILE": int(limits["open_files"]),
         "RLIMIT_CORE": 0,
         "RLIMIT_MEMLOCK": 0,
         "RLIMIT_MSGQUEUE": 0,
     }
-    if guards.level == 3:  # elsewhere it would count the processes of the whole user
-        wanted["RLIMIT_NPROC"] = int(given["processes"]) + states
+    if confinement.level == 3:  # elsewhere it would count the processes of the whole user
+        wanted["RLIMIT_NPROC"] = int(limits["processes"]) + checkpoints
     if sys.platform != "linux":
         del wanted["RLIMIT_AS"]  # macOS refuses it
     found: list[tuple[int, int, int]] = []
     for name, soft in wanted.items():
         kind = getattr(resource, name, None)
         if kind is not None:
-            most = resource.getrlimit(kind)[1]
+            max_hard = resource.getrlimit(kind)[1]
             hard = soft + 1 if name == "RLIMIT_CPU" else soft
-            found.append(
-                (kind, *((soft, hard) if most == resource.RLIM_INFINITY else (min(soft, most), min(hard, most))))
-            )
+            if max_hard != resource.RLIM_INFINITY:
+                soft, hard = min(soft, max_hard), min(hard, max_hard)
+            found.append((kind, soft, hard))
     return found
 
 

@@ -11,20 +11,20 @@ import socket
 import sys
 import threading
 
-from foretrace.sandbox.inside import server
+from foretrace.sandbox.inside import fork_server
 from foretrace.sandbox.inside.confine import syscalls
-from foretrace.sandbox.inside.control import CHUNK
+from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE
 
 
 def main(archive: str) -> None:
     """Start the fork server and carry bytes until one side ends.
 
     Args:
-        archive: the file that these modules were imported from; it is taken away, since code may look around here.
+        archive: the file that these modules were imported from; it is removed, since code may look around here.
     """
-    box = os.path.dirname(archive)
-    if not os.path.ismount(box) or os.listdir(box) != [os.path.basename(archive)]:
-        sys.exit(f"{box} is no fresh folder of a container")  # it will be emptied after each run
+    folder = os.path.dirname(archive)
+    if not os.path.ismount(folder) or os.listdir(folder) != [os.path.basename(archive)]:
+        sys.exit(f"{folder} is no fresh folder of a container")  # it will be emptied after each run
     sys.path.remove(archive)
     sys.path_importer_cache.pop(archive, None)
     os.unlink(archive)
@@ -33,26 +33,26 @@ def main(archive: str) -> None:
         ours.close()
         os.dup2(theirs.fileno(), 0)
         theirs.close()
-        server.main()
+        fork_server.main()
     theirs.close()
     if sys.platform == "linux":
         syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)  # the fork server's children have the same user
     # Two threads, since each direction may have to wait for the other side while the other one goes on.
-    threading.Thread(target=_down, args=(ours,), daemon=True).start()
-    _up(ours)
+    threading.Thread(target=_copy_to_server, args=(ours,), daemon=True).start()
+    _copy_from_server(ours)
 
 
-def _down(server: socket.socket) -> None:
+def _copy_to_server(server: socket.socket) -> None:
     try:
-        while chunk := os.read(0, CHUNK):
+        while chunk := os.read(0, CHUNK_SIZE):
             server.sendall(chunk)
     finally:
         os._exit(0)
 
 
-def _up(server: socket.socket) -> None:
+def _copy_from_server(server: socket.socket) -> None:
     try:
-        while chunk := server.recv(CHUNK):
+        while chunk := server.recv(CHUNK_SIZE):
             left = memoryview(chunk)
             while left:
                 left = left[os.write(1, left) :]

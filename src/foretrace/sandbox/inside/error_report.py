@@ -1,4 +1,4 @@
-"""An exception as its author would want to read it, in bounded size, whatever the exception does when it is asked."""
+"""Describe an exception for its author, in bounded size, whatever its own methods do."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 _MESSAGE, _FRAMES, _TRACEBACK = 500, 12, 2000
 
 
-def describe(error: BaseException) -> dict[str, Any]:
+def describe_error(error: BaseException) -> dict[str, Any]:
     """Kind, message (500 characters), line (1-based) and traceback (2,000 characters) of `error`.
 
     Only frames of untrusted code count: their file names are relative, all others are absolute paths.
     """
-    return {"kind": _kind(error), "message": _message(error), **_place(error)}
+    return {"kind": _describe_kind(error), "message": _describe_message(error), **_describe_place(error)}
 
 
-def _kind(error: BaseException) -> str:
+def _describe_kind(error: BaseException) -> str:
     try:
         return str(type.__getattribute__(type(error), "__name__"))[:100]
     except BaseException:
         return "Exception"
 
 
-def _message(error: BaseException) -> str:
+def _describe_message(error: BaseException) -> str:
     try:
         if isinstance(error, SyntaxError):
             return str(error.msg)[:_MESSAGE]
         return str(error)[:_MESSAGE]
     except BaseException as again:
-        return f"(its text raised {_kind(again)})"
+        return f"(its text raised {_describe_kind(again)})"
 
 
-def _place(error: BaseException) -> dict[str, Any]:
+def _describe_place(error: BaseException) -> dict[str, Any]:
     try:
         if isinstance(error, SyntaxError) and error.lineno is not None and not os.path.isabs(error.filename or ""):
             text = "".join(traceback.format_exception_only(type(error), error))

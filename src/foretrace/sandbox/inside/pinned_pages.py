@@ -16,20 +16,20 @@ from collections.abc import Iterable
 
 from foretrace.sandbox.inside.confine import syscalls
 from foretrace.sandbox.inside.confine.syscalls import CallError
-from foretrace.sandbox.inside.control import move_up
+from foretrace.sandbox.inside.parent_connection import move_descriptor_up
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PRESENT, _OF_FILE, _UNSHARED = 1 << 63, 1 << 61, 1 << 56
-_MOST_RANGES = 1024
-_MOST_BYTES = 8 << 20
-"""More than a run changes: then they were not told apart, and copying all would be the dearer way."""
+_MAX_RANGES = 1024
+_MAX_BYTES = 8 << 20
+"""More than a run changes: then the changed ones were not told apart, and copying all would cost more than faults."""
 _REGISTER_BUFFERS = 0
 _PARAMETERS = 120
 """Bytes of what io_uring_setup is given."""
 
 
-class Pages:
-    """This process' memory as the kernel shows it; to be opened while there is a /proc."""
+class MemoryPages:
+    """The pages of this process' memory, as /proc shows them; to be made while there is a /proc."""
 
     def __init__(self) -> None:
         try:
@@ -38,7 +38,7 @@ class Pages:
         except OSError:
             self._map = self._areas = -1
 
-    def areas(self) -> list[tuple[int, int]]:
+    def find_areas(self) -> list[tuple[int, int]]:
         """Numbers of the first page and the one after the last of private writable memory that children get."""
         found: list[tuple[int, int]] = []
         area: tuple[int, int] | None = None
@@ -50,7 +50,7 @@ class Pages:
                 area = (first, end) if words[1] == "rw-p" else None
         return found
 
-    def unshared(self, areas: list[tuple[int, int]]) -> set[int]:
+    def find_unshared(self, areas: list[tuple[int, int]]) -> set[int]:
         """Numbers of the pages in these areas that this process does not share with a child."""
         entries = [(first, os.pread(self._map, (end - first) * 8, first * 8)) for first, end in areas]
         found = set[int]()
@@ -70,42 +70,42 @@ class Pages:
         return text.decode("ascii", "replace")
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the files of /proc."""
         for descriptor in (self._map, self._areas):
             if descriptor >= 0:
                 os.close(descriptor)
 
 
-def ring() -> int:
+def make_ring() -> int:
     """A descriptor by which memory can be pinned; -1 where the system refuses.
 
     To be made before new namespaces are entered: who may pin without a limit may so only there. For all others the
     limit on locked memory counts for all processes of a user.
     """
     try:
-        return move_up(syscalls.call("io_uring_setup", 1, ctypes.create_string_buffer(_PARAMETERS)))
+        return move_descriptor_up(syscalls.call("io_uring_setup", 1, ctypes.create_string_buffer(_PARAMETERS)))
     except CallError:
         return -1
 
 
-def pin(by: int, pages: Iterable[int]) -> int:
-    """Have these pages copied by each fork from now on, and return how many bytes they are (0: it cannot be had).
+def pin_pages(ring: int, pages: Iterable[int]) -> int:
+    """Have these pages copied by each fork from now on; return how many bytes they are (0 where the system refuses).
 
     Args:
-        by: what `ring` gave; it must stay open.
+        ring: what `make_ring` gave; it must stay open.
     """
     ranges: list[list[int]] = []
     for number in sorted(pages):
         if not ranges or sum(ranges[-1]) != number * _PAGE:
             ranges.append([number * _PAGE, 0])
         ranges[-1][1] += _PAGE
-    del ranges[_MOST_RANGES:]
+    del ranges[_MAX_RANGES:]
     size = sum(length for _, length in ranges)
-    if by < 0 or not 0 < size <= _MOST_BYTES:
+    if ring < 0 or not 0 < size <= _MAX_BYTES:
         return 0
-    given = b"".join(struct.pack("=QQ", *each) for each in ranges)
+    ranges_bytes = b"".join(struct.pack("=QQ", *each) for each in ranges)
     try:
-        syscalls.call("io_uring_register", by, _REGISTER_BUFFERS, given, len(ranges))
+        syscalls.call("io_uring_register", ring, _REGISTER_BUFFERS, ranges_bytes, len(ranges))
     except CallError:
         return 0
     return size

@@ -1,4 +1,4 @@
-"""What the fork server does ahead of all runs, so that its children need not: imports, and rehearsals of a run."""
+"""What the fork server does once, so that no run need: import modules, fill caches, pin the memory that runs change."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from foretrace.sandbox.inside import child, pinned_pages
-from foretrace.sandbox.inside.channel import Channel
-from foretrace.sandbox.inside.child import Guards
+from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.roles import candidate, program
 from foretrace.sandbox.inside.wire import frames
+from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 _MODULES = """
 collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator
@@ -25,15 +25,35 @@ collections typing dataclasses enum re math functools itertools heapq bisect str
 _REHEARSALS = 12
 """The interpreter rewrites code that it has run some eight times."""
 _CODE = "def f(x):\n    return [x, {'a': 1.5}]\nassert f(1)\n"
-_JUDGED: tuple[dict[str, Any], list[Any]] = (
+_CANDIDATE_MESSAGES: tuple[dict[str, Any], list[Any]] = (
     {"code": _CODE, "needs": ["f"], "limits": {"reply_kb": 512}},
     ["call", "f", [1], {}],
 )
-_HELD = "print(f(1))\nimport atexit, os\natexit.register(lambda: (os.write(3, b'.'), os.read(3, 1)))\n"
-"""Makes a program say one byte at its very end, and wait."""
+_WAIT_AT_EXIT = "print(f(1))\nimport atexit, os\natexit.register(lambda: (os.write(3, b'.'), os.read(3, 1)))\n"
+"""Makes a program send one byte at its very end, and wait."""
 
 
-def warm() -> None:
+def preload_packages(modules: list[str], path: list[str]) -> list[str]:
+    """Import modules from the given folders, and return the paths of the packages that came with them."""
+    if not modules:
+        return []
+    before = set(sys.modules)
+    sys.path += path
+    for name in modules:
+        __import__(name)
+    folders = [folder for folder in path if os.path.isdir(folder)]
+    sys.path[:] = [p for p in sys.path if p not in path] + folders
+    tops = {name.split(".")[0] for name in set(sys.modules) - before}
+    found: set[str] = set()
+    for folder in folders:
+        for entry in os.listdir(folder):
+            stem = entry.split(".")[0]
+            if stem in tops or (entry.endswith(".libs") and stem in tops):
+                found.add(os.path.join(folder, entry))
+    return sorted(found)
+
+
+def warm_up() -> None:
     """Do once what every child does, so that its pages and caches are there to be shared."""
     import builtins
     import site  # not its start-up: only what it defines for scripts
@@ -59,51 +79,56 @@ def warm() -> None:
         os.register_at_fork = register
     sys.modules["random"].seed(0)
     for _ in range(_REHEARSALS):
-        _rehearse(candidate.serve, *_JUDGED)
+        _rehearse(candidate.serve, *_CANDIDATE_MESSAGES)
         _rehearse(lambda channel, _: program.live(channel), {}, ["block", _CODE])
 
 
 def _rehearse(serve: Callable[[Any, Any], None], *messages: Any) -> int:
-    """Do here what a child does, for the caches that this fills are every child's; return how many bytes it says."""
+    """Do here what a child does, for the caches that this fills are every child's; return how many bytes it sends."""
     main, lines = sys.modules["__main__"], dict(linecache.cache)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.sendall(b"".join(map(frames.pack, messages)))
+        ours.sendall(b"".join(map(frames.pack_frame, messages)))
         ours.shutdown(socket.SHUT_WR)
-        channel = Channel(theirs.fileno())
+        channel = FrameChannel(theirs.fileno())
         serve(channel, channel.receive())
-        said = len(ours.recv(1 << 16))
+        sent = len(ours.recv(1 << 16))
     sys.modules["__main__"] = main
     sys.modules.pop(candidate.MODULE, None)
     linecache.cache.clear()
     linecache.cache.update(lines)
-    return said
+    return sent
 
 
-def pin(ring: int, pages: pinned_pages.Pages, guards: Guards) -> int:
-    """Have the memory that runs change copied by each fork (see `hot`), and return how many bytes that is."""
+def pin_changed_pages(ring: int, pages: pinned_pages.MemoryPages, confinement: Confinement) -> int:
+    """Have the memory that runs change copied by each fork (see `pinned_pages`), and return how many bytes that is."""
     if ring < 0:
         return 0
-    changed = _changed(pages, guards, "candidate", _JUDGED, _rehearse(candidate.serve, *_JUDGED))
-    return pinned_pages.pin(ring, changed | _changed(pages, guards, "run", ({"code": _CODE + _HELD},), 1))
+    size = _rehearse(candidate.serve, *_CANDIDATE_MESSAGES)
+    by_candidate = _find_changed_pages(pages, confinement, "candidate", _CANDIDATE_MESSAGES, size)
+    by_run = _find_changed_pages(pages, confinement, "run", ({"code": _CODE + _WAIT_AT_EXIT},), 1)
+    return pinned_pages.pin_pages(ring, by_candidate | by_run)
 
 
-def _changed(pages: pinned_pages.Pages, guards: Guards, mode: str, messages: tuple[Any, ...], size: int) -> set[int]:
-    """The pages that a child changes until it has said so many bytes; this process changes as few as it can then."""
+def _find_changed_pages(
+    pages: pinned_pages.MemoryPages, confinement: Confinement, role: str, messages: tuple[Any, ...], size: int
+) -> set[int]:
+    """The pages that a child changes until it has sent `size` bytes; this process itself changes as few as it can."""
     ours, theirs = socket.socketpair()
     null = os.open("/dev/null", os.O_RDWR)
     limits = [(resource.RLIMIT_CORE, 0, 0)]
-    areas = pages.areas()
-    ours.sendall(b"".join(map(frames.pack, messages)))
+    areas = pages.find_areas()
+    ours.sendall(b"".join(map(frames.pack_frame, messages)))
     pid = os.fork()
     if pid == 0:
-        child.start(guards, mode, limits, (null, null, null, theirs.fileno()))
+        child.main(confinement, role, limits, (null, null, null, theirs.fileno()))
     theirs.close()
     try:
-        said = len(ours.recv(size, socket.MSG_WAITALL))
+        sent = len(ours.recv(size, socket.MSG_WAITALL))
     except ConnectionError:
-        said = 0
-    changed = pages.unshared(areas) if said == size else set[int]()  # with one that has gone nothing is shared
+        sent = 0
+    # A child that has ended shares nothing: then all pages would count as changed.
+    changed = pages.find_unshared(areas) if sent == size else set[int]()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     ours.close()

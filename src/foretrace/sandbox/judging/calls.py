@@ -9,18 +9,19 @@ import msgspec
 
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.channel import Conversation, Ended, Open
-from foretrace.sandbox.forkserver.result import OUT_OF_TURN, limit_error, out_of_turn, read_error
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
+from foretrace.sandbox.forkserver.child_exit import ChildExit, make_exit_error
+from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
 from foretrace.sandbox.inside.wire.values import decode
 
-LEAVE_S = 1.0
+EXIT_TIMEOUT_S = 1.0
 """Seconds that a process gets to end by itself once it has nothing left to do."""
-MOST_PROCESSES = 3
+MAX_PROCESSES = 3
 """Processes that one judging may use for the candidate; together they may run for twice the time limit."""
 NOT_RUN = "not run"
 
 
-class Answer(msgspec.Struct):
+class CallAnswer(msgspec.Struct):
     """What became of one call."""
 
     tagged: Any = None
@@ -36,7 +37,7 @@ class Answer(msgspec.Struct):
         return decode(self.tagged) if value is None else value
 
 
-class Process(msgspec.Struct):
+class ProcessTotals(msgspec.Struct):
     """What is known of the candidate's processes together."""
 
     ending: Ending = "ok"
@@ -46,14 +47,14 @@ class Process(msgspec.Struct):
     seconds: float = 0.0
     count: int = 0
 
-    def left(self, limits: Limits) -> Limits | None:
+    def find_next_limits(self, limits: Limits) -> Limits | None:
         """The limits of the next process; None when there may be no other."""
         wall_s = min(limits.wall_s, 2 * limits.wall_s - self.seconds)
-        if self.count >= MOST_PROCESSES or wall_s < limits.wall_s / 10:
+        if self.count >= MAX_PROCESSES or wall_s < limits.wall_s / 10:
             return None
         return msgspec.structs.replace(limits, wall_s=wall_s)
 
-    def add(self, ended: Ended, ending: Ending, error: RunError | None) -> None:
+    def add(self, ended: ChildExit, ending: Ending, error: RunError | None) -> None:
         """Take the end of one process into account; the first that was not `ok` is the one told."""
         self.count += 1
         self.seconds += ended.seconds
@@ -64,92 +65,92 @@ class Process(msgspec.Struct):
             self.error = error
 
 
-def ending_of(ended: Ended, whole: bool, limits: Limits) -> tuple[Ending, RunError | None]:
+def find_ending(ended: ChildExit, whole: bool, limits: Limits) -> tuple[Ending, RunError | None]:
     """How a process ended that should have answered and then come to its end.
 
     Args:
         whole: whether it has given all its answers.
     """
     if ended.ending not in ("ok", "exit"):
-        return ended.ending, limit_error(ended, limits)
+        return ended.ending, make_exit_error(ended, limits)
     if whole and ended.ending == "ok" and not ended.exit_code:
         return "ok", None
     return "exit", RunError(kind="Exit", message=f"the code left the process with exit code {ended.exit_code or 0}")
 
 
-def load_ending(error: RunError) -> Ending:
+def find_load_ending(error: RunError) -> Ending:
     """The ending of code that could not be loaded."""
     return {"MemoryError": "memory", "SystemExit": "exit"}.get(error.kind, "error")  # type: ignore[return-value]
 
 
-def text_of(error: RunError) -> str:
+def format_error(error: RunError) -> str:
     """One line of an error."""
     return f"{error.kind}: {error.message}"[:500] if error.message else error.kind
 
 
-def read_answer(message: Any) -> Answer | None:
+def read_answer(message: Any) -> CallAnswer | None:
     """The answer to a call as a candidate gives it; None where it is none."""
     if not isinstance(message, list):
         return None
     if message[0:1] == ["raised"] and len(message) == 2:
         error = read_error(message[1])
-        return None if error is None else Answer(error=text_of(error))
+        return None if error is None else CallAnswer(error=format_error(error))
     if message[0:1] == ["value"] and len(message) == 3 and message[2] is None:
         try:
-            return Answer(tagged=message[1], value=decode(message[1]), error=None)
+            return CallAnswer(tagged=message[1], value=decode(message[1]), error=None)
         except ValueError:
             return None
     return None
 
 
-async def ask(
-    open_: Open, code: str, calls: Sequence[Any], needs: Sequence[str], limits: Limits
-) -> tuple[list[Answer], Process]:
+async def make_calls(
+    start_child: StartChild, code: str, calls: Sequence[Any], needs: Sequence[str], limits: Limits
+) -> tuple[list[CallAnswer], ProcessTotals]:
     """Make all calls; where one ends the process, those after it are made in a fresh one.
 
     Answers stand although the process fails after them: that one has come back shows only what it says, which is
     compared. Where a process breaks the protocol, none of its answers counts, and no other process is started.
     """
-    answers = [Answer() for _ in calls]
-    process = Process()
+    answers = [CallAnswer() for _ in calls]
+    process = ProcessTotals()
     position = 0
     while position < len(calls) or not process.count:
-        allowed = process.left(limits)
+        allowed = process.find_next_limits(limits)
         if allowed is None:
             break
         request = {"mode": "candidate", "code": code, "calls": calls[position:], "needs": needs}
-        async with open_(request, allowed) as child:
-            got, failed, wrong = await _hear(child, len(calls) - position)
+        async with start_child(request, allowed) as child:
+            got, failed, wrong = await _receive_answers(child, len(calls) - position)
             if wrong:
                 child.stop()
-            ended = await child.finish(LEAVE_S)
+            ended = await child.wait(EXIT_TIMEOUT_S)
         if wrong or child.broken:
-            process.add(ended, "killed", out_of_turn())
+            process.add(ended, "killed", make_protocol_error())
             for answer in answers[position:]:
-                answer.error = OUT_OF_TURN
+                answer.error = PROTOCOL_ERROR_TEXT
             break
         if failed is not None:
-            process.add(ended, load_ending(failed), failed)
+            process.add(ended, find_load_ending(failed), failed)
             for answer in answers[position:]:
-                answer.error = text_of(failed)
+                answer.error = format_error(failed)
             break
-        ending, error = ending_of(ended, got is not None and len(got) == len(calls) - position, allowed)
+        ending, error = find_ending(ended, got is not None and len(got) == len(calls) - position, allowed)
         process.add(ended, ending, error)
         if got is None:  # it was not even loaded
             for answer in answers[position:]:
-                answer.error = text_of(error) if error else NOT_RUN
+                answer.error = format_error(error) if error else NOT_RUN
             break
         answers[position : position + len(got)] = got
         position += len(got)
         if position < len(calls) and error is not None:
-            answers[position] = Answer(error=text_of(error), seconds=ended.seconds)
+            answers[position] = CallAnswer(error=format_error(error), seconds=ended.seconds)
             position += 1
             if ending == "lost":
                 break
     return answers, process
 
 
-async def _hear(child: Conversation, count: int) -> tuple[list[Answer] | None, RunError | None, bool]:
+async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[CallAnswer] | None, RunError | None, bool]:
     """The answers of one process (None: it did not get to say that it was loaded), why it could not be loaded, and
     whether it said something that it may not say."""
     message = await child.receive()
@@ -160,7 +161,7 @@ async def _hear(child: Conversation, count: int) -> tuple[list[Answer] | None, R
         return None, error, error is None
     if message != ["loaded"]:
         return None, None, True
-    answers: list[Answer] = []
+    answers: list[CallAnswer] = []
     before = child.elapsed
     while len(answers) < count and (message := await child.receive()) is not None:
         answer = read_answer(message)

@@ -6,15 +6,15 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from foretrace.sandbox.inside.wire.stdlib_values import is_spelled
-from foretrace.sandbox.inside.wire.values import MAX_DEPTH, Opaque, Stream
+from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_value
+from foretrace.sandbox.inside.wire.values import MAX_DEPTH, IteratorItems, OpaqueValue
 
 _NUMBERS = frozenset({bool, int, float, complex})
 _SETS = frozenset({set, frozenset})
 _SIMPLE = frozenset({str, bytes, bytearray, range, type(None), type(...)})
-_MOST_DEPTH = MAX_DEPTH + 50
+_MAX_DEPTH = MAX_DEPTH + 50
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|infinity|nan)", re.IGNORECASE)
-_MOST_TOKEN = 400
+_MAX_TOKEN_CHARS = 400
 """Characters of a token that may be read as a number."""
 
 
@@ -45,7 +45,7 @@ def equal(actual: Any, expected: Any, tolerance: Tolerance | None = None) -> boo
       order; ranges are equal as sequences.
     - Decimals, fractions, dates, times and UUIDs are compared as Python does; a named tuple is a tuple.
     - NaN equals nothing, also inside containers: values are never taken as equal for being the same object. So it is
-      with `Opaque` values, iterators, and all that is no builtin value.
+      with opaque values, iterators, and all that is no builtin value.
     - Numbers may differ only where the test says so: by `tolerance`, or within an `Approx`.
 
     The work is bounded by the size of the smaller value; what is nested too deep is not equal.
@@ -54,7 +54,7 @@ def equal(actual: Any, expected: Any, tolerance: Tolerance | None = None) -> boo
 
 
 def _equal(a: Any, b: Any, tolerance: Tolerance | None, depth: int) -> bool:
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         return False
     kind, other = type(a), type(b)
     if other is Approx:
@@ -75,9 +75,9 @@ def _equal(a: Any, b: Any, tolerance: Tolerance | None, depth: int) -> bool:
             and all(key in b and _equal(value, b[key], tolerance, depth + 1) for key, value in a.items())
             and not any(_unequal_to_itself(key, depth + 1) for key in a)
         )
-    if is_spelled(a) and (is_spelled(b) or other in _NUMBERS):
+    if is_stdlib_value(a) and (is_stdlib_value(b) or other in _NUMBERS):
         return bool(a == b)
-    if is_spelled(b) and kind in _NUMBERS:
+    if is_stdlib_value(b) and kind in _NUMBERS:
         return bool(a == b)
     return kind is type and other is type and a is b
 
@@ -91,12 +91,12 @@ def _simple(a: Any, b: Any) -> bool:
 
 def _unequal_to_itself(member: Any, depth: int) -> bool:
     """Whether NaN or an opaque value is in it; sets and dicts would find these by identity."""
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         return True
     kind = type(member)
     if kind is tuple or kind is frozenset:
         return any(_unequal_to_itself(item, depth + 1) for item in member)
-    return kind is Opaque or kind is Stream or (kind in (float, complex) and member != member)
+    return kind is OpaqueValue or kind is IteratorItems or (kind in (float, complex) and member != member)
 
 
 def close(actual: Any, expected: Any, tolerance: Tolerance) -> bool:
@@ -139,6 +139,6 @@ def _same_line(ours: str, theirs: str, tolerance: Tolerance) -> bool:
 def _same_token(ours: str, theirs: str, tolerance: Tolerance) -> bool:
     if ours == theirs:
         return True
-    if max(len(ours), len(theirs)) > _MOST_TOKEN or not (_NUMBER.fullmatch(ours) and _NUMBER.fullmatch(theirs)):
+    if max(len(ours), len(theirs)) > _MAX_TOKEN_CHARS or not (_NUMBER.fullmatch(ours) and _NUMBER.fullmatch(theirs)):
         return False
     return close(float(ours), float(theirs), tolerance)

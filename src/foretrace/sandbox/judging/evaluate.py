@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from foretrace.sandbox.judging.builtins import (
+from foretrace.sandbox.judging.safe_builtins import (
     BINARY,
     COMPARE,
     FUNCTIONS,

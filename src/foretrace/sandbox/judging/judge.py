@@ -10,40 +10,46 @@ from __future__ import annotations
 from foretrace.core.problem import RunError, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.channel import Open
-from foretrace.sandbox.forkserver.result import MOST_SOURCE, out_of_turn, read_error, run, too_large
-from foretrace.sandbox.inside.wire.values import show
+from foretrace.sandbox.forkserver.child_channel import StartChild
+from foretrace.sandbox.forkserver.run_result import (
+    MAX_SOURCE_CHARS,
+    make_protocol_error,
+    make_too_large_result,
+    read_error,
+    run_program,
+)
+from foretrace.sandbox.inside.wire.values import show_value
 from foretrace.sandbox.judging.calls import (
-    LEAVE_S,
-    MOST_PROCESSES,
+    EXIT_TIMEOUT_S,
+    MAX_PROCESSES,
     NOT_RUN,
-    Process,
-    ask,
-    ending_of,
-    load_ending,
-    text_of,
+    ProcessTotals,
+    find_ending,
+    find_load_ending,
+    format_error,
+    make_calls,
 )
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.evaluate import FailedError
-from foretrace.sandbox.judging.plan import Plan
+from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.relay import relay
-from foretrace.sandbox.judging.report import Heard, judge_request
+from foretrace.sandbox.judging.report import TestReport, make_judge_request
 
 
-async def judge(open_: Open, plan: Plan, code: str, limits: Limits, isolation: Isolation) -> Verdict:
+async def judge(start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, isolation: Isolation) -> Verdict:
     """Judge `code` by `plan`. Never raises for what the code does.
 
     Raises:
         SandboxError: no process can be started.
     """
-    if len(code) > MOST_SOURCE:
-        error = too_large(code, isolation).error
+    if len(code) > MAX_SOURCE_CHARS:
+        error = make_too_large_result(code, isolation).error
         assert error is not None
-        process = Process(ending="error", error=error)
-        results = Heard(plan).all_failed(text_of(error))
+        process = ProcessTotals(ending="error", error=error)
+        results = TestReport(plan).all_failed(format_error(error))
     else:
         judges = {"split": _split, "judge": relay, "stdin": _programs, "shared": _shared}
-        results, process = await judges[plan.form](open_, plan, code, limits)
+        results, process = await judges[plan.form](start_child, plan, code, limits)
     return Verdict(
         tests=tuple(results),
         integrity=plan.form,
@@ -56,9 +62,11 @@ async def judge(open_: Open, plan: Plan, code: str, limits: Limits, isolation: I
     )
 
 
-async def _split(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
+async def _split(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
+) -> tuple[list[TestResult], ProcessTotals]:
     needs = [plan.entry_point] if plan.entry_point else []
-    answers, process = await ask(open_, code, plan.calls, needs, limits)
+    answers, process = await make_calls(start_child, code, plan.calls, needs, limits)
 
     def take(number: int) -> object:
         error = answers[number].error
@@ -84,53 +92,57 @@ async def _split(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[li
     return results, process
 
 
-async def _shared(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
-    heard, process = Heard(plan), Process()
+async def _shared(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
+) -> tuple[list[TestResult], ProcessTotals]:
+    report, process = TestReport(plan), ProcessTotals()
     failed: RunError | None = None
     wrong = False
-    async with open_({**judge_request(plan), "mode": "shared", "code": code}, limits) as child:
+    async with start_child({**make_judge_request(plan), "mode": "shared", "code": code}, limits) as child:
         loaded = await child.receive()
         if isinstance(loaded, list) and len(loaded) == 2 and loaded[0] == "failed":
             failed = read_error(loaded[1])
         wrong = loaded is not None and failed is None and loaded != ["loaded"]
-        while not (wrong or failed or heard.done) and (frame := await child.receive()) is not None:
-            heard.take(frame, child.elapsed)
+        while not (wrong or failed or report.done) and (frame := await child.receive()) is not None:
+            report.take(frame, child.elapsed)
         if wrong:
             child.stop()
-        ended = await child.finish(LEAVE_S)
+        ended = await child.wait(EXIT_TIMEOUT_S)
     if wrong or child.broken:
-        process.add(ended, "killed", out_of_turn())
-        return heard.all_failed(text_of(out_of_turn())), process
+        process.add(ended, "killed", make_protocol_error())
+        return report.all_failed(format_error(make_protocol_error())), process
     if failed is not None:
-        process.add(ended, load_ending(failed), failed)
-        return heard.all_failed(text_of(failed)), process
-    ending, error = ending_of(ended, heard.done, limits)
+        process.add(ended, find_load_ending(failed), failed)
+        return report.all_failed(format_error(failed)), process
+    ending, error = find_ending(ended, report.done, limits)
     process.add(ended, ending, error)
-    return heard.results(text_of(error) if error else "not run"), process
+    return report.results(format_error(error) if error else "not run"), process
 
 
-async def _programs(open_: Open, plan: Plan, code: str, limits: Limits) -> tuple[list[TestResult], Process]:
+async def _programs(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
+) -> tuple[list[TestResult], ProcessTotals]:
     results: list[TestResult] = []
-    process, late = Process(), 0
+    process, late = ProcessTotals(), 0
     for name, test in zip(plan.names, plan.tests, strict=True):
         expected = test.stdout or ""
-        if late >= MOST_PROCESSES:
-            results.append(TestResult(name=name, passed=False, expected=show(expected), error=NOT_RUN))
+        if late >= MAX_PROCESSES:
+            results.append(TestResult(name=name, passed=False, expected=show_value(expected), error=NOT_RUN))
             continue
-        ran = await run(open_, code, test.stdin or "", limits, _NOWHERE)
+        ran = await run_program(start_child, code, test.stdin or "", limits, _NOWHERE)
         late += ran.ending == "timeout"
         same = same_output(ran.stdout, expected, test.tolerance) and not ran.truncated
         error = None
         if not ran.ok:
-            error = text_of(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
+            error = format_error(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
         elif ran.truncated:
             error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
         results.append(
             TestResult(
                 name=name,
                 passed=same and ran.ok,
-                actual=show(ran.stdout),
-                expected=show(expected),
+                actual=show_value(ran.stdout),
+                expected=show_value(expected),
                 error=error,
                 seconds=ran.seconds,
             )

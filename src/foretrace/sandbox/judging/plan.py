@@ -12,19 +12,19 @@ import msgspec
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Test
-from foretrace.sandbox.forkserver.result import MOST_INPUT
+from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
 from foretrace.sandbox.inside.roles import asserts
-from foretrace.sandbox.inside.roles.judge import check_of
+from foretrace.sandbox.inside.roles.judge import find_check_function
 from foretrace.sandbox.judging import split
+from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses, needs_one_process
 from foretrace.sandbox.judging.split import Check
-from foretrace.sandbox.judging.test_code import Code, needs_one_process, read
 
 _STRENGTH: tuple[Integrity, ...] = ("split", "judge", "shared")
-_MOST_CODE = 1 << 21
+_MAX_CODE_CHARS = 1 << 21
 """Characters that the tests of one problem may have."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     """How tests are judged. Made once for a problem, and used for any number of candidates."""
 
     form: Integrity
@@ -45,9 +45,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`judge`: whether tests use objects of the candidate's classes, which stay in its process."""
 
 
-def make_plan(
+def make_judge_plan(
     tests: Sequence[Test], *, entry_point: str | None = None, setup: str = "", form: Integrity | None = None
-) -> Plan:
+) -> JudgePlan:
     """The plan for `tests`.
 
     Args:
@@ -64,28 +64,28 @@ def make_plan(
 
 
 @lru_cache(maxsize=256)  # a problem is judged many times
-def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: Integrity | None) -> Plan:
+def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: Integrity | None) -> JudgePlan:
     if not tests:
         raise ProblemError("no tests: give at least one")
     programs = [test.stdin is not None or test.stdout is not None for test in tests]
     if any(programs):
         return _programs(tests, programs, form)
-    if sum(len(test.code) for test in tests) + len(setup) > _MOST_CODE:
-        raise ProblemError(f"the tests have more than {_MOST_CODE:,} characters: give fewer or smaller ones")
+    if sum(len(test.code) for test in tests) + len(setup) > _MAX_CODE_CHARS:
+        raise ProblemError(f"the tests have more than {_MAX_CODE_CHARS:,} characters: give fewer or smaller ones")
     trees = [_tree(number, test.code) for number, test in enumerate(tests)]
-    found = [asserts.find(tree) for tree in trees]
+    found = [asserts.find_asserts(tree) for tree in trees]
     for number, some in enumerate(found):
         if not some:
             raise ProblemError(f"test {number} has no assert: {_instead(trees[number])}")
-    code = read(trees, entry_point, _setup_tree(setup))
+    code = find_candidate_uses(trees, entry_point, _setup_tree(setup))
     for number, tree in enumerate(trees):
         _check_names(number, tree, code, entry_point)
-    names = [name for n, tree in enumerate(trees) for name in asserts.names(n, tree, found[n])]
+    names = [name for n, tree in enumerate(trees) for name in asserts.name_asserts(n, tree, found[n])]
     common: dict[str, Any] = {"names": tuple(names), "entry_point": entry_point, "setup": setup, "tests": tuple(tests)}
     if form in (None, "split"):
-        parts = split.split(trees, code)
+        parts = split.split_tests(trees, code)
         if parts is not None:
-            return Plan(form="split", calls=parts.calls, checks=parts.checks, **common)
+            return JudgePlan(form="split", calls=parts.calls, checks=parts.checks, **common)
         if form == "split":
             raise ProblemError("these tests cannot be judged in the form split: ask for judge, or for none")
     shared = form == "shared" or needs_one_process(trees, code)
@@ -93,7 +93,7 @@ def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: In
         raise ProblemError("these tests cannot be judged in the form judge: ask for shared, or for none")
     if form == "stdin":
         raise ProblemError("tests made of code cannot be judged in the form stdin: ask for none")
-    return Plan(
+    return JudgePlan(
         form="shared" if shared else "judge",
         callees=tuple(sorted(code.callees)),
         exceptions=tuple(sorted(code.exceptions)),
@@ -107,17 +107,19 @@ def _calls_results(tree: ast.Module) -> bool:
     return any(isinstance(node, ast.Call) and isinstance(node.func, ast.Call) for node in ast.walk(tree))
 
 
-def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | None) -> Plan:
+def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | None) -> JudgePlan:
     for number, test in enumerate(tests):
         if not programs[number] or test.code:
             raise ProblemError(f"test {number} mixes programs and functions: give either stdin and stdout, or code")
         if test.stdout is None:
             raise ProblemError(f"test {number} has an input and no stdout: say what the program must print")
-        if len(test.stdin or "") > MOST_INPUT:
-            raise ProblemError(f"test {number} has an input of more than {MOST_INPUT:,} characters: give a smaller one")
+        if len(test.stdin or "") > MAX_INPUT_CHARS:
+            raise ProblemError(
+                f"test {number} has an input of more than {MAX_INPUT_CHARS:,} characters: give a smaller one"
+            )
     if form not in (None, "stdin"):
         raise ProblemError(f"tests with stdin and stdout cannot be judged in the form {form}: ask for none")
-    return Plan(form="stdin", names=tuple(map(str, range(len(tests)))), tests=tuple(tests))
+    return JudgePlan(form="stdin", names=tuple(map(str, range(len(tests)))), tests=tuple(tests))
 
 
 def _instead(tree: ast.Module) -> str:
@@ -155,9 +157,9 @@ def _parsed(code: str) -> ast.Module:
     return tree
 
 
-def _check_names(number: int, tree: ast.Module, code: Code, entry_point: str | None) -> None:
+def _check_names(number: int, tree: ast.Module, code: CandidateUses, entry_point: str | None) -> None:
     uses = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if entry_point is None and (check_of(tree) or ("candidate" in uses and "candidate" in code.callees)):
+    if entry_point is None and (find_check_function(tree) or ("candidate" in uses and "candidate" in code.callees)):
         raise ProblemError(f"test {number} calls `candidate`, and the problem names no entry_point: name it")
-    if not check_of(tree) and not uses & {*code.callees, "candidate"}:
+    if not find_check_function(tree) and not uses & {*code.callees, "candidate"}:
         raise ProblemError(f"test {number} does not call the code: use its entry point")

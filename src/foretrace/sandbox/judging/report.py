@@ -1,18 +1,18 @@
-"""What a process that runs test code is asked, and what it says of each test."""
+"""The request to a process that runs test code, and what it reports of each test."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from foretrace.core.problem import TestResult
-from foretrace.sandbox.forkserver.result import read_error
-from foretrace.sandbox.judging.calls import text_of
-from foretrace.sandbox.judging.plan import Plan
+from foretrace.sandbox.forkserver.run_result import read_error
+from foretrace.sandbox.judging.calls import format_error
+from foretrace.sandbox.judging.plan import JudgePlan
 
 _TEXT = 500
 
 
-def judge_request(plan: Plan) -> dict[str, Any]:
+def make_judge_request(plan: JudgePlan) -> dict[str, Any]:
     """The request for a process that runs the plan's test code."""
     return {
         "mode": "judge",
@@ -25,10 +25,10 @@ def judge_request(plan: Plan) -> dict[str, Any]:
     }
 
 
-class Heard:
-    """The tests of a plan, and what was said of them; each is believed once, and in the order of the plan."""
+class TestReport:
+    """The results of a plan's tests, as the process that runs them reports them, in the order of the plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: JudgePlan) -> None:
         self.done = False
         """Whether the process said that it was through, or broke the protocol."""
         self._problem: str | None = None
@@ -45,7 +45,7 @@ class Heard:
         if isinstance(frame, list) and len(frame) == 2 and frame[0] == "done":
             error = read_error(frame[1])
             self.done = True
-            self._problem = f"the setup of the tests failed: {text_of(error)}" if error else None
+            self._problem = f"the setup of the tests failed: {format_error(error)}" if error else None
             return
         result = self._read(frame, elapsed - self._before)
         if result is None:

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 
 from foretrace.sandbox.inside.roles import asserts
-from foretrace.sandbox.inside.roles.judge import check_of
-from foretrace.sandbox.inside.wire.values import encode, show
-from foretrace.sandbox.judging.builtins import COMPARE, MODULES
+from foretrace.sandbox.inside.roles.judge import find_check_function
+from foretrace.sandbox.inside.wire.values import encode, show_value
+from foretrace.sandbox.judging.candidate_uses import ALIAS, CandidateUses
 from foretrace.sandbox.judging.evaluate import Evaluator, FailedError, UnsupportedError
-from foretrace.sandbox.judging.test_code import ALIAS, Code
+from foretrace.sandbox.judging.safe_builtins import COMPARE, MODULES
 
-_MOST_ARGUMENTS = 256 * 1024
+_MAX_ARGUMENT_BYTES = 256 * 1024
 """Encoded bytes that the arguments of one call may have."""
 Calls = dict[ast.Call, int]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AssertResult(msgspec.Struct, frozen=True):
     """What an assert came to."""
 
     passed: bool
@@ -40,7 +40,7 @@ class Check:
         """Numbers of the calls whose answers it needs."""
         return list(self._calls.values())
 
-    def judge(self, answer: Callable[[int], Any]) -> Outcome:
+    def judge(self, answer: Callable[[int], Any]) -> AssertResult:
         """Whether it holds, given the value of each call.
 
         Args:
@@ -55,18 +55,18 @@ class Check:
                 if self._called(sides[1]) and not self._called(sides[0]):
                     sides.reverse()
                 ours = evaluator.value(sides[0])
-                actual = show(ours)
+                actual = show_value(ours)
                 theirs = evaluator.value(sides[1])
-                expected = show(theirs)
-                return Outcome(COMPARE[type(test.ops[0])](ours, theirs), actual, expected)
+                expected = show_value(theirs)
+                return AssertResult(COMPARE[type(test.ops[0])](ours, theirs), actual, expected)
             left, right = self._sides()
             if left is not None:
-                actual = show(evaluator.value(left))
+                actual = show_value(evaluator.value(left))
             if right is not None:
-                expected = show(evaluator.value(right))
-            return Outcome(bool(evaluator.value(test)), actual, expected)
+                expected = show_value(evaluator.value(right))
+            return AssertResult(bool(evaluator.value(test)), actual, expected)
         except FailedError as error:
-            return Outcome(False, actual, expected, str(error))
+            return AssertResult(False, actual, expected, str(error))
 
     def _sides(self) -> tuple[ast.expr | None, ast.expr | None]:
         """What the candidate gave and what is asked for, where the assert says how close the two must be."""
@@ -86,14 +86,14 @@ class Check:
         return any(part in self._calls for part in ast.walk(node) if isinstance(part, ast.Call))
 
 
-class Parts(msgspec.Struct, frozen=True):
+class SplitTests(msgspec.Struct, frozen=True):
     """Calls, and the checks of their answers."""
 
     calls: tuple[tuple[str, list[Any], dict[str, Any]], ...]
     checks: tuple[Check, ...]
 
 
-def split(trees: Sequence[ast.Module], code: Code) -> Parts | None:
+def split_tests(trees: Sequence[ast.Module], code: CandidateUses) -> SplitTests | None:
     """Take the calls out of all asserts; None where one of them, or something beside them, is of another form."""
     calls: list[tuple[str, list[Any], dict[str, Any]]] = []
     checks: list[Check] = []
@@ -102,18 +102,18 @@ def split(trees: Sequence[ast.Module], code: Code) -> Parts | None:
             names, found = _statements(tree, code)
             aliases = {name: name for name in code.callees}
             if code.entry_point:
-                check = check_of(tree)
+                check = find_check_function(tree)
                 aliases |= {ALIAS: code.entry_point} | ({check[1]: code.entry_point} if check else {})
             for node in found:
                 checks.append(_check(node.test, names, aliases, code.setup_names, calls))
     except (UnsupportedError, FailedError, RecursionError):
         return None
-    return Parts(tuple(calls), tuple(checks))
+    return SplitTests(tuple(calls), tuple(checks))
 
 
-def _statements(tree: ast.Module, code: Code) -> tuple[dict[str, Any], list[ast.Assert]]:
+def _statements(tree: ast.Module, code: CandidateUses) -> tuple[dict[str, Any], list[ast.Assert]]:
     """The names that imports give, and the asserts, if there is nothing else that matters."""
-    check = check_of(tree)
+    check = find_check_function(tree)
     names: dict[str, Any] = {name: value for node in code.imports for name, value in _imported(node)}
     found: list[ast.Assert] = []
     for node in tree.body:
@@ -133,7 +133,7 @@ def _statements(tree: ast.Module, code: Code) -> tuple[dict[str, Any], list[ast.
 
 def _statement(node: ast.stmt, names: dict[str, Any], found: list[ast.Assert]) -> None:
     if isinstance(node, ast.Assert):
-        if asserts.constant(node) is not True:
+        if asserts.find_constant_truth(node) is not True:
             found.append(node)
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
         names.update(_imported(node))
@@ -192,7 +192,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _sendable(value: Any) -> Any:
-    tagged = encode(value, _MOST_ARGUMENTS, keep=_refuse)
+    tagged = encode(value, _MAX_ARGUMENT_BYTES, keep=_refuse)
     if type(tagged) is list and tagged[0] == "o":
         raise UnsupportedError
     return tagged

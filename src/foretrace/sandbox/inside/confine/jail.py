@@ -73,13 +73,13 @@ def unshare() -> None:
             raise CallError("write /proc/self/uid_map", error.errno or 0) from None
 
 
-def two_users() -> bool:
+def has_two_users() -> bool:
     """True where the inner user is another one than the fork server's own."""
     return os.getuid() != INNER_UID
 
 
-def places(preloaded: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
-    """Existing paths that code may read, folders within them that it may not, and packages that it may after all.
+def find_paths(preloaded: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
+    """Existing paths that code may read, folders within them that it may not, and packages in these that it may.
 
     Readable are the standard library, shared libraries and devices. Folders of installed packages are not, since what
     is installed there may hold the answers to problems; a preloaded package is.
@@ -98,26 +98,26 @@ def places(preloaded: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
     return roots, holes, sorted(p for p in preloaded if os.path.exists(p))
 
 
-def carved(roots: list[str], holes: list[str]) -> tuple[list[str], list[str]]:
+def carve_holes(roots: list[str], holes: list[str]) -> tuple[list[str], list[str]]:
     """For rules that can only allow: the roots without their holes, and the folders that must be listed for that.
 
     A folder with a hole is given up for its entries, and may only be listed: Python's imports look at the list.
     """
     whole: list[str] = []
-    listed: list[str] = []
+    listable: list[str] = []
     for root in roots:
         if not any(hole.startswith(root + "/") for hole in holes):
             whole.append(root)
             continue
-        listed.append(root)
+        listable.append(root)
         entries = [os.path.join(root, name) for name in sorted(os.listdir(root))]
-        below, also_listed = carved([e for e in entries if e not in holes], holes)
+        below, also_listable = carve_holes([e for e in entries if e not in holes], holes)
         whole += below
-        listed += also_listed
-    return whole, listed
+        listable += also_listable
+    return whole, listable
 
 
-def build(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
+def enter_root(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
     """Make a new root that holds these places read-only and an empty scratch folder, and move into it.
 
     Raises:
@@ -153,27 +153,27 @@ def build(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
     syscalls.call("sethostname", b"sandbox", 7)
 
 
-class Scratch:
-    """The scratch folder of a run: one that was left untouched serves the next run too, since mounts are slow."""
+class ScratchFolder:
+    """The scratch folder of a run, a mount: one that was left untouched serves the next run, since mounts are slow."""
 
     def __init__(self) -> None:
         self._size_mb = 0
-        self._seen = (0, 0, 0)
+        self._last_state = (0, 0, 0)
 
-    def fresh(self, size_mb: int) -> None:
-        """Have an empty scratch folder of that size."""
-        if self._size_mb == size_mb and self._untouched():
+    def renew(self, size_mb: int) -> None:
+        """Have an empty scratch folder of that size: the same one where nothing has touched it."""
+        if self._size_mb == size_mb and self._is_untouched():
             return
         if self._size_mb:
             syscalls.call("umount2", SCRATCH.encode(), syscalls.MNT_DETACH)
         options = f"size={size_mb}m,nr_inodes=512,mode=0700,uid={INNER_UID},gid={INNER_UID}"
         syscalls.mount("tmpfs", SCRATCH, "tmpfs", _PLAIN | syscalls.MS_NOEXEC, options)
-        self._size_mb, self._seen = size_mb, self._look()
+        self._size_mb, self._last_state = size_mb, self._read_state()
 
-    def _untouched(self) -> bool:
-        return self._look() == self._seen and not os.listdir(SCRATCH)
+    def _is_untouched(self) -> bool:
+        return self._read_state() == self._last_state and not os.listdir(SCRATCH)
 
-    def _look(self) -> tuple[int, int, int]:
+    def _read_state(self) -> tuple[int, int, int]:
         # Nobody can set the first: a file that was made and removed, or a mode set and set back, shows there.
         now = os.stat(SCRATCH)
         return now.st_ctime_ns, now.st_mtime_ns, now.st_mode
@@ -193,10 +193,10 @@ def _bind(handle: int, target: str) -> None:
 
 def _make_read_only(target: str) -> None:
     has = os.statvfs(target).f_flag  # the host's own flags may not be taken off
-    kept = has & (_PLAIN | syscalls.MS_NOEXEC | _NO_ACCESS_TIMES)
+    own_flags = has & (_PLAIN | syscalls.MS_NOEXEC | _NO_ACCESS_TIMES)
     relative = _RELATIVE_TIMES if has & _STATVFS_RELATIVE else 0
     flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | syscalls.MS_NOSUID
-    syscalls.mount("none", target, None, flags | kept | relative)
+    syscalls.mount("none", target, None, flags | own_flags | relative)
 
 
 def _write(path: str, text: str) -> None:

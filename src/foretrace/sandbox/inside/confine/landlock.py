@@ -18,7 +18,7 @@ _RULE_PATH = 1
 _O_PATH_CLOEXEC = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
 
-def version() -> int:
+def find_version() -> int:
     """Version of the kernel's interface.
 
     Raises:
@@ -27,14 +27,15 @@ def version() -> int:
     return syscalls.call("landlock_create_ruleset", None, 0, 1)
 
 
-def ruleset(readable: list[str], listed: list[str], writable: list[str]) -> int:
-    """A descriptor of rules: all is denied but reading below `readable`, listing below `listed`, and anything below
-    `writable`.
+def make_ruleset(readable: list[str], listable: list[str], writable: list[str]) -> int:
+    """Make rules, and return their descriptor.
+
+    All is denied but reading below `readable`, listing below `listable`, and anything below `writable`.
 
     Raises:
         CallError: the kernel refused.
     """
-    known = version()
+    known = find_version()
     files = _FIRST_MISSING.get(known, _ALL) - 1
     network = 3 if known >= 4 else 0
     scoped = 3 if known >= 6 else 0  # abstract sockets and signals
@@ -44,7 +45,7 @@ def ruleset(readable: list[str], listed: list[str], writable: list[str]) -> int:
     os.set_inheritable(handle, False)
     for path in readable:
         _allow(handle, path, (_READ | _READ_DIR) & files)
-    for path in listed:
+    for path in listable:
         _allow(handle, path, _READ_DIR & files)
     for path in writable:
         _allow(handle, path, files & ~(_EXECUTE | _DEVICE_IOCTL))

@@ -67,7 +67,7 @@ _SERVER = _names(
 )
 
 _LOAD, _JEQ, _JSET, _AND, _JGE, _JUMP, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x35, 0x05, 0x06
-_ALLOW, _ERRNO, _KILL, _ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
+_ALLOW, _ERRNO, _KILL, _NOTIFY = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _NEW_NAMESPACES = (
     syscalls.CLONE_NEWNS
@@ -89,10 +89,10 @@ _AF_UNIX, _SOCK_STREAM = 1, 1
 _OWN_PID = 0x7E5E7E5E
 """Stands in the program where the child's own process id goes."""
 
-Code = list[bytes]
+Instructions = list[bytes]
 
 
-def server_program(*, metadata: bool) -> bytes:
+def make_server_program(*, metadata: bool) -> bytes:
     """The instructions of the fork server's own filter: the list of what is allowed, which each child inherits.
 
     Args:
@@ -109,29 +109,29 @@ def server_program(*, metadata: bool) -> bytes:
     return b"".join(code + _search(_ranges(_server_rules(metadata), _UNKNOWN)))
 
 
-def program(*, metadata: bool, forks: bool) -> bytes:
-    """The instructions of a child's filter on top of that, without the own process id (see `Filter`).
+def make_child_program(*, metadata: bool, forks: bool) -> bytes:
+    """The instructions of a child's filter on top of that, without the own process id (see `SeccompFilter`).
 
     It holds only what the fork server may do and a child may not: the kernel compiles it anew for each child.
 
     Args:
         metadata: as given to the fork server's.
-        forks: have the fork server asked for each new process (see `Forks`): for a session, which it lets fork.
+        forks: have the kernel ask the fork server about each new process (see `ForkGate`): for a session.
     """
-    given, wanted = _server_rules(metadata), _rules(metadata, forks)
+    of_server, of_child = _server_rules(metadata), _rules(metadata, forks)
     code = [_op(_LOAD, _NUMBER)]
-    for number in given:
-        if (rule := wanted.get(number, _UNKNOWN)) != given[number]:
+    for number in of_server:
+        if (rule := of_child.get(number, _UNKNOWN)) != of_server[number]:
             code += [_op(_JEQ, number, 0, len(rule)), *rule]
     return b"".join(code + _LEAVE)
 
 
-def _rules(metadata: bool, forks: bool) -> dict[int, Code]:
+def _rules(metadata: bool, forks: bool) -> dict[int, Instructions]:
     """What a child may do, by the call's number; any other number is unknown."""
     refusal = [_op(_RETURN, _ERRNO | errno.EPERM)]
     rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
     allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
-    rules["clone"] = _clone(_ASK if forks else _ERRNO | errno.EPERM)
+    rules["clone"] = _clone(_NOTIFY if forks else _ERRNO | errno.EPERM)
     rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
     rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
     rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
@@ -139,32 +139,32 @@ def _rules(metadata: bool, forks: bool) -> dict[int, Code]:
     return _numbered(rules | dict.fromkeys(allowed, _LEAVE))
 
 
-def _server_rules(metadata: bool) -> dict[int, Code]:
+def _server_rules(metadata: bool) -> dict[int, Instructions]:
     return _rules(metadata, False) | _numbered(dict.fromkeys(_SERVER, _LEAVE))
 
 
-def _numbered(rules: dict[str, Code]) -> dict[int, Code]:
+def _numbered(rules: dict[str, Instructions]) -> dict[int, Instructions]:
     return {syscalls.NUMBERS[name]: rule for name, rule in rules.items() if name in syscalls.NUMBERS}
 
 
-class Filter:
+class SeccompFilter:
     """A filter, ready to be put in force by a child."""
 
-    def __init__(self, instructions: bytes, *, asks: bool = False) -> None:
+    def __init__(self, instructions: bytes, *, notifies: bool = False) -> None:
         self._buffer = ctypes.create_string_buffer(instructions, len(instructions))
         mark = struct.pack("=I", _OWN_PID)
         self._marks = [i for i in range(4, len(instructions), 8) if instructions[i : i + 4] == mark]
         """Where the own process id goes."""
-        self._given = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(self._buffer))
+        self._program = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(self._buffer))
         set_filter, allow_speculation = 1, 1 << 2  # the slower mode protects one's own memory from oneself
-        flags = allow_speculation | (1 << 3 if asks else 0)
-        self._call = syscalls.prepared("seccomp", set_filter, flags, self._given)
+        flags = allow_speculation | (1 << 3 if notifies else 0)
+        self._call = syscalls.prepare_call("seccomp", set_filter, flags, self._program)
 
     def install(self, own_pid: int) -> int:
         """Put it in force for this process and all that it starts, for good (no_new_privs must be set).
 
         Returns:
-            Where the filter asks: the descriptor to be asked by (see `Forks`).
+            Where the filter notifies: the descriptor of the kernel's questions (see `ForkGate`).
 
         Raises:
             CallError: the kernel has no seccomp filters, or they are forbidden here.
@@ -174,26 +174,26 @@ class Filter:
         return self._call()
 
 
-class Forks:
-    """Decides which new processes a session gets: the one that was asked of it, and no other."""
+class ForkGate:
+    """Answers the kernel's questions about new processes of a session: yes to as many as were ordered, then no."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.allowed = 0
         """How many more may be made."""
 
-    def answer(self) -> None:
-        """Answer the question that is waiting."""
-        question = bytearray(80)
+    def answer_request(self) -> None:
+        """Answer the request that is waiting."""
+        request = bytearray(80)
         try:
-            fcntl.ioctl(self.descriptor, 0xC0502100, question)  # SECCOMP_IOCTL_NOTIF_RECV
+            fcntl.ioctl(self.descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV
         except OSError:
-            return  # who asked has gone
-        (number,) = struct.unpack_from("=Q", question)
+            return  # the process that asked has gone
+        (number,) = struct.unpack_from("=Q", request)
         allow, self.allowed = self.allowed > 0, max(0, self.allowed - 1)
-        go_on, refused = struct.pack("=QqiI", number, 0, 0, 1), struct.pack("=QqiI", number, 0, -errno.EPERM, 0)
+        yes, no = struct.pack("=QqiI", number, 0, 0, 1), struct.pack("=QqiI", number, 0, -errno.EPERM, 0)
         with contextlib.suppress(OSError):
-            fcntl.ioctl(self.descriptor, 0xC0182101, go_on if allow else refused)  # SECCOMP_IOCTL_NOTIF_SEND
+            fcntl.ioctl(self.descriptor, 0xC0182101, yes if allow else no)  # SECCOMP_IOCTL_NOTIF_SEND
 
 
 def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
@@ -203,9 +203,9 @@ def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 _LEAVE, _UNKNOWN = [_op(_RETURN, _ALLOW)], [_op(_RETURN, _ERRNO | errno.ENOSYS)]
 
 
-def _ranges(rules: dict[int, Code], otherwise: Code) -> list[tuple[int, Code]]:
+def _ranges(rules: dict[int, Instructions], otherwise: Instructions) -> list[tuple[int, Instructions]]:
     """The first number of each run of calls with one rule; `otherwise` is for those that no rule names."""
-    found: list[tuple[int, Code]] = []
+    found: list[tuple[int, Instructions]] = []
     for number in range(max(rules) + 2):
         rule = rules.get(number, otherwise)
         if not found or found[-1][1] != rule:
@@ -213,7 +213,7 @@ def _ranges(rules: dict[int, Code], otherwise: Code) -> list[tuple[int, Code]]:
     return found
 
 
-def _search(ranges: list[tuple[int, Code]]) -> Code:
+def _search(ranges: list[tuple[int, Instructions]]) -> Instructions:
     """A binary search for the call's rule: the kernel tries a new filter on every call there is, for each child."""
     if len(ranges) == 1:
         return ranges[0][1]
@@ -222,7 +222,7 @@ def _search(ranges: list[tuple[int, Code]]) -> Code:
     return [_op(_JGE, ranges[middle][0], 0, 1), _op(_JUMP, len(below)), *below, *above]
 
 
-def _one_of(argument: int, values: tuple[int, ...]) -> Code:
+def _one_of(argument: int, values: tuple[int, ...]) -> Instructions:
     """Allow the call where its argument (the low half, which is all that the kernel takes of these) is in `values`."""
     code = [_op(_LOAD, _ARGUMENTS + 8 * argument)]
     for value in values:
@@ -230,7 +230,7 @@ def _one_of(argument: int, values: tuple[int, ...]) -> Code:
     return [*code, _op(_RETURN, _ERRNO | errno.EPERM)]
 
 
-def _clone(otherwise: int) -> Code:
+def _clone(otherwise: int) -> Instructions:
     """Allow threads, refuse new namespaces, and do `otherwise` about new processes."""
     return [
         _op(_LOAD, _ARGUMENTS),
@@ -242,7 +242,7 @@ def _clone(otherwise: int) -> Code:
     ]
 
 
-def _stream_pair() -> Code:
+def _stream_pair() -> Instructions:
     """Allow a pair of connected streams: an unconnected socket could be told an address in each message."""
     return [
         _op(_LOAD, _ARGUMENTS),
@@ -255,7 +255,7 @@ def _stream_pair() -> Code:
     ]
 
 
-def _null(argument: int) -> Code:
+def _null(argument: int) -> Instructions:
     """Allow the call where its argument is a null pointer."""
     low = _ARGUMENTS + 8 * argument
     return [

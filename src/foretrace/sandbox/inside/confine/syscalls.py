@@ -93,9 +93,9 @@ def _table(text: str) -> dict[str, int]:
     return {**dict(zip(words[::2], map(int, words[1::2]), strict=True)), **_COMMON}
 
 
-TABLES = {"x86_64": (0xC000003E, _table(_X86_64)), "aarch64": (0xC00000B7, _table(_AARCH64))}
+SYSCALL_TABLES = {"x86_64": (0xC000003E, _table(_X86_64)), "aarch64": (0xC00000B7, _table(_AARCH64))}
 """Audit number of the architecture (as seccomp sees it), and its system calls."""
-AUDIT_ARCH, NUMBERS = TABLES.get(MACHINE, (0, {}))
+AUDIT_ARCH, NUMBERS = SYSCALL_TABLES.get(MACHINE, (0, {}))
 
 # Constants of the kernel's own headers.
 CLONE_THREAD = 0x00010000
@@ -131,11 +131,11 @@ def call(name: str, *arguments: object) -> int:
     Raises:
         CallError: the kernel refused; also for a name that this machine's table does not have.
     """
-    return prepared(name, *arguments)()
+    return prepare_call(name, *arguments)()
 
 
-def prepared(name: str, *arguments: object) -> Callable[[], int]:
-    """The same call, to be made later: a child that makes it touches less memory of its own.
+def prepare_call(name: str, *arguments: object) -> Callable[[], int]:
+    """Prepare a call (see `call`) to be made later: the child that makes it touches less memory of its own.
 
     Raises:
         CallError: this machine's table does not have the name.
@@ -166,7 +166,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
     )
 
 
-def dropping_capabilities() -> Callable[[], int]:
-    """A call that gives up every capability of the process that makes it."""
+def prepare_capability_drop() -> Callable[[], int]:
+    """Prepare the call that gives up every capability of the process that makes it."""
     header = struct.pack("=II", 0x20080522, 0)
-    return prepared("capset", header, bytes(24))
+    return prepare_call("capset", header, bytes(24))

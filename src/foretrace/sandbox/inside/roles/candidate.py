@@ -9,12 +9,12 @@ import sys
 import types
 from typing import Any
 
-from foretrace.sandbox.inside.error_report import describe
+from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.wire.values import decode, encode
 
 MODULE = "solution"
 FILE = "solution.py"
-_MOST_KEPT = 10_000
+_MAX_HELD_OBJECTS = 10_000
 _CHANGEABLE = frozenset({list, dict, set, bytearray, tuple})
 _OPERATIONS: dict[str, Any] = {
     **{name: getattr(builtins, name) for name in ("len", "str", "repr", "bool", "iter", "next", "hash", "abs", "int")},
@@ -27,10 +27,10 @@ _OPERATIONS: dict[str, Any] = {
     "call": lambda function, *args, **named: function(*args, **named),
     "method": lambda owner, name, *args, **named: getattr(owner, name)(*args, **named),
 }
-"""What can be done with a kept object; the object is the first argument."""
+"""What can be done with an object that the judge holds; it is the first argument."""
 
 
-def load(source: str) -> dict[str, Any]:
+def load_module(source: str) -> dict[str, Any]:
     """Run the code as a module of its own (never as `__main__`), and return its namespace."""
     module = types.ModuleType(MODULE)
     module.__dict__["__file__"] = FILE
@@ -41,8 +41,8 @@ def load(source: str) -> dict[str, Any]:
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
-    """Load `request["code"]`, then answer the calls of the request, or those that come (see `wire`)."""
-    host = Host(request)
+    """Load `request["code"]`, then answer the calls of the request, or those that come (see `wire.frames`)."""
+    host = LoadedCode(request)
     send, receive = channel.send, channel.receive
     calls = request.get("calls")
     message = host.load(request["code"], request.get("needs", []))
@@ -57,23 +57,23 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
         send(host.call(*message[1:]) if message[0] == "call" else host.operate(*message[1:]))
 
 
-class Host:
+class LoadedCode:
     """Loaded code, and the objects of it that a judge holds by number."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._limit = int(request["limits"]["reply_kb"]) * 1024
         self._relayed = "calls" not in request
         self._keeps = bool(request.get("keep"))
-        self._kept: list[Any] = []
+        self._held: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._namespace: dict[str, Any] = {}
-        # Kept here: code that patches this module's names shall harm itself as little as possible.
-        self._encode, self._decode, self._describe = encode, decode, describe
+        # Held here: code that patches this module's names shall harm itself as little as possible.
+        self._encode, self._decode, self._describe = encode, decode, describe_error
 
     def load(self, source: str, needs: list[str]) -> list[Any]:
         """Load the code; the answer is `loaded` or `failed`."""
         try:
-            self._namespace = load(source)
+            self._namespace = load_module(source)
         except BaseException as error:
             return ["failed", self._describe(error)]
         for name in needs:
@@ -86,7 +86,7 @@ class Host:
         return self._answer(lambda: self._global(name), args, named)
 
     def operate(self, operation: str, args: list[Any], named: dict[str, Any]) -> list[Any]:
-        """Do something with a kept object."""
+        """Do something with an object that the judge holds."""
         return self._answer(lambda: self._global if operation == "global" else _OPERATIONS[operation], args, named)
 
     def _global(self, name: str) -> Any:
@@ -97,11 +97,11 @@ class Host:
 
     def _answer(self, find: Any, args: list[Any], named: dict[str, Any]) -> list[Any]:
         try:
-            given = [self._decode(arg, remote=self._take) for arg in args]
+            positional = [self._decode(arg, remote=self._take) for arg in args]
             options = {key: self._decode(arg, remote=self._take) for key, arg in named.items()}
-            before = self._snapshot(given, options) if self._relayed else {}
-            value = find()(*given, **options)
-            changed = self._changes(before, given, options)
+            before = self._snapshot(positional, options) if self._relayed else {}
+            value = find()(*positional, **options)
+            changed = self._changes(before, positional, options)
             return ["value", self._encode(value, self._limit // (2 if changed else 1), self._keeper()), changed]
         except BaseException as error:  # SystemExit and all: raised by a call, it is an answer
             return ["raised", {**self._describe(error), "bases": _bases(error)}]
@@ -111,21 +111,23 @@ class Host:
 
     def _keep(self, value: Any) -> int | None:
         number = self._numbers.get(id(value))
-        if number is None and len(self._kept) < _MOST_KEPT:
-            number = self._numbers[id(value)] = len(self._kept)
-            self._kept.append(value)  # so its id stays its own
+        if number is None and len(self._held) < _MAX_HELD_OBJECTS:
+            number = self._numbers[id(value)] = len(self._held)
+            self._held.append(value)  # so its id stays its own
         return number
 
     def _take(self, number: int, name: str) -> Any:
-        return self._kept[number]
+        return self._held[number]
 
-    def _snapshot(self, given: list[Any], options: dict[str, Any]) -> dict[Any, Any]:
+    def _snapshot(self, positional: list[Any], options: dict[str, Any]) -> dict[Any, Any]:
         """Arguments that a call could change in place, as they are now."""
-        pairs = [*enumerate(given), *options.items()]
+        pairs = [*enumerate(positional), *options.items()]
         return {key: self._encode(arg, self._limit, self._keeper()) for key, arg in pairs if type(arg) in _CHANGEABLE}
 
-    def _changes(self, before: dict[Any, Any], given: list[Any], options: dict[str, Any]) -> list[list[Any]] | None:
-        now = {key: options[key] if type(key) is str else given[key] for key in before}
+    def _changes(
+        self, before: dict[Any, Any], positional: list[Any], options: dict[str, Any]
+    ) -> list[list[Any]] | None:
+        now = {key: options[key] if type(key) is str else positional[key] for key in before}
         share = self._limit // (2 * len(now) or 1)
         changed: list[list[Any]] = []
         for key, arg in now.items():

@@ -8,16 +8,16 @@ import sys
 import types
 from typing import Any
 
-from foretrace.sandbox.inside.error_report import describe
+from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.roles import asserts, candidate
-from foretrace.sandbox.inside.roles.remote_candidate import Global, Gone, Link
-from foretrace.sandbox.inside.wire.values import show
+from foretrace.sandbox.inside.roles.remote_candidate import CandidateGone, CandidateLink, RemoteName
+from foretrace.sandbox.inside.wire.values import show_value
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
-    """Run the tests of the request against the candidate behind the channel (see `wire`)."""
-    link = Link(channel, int(request["limits"]["reply_kb"]) * 1024, request["exceptions"])
-    proxies: dict[str, Any] = {name: Global(link, name) for name in request["callees"]}
+    """Run the tests of the request against the candidate behind the channel (see `wire.frames`)."""
+    link = CandidateLink(channel, int(request["limits"]["reply_kb"]) * 1024, request["exceptions"])
+    proxies: dict[str, Any] = {name: RemoteName(link, name) for name in request["callees"]}
     if request["entry_point"]:
         proxies["candidate"] = proxies[request["entry_point"]]
     _serve(channel, request, {**proxies, **link.exceptions}, link)
@@ -26,9 +26,9 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
 def serve_shared(channel: Any, request: dict[str, Any]) -> None:
     """Load the code and run the tests on it, all in this process: the code could fool them."""
     try:
-        loaded = candidate.load(request["code"])
+        loaded = candidate.load_module(request["code"])
     except BaseException as error:
-        channel.send(["failed", describe(error)])
+        channel.send(["failed", describe_error(error)])
         return
     channel.send(["loaded"])
     names = {name: value for name, value in loaded.items() if not (name.startswith("__") and name.endswith("__"))}
@@ -37,17 +37,17 @@ def serve_shared(channel: Any, request: dict[str, Any]) -> None:
     _serve(channel, request, names, None)
 
 
-def _serve(channel: Any, request: dict[str, Any], given: dict[str, Any], link: Link | None) -> None:
+def _serve(channel: Any, request: dict[str, Any], names: dict[str, Any], link: CandidateLink | None) -> None:
     try:
         base = _run(request["setup"], "setup", {})
     except BaseException as error:
-        channel.send(["done", describe(error)])
+        channel.send(["done", describe_error(error)])
         return
-    base.update(given)
+    base.update(names)
     callees = frozenset([*request["callees"], "candidate"])
     for number, code in enumerate(request["tests"]):
-        for said in Unit(number, code, callees, link).run(base, request["entry_point"]):
-            channel.send(said)
+        for frame in TestRun(number, code, callees, link).run(base, request["entry_point"]):
+            channel.send(frame)
     channel.send(["done", None])
 
 
@@ -65,23 +65,23 @@ def _run(code: Any, name: str, names: dict[str, Any], source: str = "") -> dict[
     return module.__dict__
 
 
-class Unit:
+class TestRun:
     """One test's code, and the record of its asserts."""
 
-    def __init__(self, number: int, code: str, callees: frozenset[str], link: Link | None) -> None:
+    def __init__(self, number: int, code: str, callees: frozenset[str], link: CandidateLink | None) -> None:
         self._number, self._code, self._link = number, code, link
         tree = ast.parse(code)
-        found = asserts.find(tree)
-        self._names = asserts.names(number, tree, found)
-        self._forbidden = [asserts.constant(node) is False for node in found]
-        self._branches = asserts.branches(tree)
+        found = asserts.find_asserts(tree)
+        self._names = asserts.name_asserts(number, tree, found)
+        self._forbidden = [asserts.find_constant_truth(node) is False for node in found]
+        self._branches = asserts.find_branches(tree)
         self._catches = any(isinstance(node, (ast.ExceptHandler, ast.With, ast.AsyncWith)) for node in ast.walk(tree))
         """Whether the code may mean to go on after an exception."""
-        self._check = check_of(tree)
-        self._cases = cases_of(tree)
-        self._tree = asserts.Instrument(callees | ({self._check[1]} if self._check else set())).visit(tree)
+        self._check = find_check_function(tree)
+        self._cases = find_test_functions(tree)
+        self._tree = asserts.AssertInstrumenter(callees | ({self._check[1]} if self._check else set())).visit(tree)
         self._records: list[list[Any]] = [[None, None, None, None] for _ in found]
-        """For each assert: whether it passed (null: not reached), actual, expected, error."""
+        """For each assert: whether it passed (None: not reached), actual, expected, error."""
 
     def run(self, base: dict[str, Any], entry_point: str | None) -> list[list[Any]]:
         """Run the code, and return a `test` frame for each assert."""
@@ -97,7 +97,7 @@ class Unit:
             for name in self._cases:
                 names[name]()
         except BaseException as error:
-            problem = describe(error)
+            problem = describe_error(error)
         why = f"not reached: {problem['kind']}: {problem['message']}"[:500] if problem else "not reached"
         return [self._frame(number, why, problem is None) for number in range(len(self._records))]
 
@@ -121,7 +121,7 @@ class Unit:
     def compare(self, number: int, left: Any, right: Any, swapped: bool) -> None:
         """Record `assert left == right`; the candidate's side is the right one when `swapped`."""
         actual, expected = (right, left) if swapped else (left, right)
-        self._record(number, bool(left == right), show(actual), show(expected), None)
+        self._record(number, bool(left == right), show_value(actual), show_value(expected), None)
 
     def truth(self, number: int, value: Any) -> None:
         """Record `assert value`."""
@@ -131,13 +131,13 @@ class Unit:
         """Record that the assert raised the exception that is being handled."""
         error = sys.exc_info()[1]
         assert error is not None
-        if type(error) is Gone:
+        if type(error) is CandidateGone:
             if self._link:
                 self._link.lost = None  # noted
             text = str(error)
         else:
-            said = describe(error)
-            text = f"{said['kind']}: {said['message']}" if said["message"] else said["kind"]
+            report = describe_error(error)
+            text = f"{report['kind']}: {report['message']}" if report["message"] else report["kind"]
         self._record(number, False, None, None, text[:500])
 
     def _record(self, number: int, passed: bool, actual: str | None, expected: str | None, error: str | None) -> None:
@@ -153,7 +153,7 @@ class Unit:
             self._records[number] = [passed, actual, expected, error]
 
 
-def cases_of(tree: ast.Module) -> list[str]:
+def find_test_functions(tree: ast.Module) -> list[str]:
     """Names of the functions `test...` without parameters that the code defines and does not call itself."""
     defined = [
         node.name
@@ -164,7 +164,7 @@ def cases_of(tree: ast.Module) -> list[str]:
     return [name for name in defined if name not in used]
 
 
-def check_of(tree: ast.Module) -> tuple[str, str, bool] | None:
+def find_check_function(tree: ast.Module) -> tuple[str, str, bool] | None:
     """Of the function `check`: its name, its parameter's, and whether the code itself calls it. None without one."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "check" and node.args.args:

@@ -11,16 +11,16 @@ import traceback
 import types
 from typing import Any
 
-from foretrace.sandbox.inside.channel import Channel
-from foretrace.sandbox.inside.error_report import describe
+from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 FILE = "main.py"
 _STREAMS = (sys.stdout, sys.stderr)
 _exit = os._exit
-"""Kept here, both: code may put something else in their place."""
+"""Held here, both: code may put something else in their place."""
 
 
-def run(channel: Channel, source: str) -> int:
+def run(channel: FrameChannel, source: str) -> int:
     """Run `source` as `__main__`, with its threads and exit handlers, and return the exit code."""
     namespace = main_module()
     code, error = execute(source, FILE, namespace)
@@ -30,14 +30,14 @@ def run(channel: Channel, source: str) -> int:
         try:
             finish()
         except BaseException as raised:
-            error = error or describe(raised)
+            error = error or describe_error(raised)
             code = code or 1
     if code is None or error is not None:  # came to its end; a program that left by itself says nothing here
         channel.send(["ended", error])
     return code or 0
 
 
-def live(channel: Channel) -> None:
+def live(channel: FrameChannel) -> None:
     """Run blocks in one process as they come: no way back after an error."""
     namespace = main_module()
     number = 0
@@ -46,7 +46,7 @@ def live(channel: Channel) -> None:
         run_block(channel, message[1], number, namespace, number)
 
 
-def run_block(channel: Channel, source: str, number: int, namespace: dict[str, Any], *tag: int) -> bool:
+def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[str, Any], *tag: int) -> bool:
     """Run one block of a session, say how it ended, and return whether it came to its end.
 
     A block that leaves by SystemExit says nothing, and leaves.
@@ -59,7 +59,7 @@ def run_block(channel: Channel, source: str, number: int, namespace: dict[str, A
     try:
         flush()
     except BaseException as raised:
-        error = error or describe(raised)
+        error = error or describe_error(raised)
     channel.send(["ended", error, *tag])
     return error is None
 
@@ -95,12 +95,12 @@ def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | No
         _print(str(leaving.code) + "\n")
         return 1, None
     except BaseException as raised:
-        error = describe(raised)
+        error = describe_error(raised)
         own = raised.__traceback__.tb_next if raised.__traceback__ else None
         try:
             _print("".join(traceback.format_exception(type(raised), raised, own)))
         except BaseException as again:  # an exception whose text raises
-            _print(f"{error['kind']}: (its text raised {describe(again)['kind']})\n")
+            _print(f"{error['kind']}: (its text raised {describe_error(again)['kind']})\n")
         return 1, error
     return None, None
 

@@ -1,11 +1,11 @@
-"""What stands for the candidate in the judge's process: every use of it is a call that the parent relays."""
+"""What stands for the candidate in the judge's process: each use of it is a request that the parent relays."""
 
 from __future__ import annotations
 
 import builtins
 from typing import Any
 
-from foretrace.sandbox.inside.wire.values import decode, encode, type_name
+from foretrace.sandbox.inside.wire.values import decode, encode, find_type_name
 
 _CHANGEABLE = (list, dict, set, bytearray, tuple)
 
@@ -13,12 +13,12 @@ _CHANGEABLE = (list, dict, set, bytearray, tuple)
 _ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
-class Gone(BaseException):
+class CandidateGone(BaseException):
     """The candidate's process ended in this call. No ordinary `except` of a test catches it."""
 
 
-class Link:
-    """The relayed way to the candidate.
+class CandidateLink:
+    """Sends requests to the candidate, which the parent relays.
 
     Args:
         exceptions: names of the code's own exceptions that tests catch.
@@ -28,11 +28,11 @@ class Link:
         self._channel, self._limit = channel, limit
         self.exceptions: dict[str, type[Exception]] = {name: type(name, (Exception,), {}) for name in exceptions}
         self.lost: str | None = None
-        """Why the candidate ended, until somebody has taken note of it."""
+        """Why the candidate ended, until a test has noted it."""
         self.raised: str | None = None
-        """What the candidate raised last, until somebody has taken note of it."""
+        """What the candidate raised last, until a test has noted it."""
 
-    def ask(self, kind: str, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def request(self, kind: str, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """What the candidate gives for a call (`call`) or an operation (`do`).
 
         Raises:
@@ -40,14 +40,14 @@ class Link:
             TypeError: an argument cannot be sent.
             Exception: what the candidate raised.
         """
-        given = {**dict(enumerate(args)), **named}
-        sent = {key: self._encode(value) for key, value in given.items()}
+        arguments = {**dict(enumerate(args)), **named}
+        sent = {key: self._encode(value) for key, value in arguments.items()}
         numbered = [sent[number] for number in range(len(args))]
         self._channel.send([kind, name, numbered, {key: sent[key] for key in named}])
         answer = self._channel.receive()
         if answer is None or answer[0] == "gone":
             self.lost = answer[1] if answer else "the candidate has ended"
-            raise Gone(self.lost)
+            raise CandidateGone(self.lost)
         if answer[0] == "raised":
             self.raised = f"{answer[1]['kind']}: {answer[1]['message']}"
             error = self._exception(answer[1])
@@ -56,17 +56,17 @@ class Link:
                 raise RuntimeError(f"the code raised {self.raised}")
             raise error
         for key, changed in answer[2] or []:
-            if key in given:
-                put_back(given[key], self._decode(changed))
+            if key in arguments:
+                put_back(arguments[key], self._decode(changed))
         return self._decode(answer[1])
 
     def _encode(self, value: Any) -> Any:
         refused: list[str] = []
 
         def keep(inner: Any) -> int | None:
-            if isinstance(inner, (Kept, Global)):
-                return inner.kept_number
-            refused.append(type_name(inner))
+            if isinstance(inner, (RemoteObject, RemoteName)):
+                return inner.foretrace_number
+            refused.append(find_type_name(inner))
             return None
 
         tagged = encode(value, self._limit, keep)
@@ -76,7 +76,7 @@ class Link:
         return tagged
 
     def _decode(self, tagged: Any) -> Any:
-        return decode(tagged, remote=lambda number, name: Kept(self, number, name))
+        return decode(tagged, remote=lambda number, name: RemoteObject(self, number, name))
 
     def _exception(self, error: dict[str, Any]) -> BaseException:
         """An exception of the same name, which the same `except` clauses catch."""
@@ -119,42 +119,43 @@ def put_back(old: Any, new: Any) -> Any:
     return old
 
 
-class Global:
+class RemoteName:
     """A function (or, with `keep`, a class) of the candidate, by its name."""
 
     __slots__ = ("_link", "_name")
 
-    def __init__(self, link: Link, name: str) -> None:
+    def __init__(self, link: CandidateLink, name: str) -> None:
         self._link, self._name = link, name
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        made = self._link.ask("call", self._name, args, named)
-        if type(made) is Kept and made.kept_name == self._name:  # a class was called, and gave one of its objects
-            object.__setattr__(made, "kept_made", True)
+        made = self._link.request("call", self._name, args, named)
+        if type(made) is RemoteObject and made.foretrace_type == self._name:
+            # A class was called, and gave one of its objects.
+            object.__setattr__(made, "foretrace_is_own", True)
         return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         itself = self._itself()
-        object.__setattr__(itself, "kept_made", True)  # the class itself, of which the test makes objects
+        object.__setattr__(itself, "foretrace_is_own", True)  # the class itself, of which the test makes objects
         return getattr(itself, name)
 
     def __instancecheck__(self, other: object) -> bool:
-        return type(other) is Kept and _do(other, "isinstance", self._itself()) is True
+        return type(other) is RemoteObject and _do(other, "isinstance", self._itself()) is True
 
     def __repr__(self) -> str:
         return f"<candidate's {self._name}>"
 
     def _itself(self) -> Any:
-        return self._link.ask("do", "global", (self._name,), {})
+        return self._link.request("do", "global", (self._name,), {})
 
     @property
-    def kept_number(self) -> int:
-        return self._itself().kept_number
+    def foretrace_number(self) -> int:
+        return self._itself().foretrace_number
 
 
-class Kept:
+class RemoteObject:
     """An object that lives in the candidate's process.
 
     What it is compared with or combined with must be another such object, or the test itself must have made this one
@@ -162,19 +163,20 @@ class Kept:
     it is never equal.
     """
 
-    __slots__ = ("kept_bound", "kept_link", "kept_made", "kept_name", "kept_number")
+    # Names that no object of a candidate has: all other names are asked of it.
+    __slots__ = ("foretrace_is_method", "foretrace_is_own", "foretrace_link", "foretrace_number", "foretrace_type")
 
-    def __init__(self, link: Link, number: int, name: str) -> None:
-        for slot, value in zip(Kept.__slots__, (False, link, False, name, number), strict=True):
+    def __init__(self, link: CandidateLink, number: int, name: str) -> None:
+        for slot, value in zip(RemoteObject.__slots__, (False, False, link, number, name), strict=True):
             object.__setattr__(self, slot, value)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         found = _do(self, "getattr", name)
-        if type(found) is Kept:
-            object.__setattr__(found, "kept_made", self.kept_made)
-            object.__setattr__(found, "kept_bound", True)
+        if type(found) is RemoteObject:
+            object.__setattr__(found, "foretrace_is_own", self.foretrace_is_own)
+            object.__setattr__(found, "foretrace_is_method", True)
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -184,18 +186,18 @@ class Kept:
         _do(self, "delattr", name)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        if self.kept_bound:  # a method, which could be asked `is this it?`
+        if self.foretrace_is_method:  # a method, which could be asked `is this it?`
             _allow(self, *args, *named.values())
-        given = self.kept_link.ask("do", "call", (self, *args), named)
-        if type(given) is Kept and self.kept_made:
-            object.__setattr__(given, "kept_made", True)
-        return given
+        result = self.foretrace_link.request("do", "call", (self, *args), named)
+        if type(result) is RemoteObject and self.foretrace_is_own:
+            object.__setattr__(result, "foretrace_is_own", True)
+        return result
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Kept and _do(self, "eq", other) is True
+        return type(other) is RemoteObject and _do(self, "eq", other) is True
 
     def __ne__(self, other: object) -> bool:
-        return type(other) is not Kept or _do(self, "ne", other) is True
+        return type(other) is not RemoteObject or _do(self, "ne", other) is True
 
     def __hash__(self) -> int:
         return int(_do(self, "hash"))
@@ -217,20 +219,20 @@ class Kept:
         _do(self, "method", "__exit__", None, None, None)
 
 
-def _do(kept: Kept, operation: str, *args: Any) -> Any:
-    return kept.kept_link.ask("do", operation, (kept, *args), {})
+def _do(remote: RemoteObject, operation: str, *args: Any) -> Any:
+    return remote.foretrace_link.request("do", operation, (remote, *args), {})
 
 
-def _allow(kept: Kept, *others: Any) -> None:
+def _allow(remote: RemoteObject, *others: Any) -> None:
     """Refuse to show a plain value, which may be an expected one, to an object that the test did not make."""
-    if not kept.kept_made and any(type(other) is not Kept for other in others):
-        raise TypeError(f"a {kept.kept_name} object is no plain value, and cannot be combined with one")
+    if not remote.foretrace_is_own and any(type(other) is not RemoteObject for other in others):
+        raise TypeError(f"a {remote.foretrace_type} object is no plain value, and cannot be combined with one")
 
 
 def _plain(operation: str) -> Any:
     """An operation whose result is what the candidate says; its arguments are keys, and no expected values."""
 
-    def method(self: Kept, *args: Any) -> Any:
+    def method(self: RemoteObject, *args: Any) -> Any:
         return _do(self, operation, *args)
 
     return method
@@ -239,21 +241,21 @@ def _plain(operation: str) -> Any:
 def _derived(operation: str) -> Any:
     """An operation on an object that gives another one."""
 
-    def method(self: Kept, *others: Any) -> Any:
+    def method(self: RemoteObject, *others: Any) -> Any:
         _allow(self, *others)
         result = _do(self, operation, *others)
-        if type(result) is Kept and self.kept_made:
-            object.__setattr__(result, "kept_made", True)
+        if type(result) is RemoteObject and self.foretrace_is_own:
+            object.__setattr__(result, "foretrace_is_own", True)
         return result
 
     return method
 
 
 for _name in ("len", "str", "int", "float", "iter", "next", "getitem", "setitem", "delitem"):
-    setattr(Kept, f"__{_name}__", _plain(_name))
+    setattr(RemoteObject, f"__{_name}__", _plain(_name))
 for _name in ("lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "xor", "neg"):
-    setattr(Kept, f"__{_name}__", _derived(_name))
+    setattr(RemoteObject, f"__{_name}__", _derived(_name))
 for _name in ("pos", "invert", "abs"):
-    setattr(Kept, f"__{_name}__", _derived(_name))
+    setattr(RemoteObject, f"__{_name}__", _derived(_name))
 for _name in ("and", "or"):
-    setattr(Kept, f"__{_name}__", _derived(f"{_name}_"))
+    setattr(RemoteObject, f"__{_name}__", _derived(f"{_name}_"))

@@ -1,1 +1,1 @@
-"""Frames between processes, and values as tagged JSON: no pickle anywhere."""
+"""What goes between the processes of a sandbox: messages, frames, and values as tagged JSON. No pickle anywhere."""

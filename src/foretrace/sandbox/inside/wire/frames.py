@@ -1,7 +1,7 @@
 """Frames: a 4-byte big-endian length, then that many bytes of JSON. No pickle anywhere.
 
-Both sides of a sandbox speak them: the parent with the fork server, and the parent with the untrusted process behind
-it. What an untrusted process says is only ever parsed as JSON of a limited length.
+The parent and an untrusted child exchange them over the child's channel, whose bytes the fork server passes on (see
+`messages`). What a child says is only ever parsed as JSON of a limited length.
 
 Frames of a child on its channel (file descriptor 3), all JSON lists whose first item names them:
 
@@ -11,8 +11,8 @@ Frames of a child on its channel (file descriptor 3), all JSON lists whose first
               the request) [[position or keyword, encoded], ...] of the arguments that the call changed in place
               parent: the calls come with the request, or as
               ["call", name, [encoded, ...], {key: encoded, ...}] for a function of the code,
-              ["do", operation, [encoded, ...], {...}] for an operation on a kept object, which is the first argument
-              (`candidate._OPERATIONS`; "global" gives a name's value), ... then ["bye"]
+              ["do", operation, [encoded, ...], {...}] for an operation on an object that stays with the candidate,
+              which is the first argument (`candidate._OPERATIONS`; "global" gives a name's value), ... then ["bye"]
     judge     child: "call" and "do" as above, each answered with the candidate's "value" or "raised", or with
               ["gone", why] where it has ended; ["test", name, passed, actual, expected, error] in the order of the
               tests, sent when a test's code is through; at the end ["done", error|null]
@@ -20,18 +20,19 @@ Frames of a child on its channel (file descriptor 3), all JSON lists whose first
     session   child: ["ready", pid], then for each block ["ended", error|null]
 
 `error` is {"kind", "message", "line", "traceback"}, and for a call {"bases"}: names of its exception classes.
-`encoded` is what `values.encode` gives; ["h", number, type] in it is a kept object, for requests with `keep` only.
+`encoded` is what `values.encode` gives; ["h", number, type] in it is such an object, for requests with `keep` only.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import struct
 from typing import Any
 
 HEADER = struct.Struct(">I")
 MAX_FRAME = 64 * 1024 * 1024
-"""Largest frame between parent and fork server; a child's frames are held to the reply limit."""
+"""Largest frame that is read by default, bytes; a child's frames are held to the reply limit."""
 
 
 _encoder = json.JSONEncoder(separators=(",", ":"))
@@ -41,34 +42,34 @@ _chunks: Any = _make and _make(None, _encoder.default, json.encoder.encode_bases
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-class BrokenFrame(Exception):  # noqa: N818 - what was found, and no error of ours
+class FrameError(Exception):
     """Bytes that are no frame, or a frame longer than it may be."""
 
 
-def pack(message: Any) -> bytes:
+def pack_frame(message: Any) -> bytes:
     """One frame."""
     # ensure_ascii keeps lone surrogates, which model-written code may hold, out of the encoder's way.
     body = ("".join(_chunks(message, 0)) if _chunks else _encoder.encode(message)).encode("ascii")
     return HEADER.pack(len(body)) + body
 
 
-def unpack(body: bytes) -> Any:
+def unpack_frame(body: bytes) -> Any:
     """The JSON of one frame.
 
     Raises:
-        BrokenFrame: it is none, or null.
+        FrameError: it is not JSON, or JSON null.
     """
     try:
         text = body.decode("ascii")
         message, end = _scan(text, 0)  # what json.loads calls in the end; a fresh process pays for each detour
     except (ValueError, RecursionError, StopIteration):
-        raise BrokenFrame("a frame that is no JSON") from None
+        raise FrameError("a frame that is no JSON") from None
     if message is None or end != len(text):
-        raise BrokenFrame("a frame that is no JSON")
+        raise FrameError("a frame that is no JSON")
     return message
 
 
-class Frames:
+class FrameReader:
     """Cuts a stream of bytes into frames; `feed` any chunk, `take` what is whole."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
@@ -82,21 +83,50 @@ class Frames:
         """The next frame's JSON, or None when none is whole yet (no frame is JSON null).
 
         Raises:
-            BrokenFrame: too long, or not JSON.
+            FrameError: too long, or not JSON.
         """
         if len(self._buffer) < HEADER.size:
             return None
         (length,) = HEADER.unpack_from(self._buffer)
         if length > self._limit:
-            raise BrokenFrame(f"a frame of {length:,} bytes")
+            raise FrameError(f"a frame of {length:,} bytes")
         end = HEADER.size + length
         if len(self._buffer) < end:
             return None
         body = bytes(self._buffer[HEADER.size : end])
         del self._buffer[:end]
-        return unpack(body)
+        return unpack_frame(body)
 
     @property
-    def rest(self) -> int:
+    def pending_bytes(self) -> int:
         """How many bytes are left that are no whole frame."""
         return len(self._buffer)
+
+
+class FrameChannel:
+    """The child's end of its channel: sends and receives frames over one descriptor, blocking."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        # Held here: code that patches `os` shall harm itself as little as possible.
+        self._read, self._write, self._pack, self._unpack = os.read, os.write, pack_frame, unpack_frame
+        self._frames = FrameReader()
+
+    def send(self, message: Any) -> None:
+        """Send one frame."""
+        left = memoryview(self._pack(message))
+        while left:
+            left = left[self._write(self._descriptor, left) :]
+
+    def receive(self) -> Any | None:
+        """The next frame, or None when the other side has gone."""
+        while True:
+            message = self._frames.take()
+            if message is not None:
+                return message
+            chunk = self._read(self._descriptor, 1 << 14)
+            if not chunk:
+                return None
+            if not self._frames.pending_bytes and len(chunk) == 4 + int.from_bytes(chunk[:4], "big"):
+                return self._unpack(chunk[4:])  # the rule: one whole frame at a time
+            self._frames.feed(chunk)

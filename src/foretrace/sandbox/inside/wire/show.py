@@ -1,20 +1,20 @@
-"""What stands for a value that cannot be taken over the wire, and values as text for humans."""
+"""Values as text for humans, and what stands for a value that cannot be sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from foretrace.sandbox.inside.wire.stdlib_values import is_spelled
+from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_value
 
 _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 _PLAIN = frozenset({type(None), bool, float, complex, type(...)})
 _LONG_INT = 2000
 """Bits above which an int is shown in base 16, which is cheap."""
-_MOST_SORTED = 2000
+_MAX_SORTED = 2000
 
 
-class Opaque:
+class OpaqueValue:
     """A value that cannot be compared: equal to nothing, not even to itself."""
 
     __slots__ = ("text", "type")
@@ -32,8 +32,8 @@ class Opaque:
         return f"<{self.type} object{': ' + self.text if self.text else ''}>"
 
 
-class Stream:
-    """The first items of an iterator. Equal to nothing; can be iterated once."""
+class IteratorItems:
+    """The first items of an iterator, which stand for it. Equal to nothing; can be iterated once."""
 
     __slots__ = ("_end", "_items")
 
@@ -41,7 +41,7 @@ class Stream:
         self._items = items[::-1]
         self._end = end
 
-    def __iter__(self) -> Stream:
+    def __iter__(self) -> IteratorItems:
         return self
 
     def __next__(self) -> Any:
@@ -60,7 +60,7 @@ class Stream:
         return f"<iterator with {len(self._items)} items left{': ' + self._end if self._end else ''}>"
 
 
-def type_name(value: Any) -> str:
+def find_type_name(value: Any) -> str:
     """Name of the value's type, read past anything that its class overrides."""
     try:
         return str(type.__dict__["__name__"].__get__(type(value)))[:200]
@@ -68,7 +68,7 @@ def type_name(value: Any) -> str:
         return "object"
 
 
-def show(value: Any, limit: int = 500) -> str:
+def show_value(value: Any, limit: int = 500) -> str:
     """`repr` for a human, at most `limit` characters long, the same for equal sets; it reads no more than it shows."""
     pieces: list[str] = []
     length = 0
@@ -108,21 +108,21 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
         yield from (")",) if value.step == 1 else (", ", *_pieces(value.step, limit), ")")
     elif kind in (set, frozenset):
         yield f"{kind.__name__}()"
-    elif kind is Opaque or kind is Stream:
+    elif kind is OpaqueValue or kind is IteratorItems:
         yield repr(value)
-    elif "kept_name" in getattr(kind, "__slots__", ()):
-        yield f"<{value.kept_name} object>"
-    elif is_spelled(value):
+    elif "foretrace_type" in getattr(kind, "__slots__", ()):
+        yield f"<{value.foretrace_type} object>"
+    elif is_stdlib_value(value):
         yield repr(value)[: limit + 1]
     else:
-        yield f"<{type_name(value)} object>"
+        yield f"<{find_type_name(value)} object>"
 
 
 def _sorted(members: Any) -> list[Any]:
     """The members in an order that does not depend on hashes; a huge set is not sorted, and only counted."""
-    if len(members) > _MOST_SORTED:
-        return [Opaque("set", f"{len(members)} members")]
+    if len(members) > _MAX_SORTED:
+        return [OpaqueValue("set", f"{len(members)} members")]
     kinds = {type(member) for member in members}
     if kinds == {int} or kinds == {str}:
         return sorted(members)
-    return sorted(members, key=lambda member: show(member, 100))
+    return sorted(members, key=lambda member: show_value(member, 100))

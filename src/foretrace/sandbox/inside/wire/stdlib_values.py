@@ -1,4 +1,4 @@
-"""Value types of the standard library that can be spelled: decimals, fractions, dates and times, UUIDs."""
+"""Values of the standard library that are sent as text: decimals, fractions, dates and times, UUIDs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-_MOST = 2000
-"""Characters of a spelling."""
-_MOST_EXPONENT = 10_000
+_MAX_TEXT = 2000
+"""Characters of such a text."""
+_MAX_EXPONENT = 10_000
 """Above this, comparing a decimal with an int takes for ever."""
 
 
@@ -16,7 +16,7 @@ def _read_decimal(text: str) -> Any:
     from decimal import Decimal
 
     value = Decimal(text)
-    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MOST_EXPONENT):
+    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
         raise ValueError("a decimal that cannot be compared")
     return value
 
@@ -59,38 +59,38 @@ _KINDS: dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     "timedelta": ("datetime", lambda v: f"{v.days} {v.seconds} {v.microseconds}", _read_delta),
     "UUID": ("uuid", lambda v: v.hex, _read_uuid),
 }
-"""By type name: its module, how a value is spelled, and how a spelling is read."""
+"""By type name: its module, what makes text of a value, and what reads the text."""
 
 
-def is_spelled(value: Any) -> bool:
+def is_stdlib_value(value: Any) -> bool:
     """Whether the value is of one of these types, exactly."""
     kind = type(value)
     found = _KINDS.get(kind.__name__)
     return found is not None and getattr(sys.modules.get(found[0]), kind.__name__, None) is kind
 
 
-def spell(value: Any) -> list[str]:
-    """Type name and spelling of a value of one of these types.
+def encode_stdlib_value(value: Any) -> list[str]:
+    """Type name and text of a value of one of these types.
 
     Raises:
         ValueError: too long.
     """
     name = type(value).__name__
     text = _KINDS[name][1](value)
-    if len(text) > _MOST:
+    if len(text) > _MAX_TEXT:
         raise ValueError("too long")
     return [name, text]
 
 
-def read(name: str, text: str) -> Any:
-    """The value of a spelling.
+def decode_stdlib_value(name: str, text: str) -> Any:
+    """The value that `encode_stdlib_value` made this text of.
 
     Raises:
-        ValueError: it is none.
+        ValueError: there is no such value.
     """
     found = _KINDS.get(name)
-    if found is None or len(text) > _MOST:
-        raise ValueError("no known spelling")
+    if found is None or len(text) > _MAX_TEXT:
+        raise ValueError("no known kind of value")
     try:
         return found[2](text)
     except (ArithmeticError, TypeError, OverflowError) as error:

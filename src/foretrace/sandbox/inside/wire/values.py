@@ -7,19 +7,19 @@ from collections import Counter, OrderedDict, defaultdict
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
-from foretrace.sandbox.inside.wire.show import Opaque, Stream, show, type_name
-from foretrace.sandbox.inside.wire.stdlib_values import is_spelled, read, spell
+from foretrace.sandbox.inside.wire.show import IteratorItems, OpaqueValue, find_type_name, show_value
+from foretrace.sandbox.inside.wire.stdlib_values import decode_stdlib_value, encode_stdlib_value, is_stdlib_value
 
-__all__ = ["MAX_DEPTH", "MAX_ITEMS", "Opaque", "Stream", "decode", "encode", "show", "type_name"]
+__all__ = ["MAX_DEPTH", "MAX_ITEMS", "IteratorItems", "OpaqueValue", "decode", "encode", "find_type_name", "show_value"]
 MAX_DEPTH = 200
 """Containers within one another; what is deeper is opaque."""
 MAX_ITEMS = 1 << 20
 """Values in one value that `decode` takes by default."""
-_STREAM_ITEMS = 1000
+_MAX_ITERATOR_ITEMS = 1000
 """Items that are taken from an iterator."""
-_SAME_HASH = 100
+_MAX_SAME_HASH = 100
 """Members of one set or dict that may share a hash: more are made to be slow."""
-_TEXT = 200
+_MAX_TEXT = 200
 _NUMBERS = frozenset({int, float, complex, bool})
 _DICTS = frozenset({dict, Counter, OrderedDict, defaultdict})
 _TAGS = {list: "l", tuple: "t", set: "S", frozenset: "F"}
@@ -32,22 +32,22 @@ _ITERATORS = frozenset(
 )
 
 
-class _Refused(Exception):  # noqa: N818 - a reason, and no error
-    pass
+class _NotEncodable(Exception):  # noqa: N818 - a reason, and no error
+    """Why a value has no encoding."""
 
 
 def encode(value: Any, limit: int, keep: Any = None) -> Any:
-    """JSON of `value`, at most about `limit` bytes long; an opaque value where that cannot be done. Never raises.
+    """JSON of `value`, at most about `limit` bytes long; that of an `OpaqueValue` where there is none. Never raises.
 
     Args:
-        keep: given a value that is no builtin one, returns the number under which it is kept, or None.
+        keep: holds a value that cannot be sent, and returns its number; or returns None.
     """
     try:
         return _Encoder(limit, keep).walk(value, 0)
-    except _Refused as why:
-        return ["o", type_name(value), str(why)]
+    except _NotEncodable as why:
+        return ["o", find_type_name(value), str(why)]
     except Exception as error:
-        return ["o", type_name(value), f"it could not be read ({type_name(error)})"]
+        return ["o", find_type_name(value), f"it could not be read ({find_type_name(error)})"]
 
 
 class _Encoder:
@@ -61,7 +61,7 @@ class _Encoder:
     def pay(self, cost: int) -> None:
         self.left -= cost
         if self.left < 0:
-            raise _Refused("too large")
+            raise _NotEncodable("too large")
 
     def walk(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -73,9 +73,9 @@ class _Encoder:
         if kind in _NUMBERS or kind in (bytes, bytearray, range) or value is Ellipsis:
             return self.flat(value, kind)
         if depth >= MAX_DEPTH:
-            raise _Refused("too deep")
+            raise _NotEncodable("too deep")
         if id(value) in self.path:
-            raise _Refused("it contains itself")
+            raise _NotEncodable("it contains itself")
         if kind in _TAGS or kind in _DICTS or kind in _ITERATORS:
             self.pay(6)
             self.path.add(id(value))
@@ -83,7 +83,7 @@ class _Encoder:
                 return self.container(value, kind, depth + 1)
             finally:
                 self.path.discard(id(value))
-        return self.other(value, kind, depth)
+        return self.other_value(value, kind, depth)
 
     def text(self, value: str) -> Any:
         self.pay(len(value) + 3)
@@ -129,25 +129,25 @@ class _Encoder:
                 out.append(walk(key, depth))
                 out.append(walk(item, depth))
             return out
-        return self.stream(value, depth)
+        return self.iterator(value, depth)
 
-    def stream(self, value: Any, depth: int) -> Any:
+    def iterator(self, value: Any, depth: int) -> Any:
         """An iterator: what it gives is its value, as far as it is taken."""
         out: list[Any] = ["g", "it goes on after the items that were taken from it"]
         try:
             for item in value:
                 out.append(self.walk(item, depth))
-                if len(out) > _STREAM_ITEMS + 1:
+                if len(out) > _MAX_ITERATOR_ITEMS + 1:
                     return out
-        except _Refused:
+        except _NotEncodable:
             raise
         except Exception as error:
-            out[1] = f"it raised {type_name(error)}"
+            out[1] = f"it raised {find_type_name(error)}"
             return out
         out[1] = ""
         return out
 
-    def other(self, value: Any, kind: type, depth: int) -> Any:
+    def other_value(self, value: Any, kind: type, depth: int) -> Any:
         numpy = sys.modules.get("numpy")
         generic = getattr(numpy, "generic", None)
         if type(generic) is type and issubclass(kind, generic) and kind.__module__ == "numpy":
@@ -156,11 +156,11 @@ class _Encoder:
                 return self.walk(item, depth)
         if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple is equal to a tuple
             return self.walk(tuple(tuple.__iter__(value)), depth)
-        if is_spelled(value):
-            spelling = spell(value)
+        if is_stdlib_value(value):
+            spelling = encode_stdlib_value(value)
             self.pay(len(spelling[1]) + 20)
             return ["x", *spelling]
-        name = type_name(value)
+        name = find_type_name(value)
         self.pay(len(_quoted(name)) + 40)
         number = self.keep(value) if self.keep is not None else None
         return ["o", name, ""] if number is None else ["h", number, name]
@@ -171,7 +171,8 @@ def decode(tagged: Any, limit: int = MAX_ITEMS, remote: Any = None) -> Any:
 
     Args:
         limit: how many values may be in it, itself counted.
-        remote: makes something of the number and type name of a kept value (`["h", ...]`); without it there are none.
+        remote: makes something of the number and type name of a value that was held (`["h", ...]`); without it there
+            are none.
 
     Raises:
         ValueError: `encode` cannot have given this.
@@ -207,38 +208,38 @@ class _Decoder:
 
 
 def _read_int(_: _Decoder, rest: list[Any], depth: int) -> int:
-    (text,) = _typed(rest, str)
+    (text,) = _check_types(rest, str)
     return int(text, 16)
 
 
 def _read_float(_: _Decoder, rest: list[Any], depth: int) -> float:
-    (text,) = _typed(rest, str)
+    (text,) = _check_types(rest, str)
     if text not in ("nan", "inf", "-inf"):
         raise ValueError("no float")
     return float(text)
 
 
 def _read_complex(decoder: _Decoder, rest: list[Any], depth: int) -> complex:
-    real, imaginary = _typed(decoder.walk_all(rest, depth), float, float)
+    real, imaginary = _check_types(decoder.walk_all(rest, depth), float, float)
     return complex(real, imaginary)
 
 
 def _read_range(decoder: _Decoder, rest: list[Any], depth: int) -> range:
-    return range(*_typed(decoder.walk_all(rest, depth), int, int, int))
+    return range(*_check_types(decoder.walk_all(rest, depth), int, int, int))
 
 
 def _read_text(_: _Decoder, rest: list[Any], depth: int) -> str:
-    (code,) = _typed(rest, str)
+    (code,) = _check_types(rest, str)
     return bytes.fromhex(code).decode("utf-8", "surrogatepass")
 
 
 def _read_bytes(_: _Decoder, rest: list[Any], depth: int) -> bytes:
-    (code,) = _typed(rest, str)
+    (code,) = _check_types(rest, str)
     return bytes.fromhex(code)
 
 
 def _read_ellipsis(_: _Decoder, rest: list[Any], depth: int) -> Any:
-    _typed(rest)
+    _check_types(rest)
     return ...
 
 
@@ -253,32 +254,32 @@ def _read_dict(decoder: _Decoder, rest: list[Any], depth: int) -> dict[Any, Any]
     return dict(zip(_hashable(items[::2]), items[1::2], strict=True))
 
 
-def _read_stream(decoder: _Decoder, rest: list[Any], depth: int) -> Stream:
-    (end,) = _typed(rest[:1], str)
-    return Stream(decoder.walk_all(rest[1:], depth), end[:_TEXT])
+def _read_iterator(decoder: _Decoder, rest: list[Any], depth: int) -> IteratorItems:
+    (end,) = _check_types(rest[:1], str)
+    return IteratorItems(decoder.walk_all(rest[1:], depth), end[:_MAX_TEXT])
 
 
-def _read_spelled(_: _Decoder, rest: list[Any], depth: int) -> Any:
-    name, text = _typed(rest, str, str)
-    return read(name, text)
+def _read_stdlib_value(_: _Decoder, rest: list[Any], depth: int) -> Any:
+    name, text = _check_types(rest, str, str)
+    return decode_stdlib_value(name, text)
 
 
-def _read_opaque(_: _Decoder, rest: list[Any], depth: int) -> Opaque:
-    name, text = _typed(rest, str, str)
-    return Opaque(name[:_TEXT], text[:_TEXT])
+def _read_opaque(_: _Decoder, rest: list[Any], depth: int) -> OpaqueValue:
+    name, text = _check_types(rest, str, str)
+    return OpaqueValue(name[:_MAX_TEXT], text[:_MAX_TEXT])
 
 
 def _read_remote(decoder: _Decoder, rest: list[Any], depth: int) -> Any:
-    number, name = _typed(rest, int, str)
+    number, name = _check_types(rest, int, str)
     if decoder.remote is None or number < 0:
-        raise ValueError("a kept value, where none is kept")
-    return decoder.remote(number, name[:_TEXT])
+        raise ValueError("a number of a held value, where none is held")
+    return decoder.remote(number, name[:_MAX_TEXT])
 
 
-def _typed(given: list[Any], *kinds: type) -> list[Any]:
-    if [type(item) for item in given] != list(kinds):
+def _check_types(items: list[Any], *kinds: type) -> list[Any]:
+    if [type(item) for item in items] != list(kinds):
         raise ValueError("parts that do not fit")
-    return given
+    return items
 
 
 def _hashable(items: list[Any]) -> list[Any]:
@@ -290,7 +291,7 @@ def _hashable(items: list[Any]) -> list[Any]:
         except TypeError:
             raise ValueError("a member that cannot be hashed") from None
         seen[code] = count = seen.get(code, 0) + 1
-        if count > _SAME_HASH:
+        if count > _MAX_SAME_HASH:
             raise ValueError("too many members of one hash")
     return items
 
@@ -309,8 +310,8 @@ _READERS: dict[str, Any] = {
     "S": _read_set,
     "F": lambda decoder, rest, depth: frozenset(_read_set(decoder, rest, depth)),
     "d": _read_dict,
-    "g": _read_stream,
-    "x": _read_spelled,
+    "g": _read_iterator,
+    "x": _read_stdlib_value,
     "o": _read_opaque,
     "h": _read_remote,
 }

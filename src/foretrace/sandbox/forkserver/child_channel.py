@@ -1,0 +1,166 @@
+"""The parent's end of the channel to one child of a fork server: frames both ways, what it prints, how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+
+from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver.child_exit import ChildExit, read_child_exit
+from foretrace.sandbox.forkserver.server_process import ForkServer
+from foretrace.sandbox.inside.wire import frames, messages
+
+_GRACE_S = 2.0
+"""How long after its deadline a fork server may still be busy with a run before it is killed."""
+
+
+class ChildChannel:
+    """Speaks with one child, from its start to its exit.
+
+    What the child says is parsed JSON of a limited size, and no more to be trusted than its code.
+    """
+
+    def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits) -> None:
+        self._server, self._limits = server, limits
+        self.broken: str | None = None
+        """What was wrong with the child's bytes where they were no frames; nothing is received after it."""
+        self.elapsed = 0.0
+        """Seconds from the child's start to the arrival of the last frame received."""
+        self._frames = frames.FrameReader(limits.reply_kb * 1024 + 4096)
+        self._output = BoundedOutput(limits.stdout_kb)
+        self._exit: ChildExit | None = None
+        request = {**request, "limits": msgspec.to_builtins(limits)}
+        if stdin := request.pop("stdin", ""):
+            server.send(messages.STDIN, stdin.encode("utf-8", "surrogatepass"))
+        # The fork server reads only this; the request itself goes to the child, past its memory.
+        for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
+        server.send(messages.RUN, json.dumps(for_server).encode("ascii"))
+        server.send(messages.TO_CHILD, frames.pack_frame(request))
+        self._watchdog = asyncio.get_running_loop().call_later(limits.wall_s + _GRACE_S, server.kill)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the child's exit is known."""
+        return self._exit is not None
+
+    async def send(self, message: list[Any]) -> None:
+        """Send the child a frame."""
+        self._server.send(messages.TO_CHILD, frames.pack_frame(message))
+        await self._server.drain()
+
+    async def receive(self) -> Any | None:
+        """The child's next frame; None when its channel has ended or is broken."""
+        while True:
+            if self.broken is None:
+                try:
+                    message = self._frames.take()
+                except frames.FrameError as error:
+                    self.broken = f"the process answered with {error}"
+                    message = None
+                if message is not None:
+                    return message
+            if self.broken is not None or self.ended:
+                return None
+            await self._receive_message()
+
+    async def wait(self, timeout_s: float | None = None) -> ChildExit:
+        """Wait for the child's exit (kill it where its channel is broken), and return how it ended.
+
+        What it has said that nobody received makes its channel `broken`.
+
+        Args:
+            timeout_s: Seconds after which it is killed; None leaves it its time limit.
+        """
+        if self.broken is not None:
+            self.stop()
+        timer = None if timeout_s is None else asyncio.get_running_loop().call_later(timeout_s, self.stop)
+        while self._exit is None:
+            await self._receive_message()
+        if timer is not None:
+            timer.cancel()
+        self.cancel_watchdog()
+        if self.broken is None and self._frames.pending_bytes:
+            self.broken = "the process ended in the middle of an answer"
+        return self._exit
+
+    def stop(self) -> None:
+        """Have the fork server kill the child, which `wait` then reports; what it says after this may be lost."""
+        if not self.ended:
+            self._server.send(messages.KILL, b"")
+
+    def cancel_watchdog(self) -> None:
+        """Let the fork server live, although the child's time may be over."""
+        self._watchdog.cancel()
+
+    async def _receive_message(self) -> None:
+        started = time.monotonic()
+        try:
+            kind, body = await self._server.receive()
+        except EOFError:
+            self._exit = ChildExit(ending="lost", seconds=time.monotonic() - started, **self.read_output())
+            return
+        if kind == messages.FROM_CHILD:
+            (self.elapsed,) = messages.TIMESTAMP.unpack_from(body)
+            self._frames.feed(body[messages.TIMESTAMP.size :])
+        elif kind in (messages.STDOUT, messages.STDERR):
+            self._output.add(kind, body)
+        elif kind == messages.EXIT:
+            self._exit = read_child_exit(json.loads(body), self._limits, self.read_output())
+
+    def read_output(self) -> dict[str, Any]:
+        """What the child has printed so far, as fields of `ChildExit`."""
+        return self._output.fields()
+
+    def reset_output(self, max_kb: int) -> None:
+        """Drop what was printed so far: a new block begins, of whose output at most `max_kb` KiB are kept."""
+        self._output = BoundedOutput(max_kb)
+
+
+StartChild = Callable[[dict[str, Any], Limits], AbstractAsyncContextManager[ChildChannel]]
+"""Starts a child for a request (`mode`, `code`, ...) under limits."""
+
+
+@contextlib.asynccontextmanager
+async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
+    """Start a child on `server` for `request`; a block that is left before the child's exit kills the server."""
+    server.runs += 1
+    channel = ChildChannel(server, request, limits)
+    try:
+        yield channel
+        await channel.wait()
+    finally:
+        channel.cancel_watchdog()
+        if not channel.ended:
+            server.kill()
+
+
+class BoundedOutput:
+    """The beginnings of what a child prints to stdout and stderr.
+
+    Args:
+        max_kb: How much of each is kept, KiB.
+    """
+
+    def __init__(self, max_kb: int) -> None:
+        self._max_bytes = max_kb * 1024
+        self._streams = {messages.STDOUT: bytearray(), messages.STDERR: bytearray()}
+        self._truncated = False
+
+    def add(self, kind: bytes, chunk: bytes) -> None:
+        """Take in a chunk of one stream: `messages.STDOUT` or `messages.STDERR`."""
+        stream = self._streams[kind]
+        room = self._max_bytes - len(stream)
+        self._truncated = self._truncated or len(chunk) > room
+        stream += chunk[:room]
+
+    def fields(self) -> dict[str, Any]:
+        """`stdout`, `stderr` and `truncated`, as in `ChildExit`."""
+        out, err = (stream.decode("utf-8", "replace") for stream in self._streams.values())
+        return {"stdout": out, "stderr": err, "truncated": self._truncated}

@@ -1,0 +1,201 @@
+"""The fork server's main program: prepare all that children share, then fork a fresh one for each run.
+
+It never runs untrusted code itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import json
+import os
+import shutil
+import signal
+import sys
+from typing import Any, NoReturn
+
+from foretrace.sandbox.inside import pinned_pages
+from foretrace.sandbox.inside.child import Confinement, become_user, make_rlimits
+from foretrace.sandbox.inside.child_supervisor import serve_run
+from foretrace.sandbox.inside.confine import jail, landlock, syscalls
+from foretrace.sandbox.inside.confine.seccomp import SeccompFilter, make_child_program, make_server_program
+from foretrace.sandbox.inside.confine.syscalls import CallError
+from foretrace.sandbox.inside.parent_connection import ParentConnection, move_descriptor_up, read_input
+from foretrace.sandbox.inside.preload import pin_changed_pages, preload_packages, warm_up
+from foretrace.sandbox.inside.session_supervisor import serve_session
+from foretrace.sandbox.inside.wire import messages
+
+
+def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder) -> Confinement:
+    """Import the packages to preload, enter the jail, and prepare the confinement of children.
+
+    Raises:
+        CallError: a call that the level needs was refused.
+    """
+    confinement = Confinement(int(configuration["level"]))
+    confinement.scratch = jail.SCRATCH if confinement.level == 3 else configuration["scratch"] or "/"
+    preloaded = preload_packages(configuration["preload"], configuration["path"])
+    roots, holes, packages = jail.find_paths(preloaded)
+    writable = ["/dev/null"]
+    if confinement.level == 3:
+        jail.enter_root(roots, holes, packages)
+        os.environ["TMPDIR"] = os.environ["HOME"] = jail.SCRATCH
+        scratch.renew(16)  # proves now that it can be done
+        readable, listable, writable = ["/"], [], ["/dev/null", jail.BOX]
+    else:
+        readable, listable = jail.carve_holes(roots, holes)
+        readable += packages
+    if confinement.level:
+        confinement.filter = SeccompFilter(make_child_program(metadata=confinement.level == 3, forks=False))
+    if confinement.level == 3:
+        confinement.session_filter = SeccompFilter(make_child_program(metadata=True, forks=True), notifies=True)
+        confinement.user = jail.INNER_UID if jail.has_two_users() else None
+    elif sys.platform == "linux" and os.getuid() == 0 and can_drop_user():
+        confinement.user = jail.NOBODY
+        if confinement.level < 2:
+            os.chown(confinement.scratch, jail.NOBODY, jail.NOBODY)
+    has_landlock = confinement.level >= 2
+    rules = move_descriptor_up(landlock.make_ruleset(readable, listable, writable)) if has_landlock else None
+    confinement.prepare(rules)
+    return confinement
+
+
+def filter_self(level: int) -> None:
+    """Put the list of allowed system calls in force, for this process and all its children."""
+    syscalls.call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    SeccompFilter(make_server_program(metadata=level == 3)).install(0)
+
+
+def can_drop_user() -> bool:
+    """Whether another user could still read the interpreter's library (not where it lies in a private home)."""
+    probe = os.fork()
+    if probe == 0:
+        try:
+            become_user(jail.NOBODY)
+            with open(os.__file__, "rb") as file:
+                file.read(1)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitpid(probe, 0)[1] == 0
+
+
+def main() -> None:
+    """Serve until the parent goes away."""
+    os.set_inheritable(0, False)
+    parent = ParentConnection(move_descriptor_up(os.dup(0)))
+    for target in (0, 1, 3):
+        null = os.open("/dev/null", os.O_RDWR)
+        os.dup2(null, target)
+    _, body = parent.receive()
+    configuration = json.loads(body)
+    parent.scratch = configuration["scratch"]
+    ring = pinned_pages.make_ring()
+    try:
+        if configuration["makes_scratch"]:
+            os.mkdir(configuration["scratch"], 0o700)
+        if configuration["level"] == 3:
+            enter_namespaces()
+        if sys.platform == "linux":
+            # Where no namespace ends its processes with it, the fork server must outlive its parent to kill them.
+            weak = configuration["level"] < 2
+            if weak:
+                signal.signal(signal.SIGTERM, lambda *_: parent.exit())
+            wanted = signal.SIGTERM if weak else signal.SIGKILL
+            syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(wanted), 0, 0, 0)
+            syscalls.call("prctl", syscalls.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        if configuration["level"] and not parent.wiped:
+            raise CallError("madvise", errno.EINVAL)  # a run would find in its memory what earlier ones were sent
+        warm_up()
+        spaces, pages = find_namespaces(), pinned_pages.MemoryPages()
+        scratch = jail.ScratchFolder()
+        confinement = make_confinement(configuration, scratch)
+        if sys.platform == "linux":
+            syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
+        forget_own_modules(configuration["path"])
+        pinned = pin_changed_pages(ring, pages, confinement)
+        pages.close()
+        if confinement.level:
+            filter_self(confinement.level)
+    except BaseException as error:
+        call = error.call if isinstance(error, CallError) else ""
+        parent.send_json(messages.FAILED, {"call": call, "message": f"{type(error).__name__}: {error}"})
+        os._exit(1)
+    python = sys.version.split()[0]
+    parent.send_json(messages.READY, {"python": python, "user": confinement.user, "spaces": spaces, "pinned": pinned})
+    try:
+        serve_requests(parent, confinement, scratch)
+    finally:
+        parent.exit()  # a fault here must not leave processes and files behind either
+
+
+def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: jail.ScratchFolder) -> NoReturn:
+    """Serve one run or session after the other."""
+    stdin: int | None = None
+    known, request = b"", {}
+    while True:
+        if not parent.forward_stream(None):  # for a run that has ended already
+            parent.fill()
+            continue
+        kind, body = parent.receive()
+        if kind == messages.STDIN:
+            stdin = read_input(parent)
+        if kind != messages.RUN:
+            continue
+        if body != known:  # hardly ever: less to do is less memory that a fork makes dear
+            known, request = body, json.loads(body)
+            request["rlimits"] = make_rlimits(request["limits"], confinement)
+        if confinement.level == 3:
+            scratch.renew(int(request["limits"]["scratch_mb"]))
+        if request["mode"] == "session":
+            serve_session(parent, confinement, request)
+        else:
+            serve_run(parent, confinement, request, stdin)
+            stdin = None
+        if confinement.level < 2:
+            empty_folder(confinement.scratch)
+
+
+def find_namespaces() -> dict[str, int]:
+    """Inode numbers of this process' namespaces, for the parent to compare with its own."""
+    try:
+        return {kind: os.stat(f"/proc/self/ns/{kind}").st_ino for kind in os.listdir("/proc/self/ns")}
+    except OSError:
+        return {}
+
+
+def enter_namespaces() -> None:
+    """Become the first process of a new pid namespace; the process outside of it waits, and ends when it ends."""
+    syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    jail.unshare()
+    inner = os.fork()
+    if inner:
+        os.closerange(10, 64)
+        _, status = os.waitpid(inner, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def empty_folder(folder: str) -> None:
+    """Remove what a run left in a scratch folder of the host."""
+    if folder == "/":
+        return
+    with contextlib.suppress(OSError):  # code may have taken the folder itself away
+        os.mkdir(folder, 0o700)
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+
+def forget_own_modules(path: list[str]) -> None:
+    """Take this program's own modules, and the way to them, out of what children can import."""
+    for name in [n for n in sys.modules if n == "foretrace" or n.startswith("foretrace.")]:
+        del sys.modules[name]
+    own = sys.argv[1] if len(sys.argv) > 1 else None
+    sys.path[:] = [p for p in sys.path if p != own] + [p for p in path if os.path.isdir(p) and p not in sys.path]
+    sys.argv = [""]
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,194 @@
+"""The fork server's connection to its parent: messages (`wire.messages`) both ways, and streams of bytes to children.
+
+What a run is sent and what it says passes through memory that no child inherits: a child of this process must find
+nothing of an earlier run, be it code, arguments, answers, or a test.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import shutil
+import signal
+import socket
+from typing import Any, NoReturn
+
+from foretrace.sandbox.inside.reap import kill_descendants
+from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
+
+CHUNK_SIZE = 1 << 16
+"""Bytes that are read from a descriptor at one time."""
+_BUFFER_SIZE = 1 << 20
+_STREAM_KINDS = (TO_CHILD, STDIN)
+"""Messages whose bytes are forwarded as they come, and never held as a whole."""
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
+
+
+def make_wiped_memory() -> tuple[memoryview, bool]:
+    """Memory of `_BUFFER_SIZE` bytes, and whether the kernel fills it with zeros in every child."""
+    if not hasattr(mmap, "MAP_ANONYMOUS") or not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
+        return memoryview(bytearray(_BUFFER_SIZE)), False
+    memory = mmap.mmap(-1, _BUFFER_SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(_WIPE_ON_FORK)
+    except OSError:
+        return memoryview(memory), False
+    return memoryview(memory), True
+
+
+class ParentConnection:
+    """The connection to the parent."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.socket = socket.socket(fileno=descriptor)
+        self.scratch: str | None = None
+        """A folder of the host that is removed when this process ends."""
+        self.stream_left = 0
+        """Bytes of a stream message that are still to be forwarded (see `forward_stream`)."""
+        self._in, self.wiped = make_wiped_memory()
+        self._start = self._end = 0
+        self._out, _ = make_wiped_memory()
+        self._queued = 0
+
+    # What comes from the parent.
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Kind and body of the next message; exits the process when the parent has gone."""
+        while (message := self.take()) is None:
+            self.fill()
+        return message
+
+    def fill(self) -> None:
+        """Read what is there (blocks when nothing is)."""
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._end == _BUFFER_SIZE:
+            length = self._end - self._start
+            self._in[:length] = self._in[self._start : self._end]
+            self._start, self._end = 0, length
+        try:
+            count = self.socket.recv_into(self._in[self._end :])
+        except OSError:  # the parent died with something unread
+            count = 0
+        if not count:
+            self.exit()
+        self._end += count
+
+    def take(self) -> tuple[bytes, bytes] | None:
+        """The next message that has come as a whole, or None; of a stream message only its kind (see `stream_left`)."""
+        if self.stream_left or self._end - self._start < MESSAGE_HEADER.size:
+            return None
+        kind, length = MESSAGE_HEADER.unpack_from(self._in, self._start)
+        body = self._start + MESSAGE_HEADER.size
+        if kind in _STREAM_KINDS:
+            self._start, self.stream_left = body, length
+            return kind, b""
+        if self._end - body < length:
+            return None
+        self._start = body + length
+        return kind, bytes(self._in[body : self._start])
+
+    def forward_stream(self, descriptor: int | None) -> bool:
+        """Write what has arrived of a stream message; true when it has been written as a whole.
+
+        Args:
+            descriptor: where to; None throws it away, as does a descriptor that nobody reads any more.
+        """
+        while self.stream_left and self._start < self._end:
+            part = self._in[self._start : min(self._end, self._start + self.stream_left)]
+            try:
+                count = len(part) if descriptor is None else os.write(descriptor, part)
+            except BlockingIOError:
+                return False
+            except OSError:
+                count = len(part)
+            self._start += count
+            self.stream_left -= count
+        return not self.stream_left
+
+    @property
+    def stream_blocked(self) -> bool:
+        """Whether bytes wait here for a child that does not take them."""
+        return bool(self.stream_left) and self._start < self._end
+
+    # What goes to the parent.
+
+    def send_json(self, kind: bytes, message: Any) -> None:
+        """Send a message of JSON, after all that is queued."""
+        self.send(kind, json.dumps(message).encode("ascii"))
+
+    def send(self, kind: bytes, body: bytes) -> None:
+        """Send a message, after all that is queued."""
+        if _BUFFER_SIZE - self._queued < MESSAGE_HEADER.size + len(body):
+            self.flush()
+        MESSAGE_HEADER.pack_into(self._out, self._queued, kind, len(body))
+        start = self._queued + MESSAGE_HEADER.size
+        self._out[start : start + len(body)] = body
+        self._queued = start + len(body)
+        self.flush()
+
+    def queue_from(self, descriptor: int, kind: bytes, stamp: float | None = None) -> memoryview | None:
+        """Queue a message of what can be read from a descriptor.
+
+        Returns:
+            What was read: empty at the end of the stream, None when there is nothing now.
+        """
+        head = MESSAGE_HEADER.size + (TIMESTAMP.size if stamp is not None else 0)
+        if _BUFFER_SIZE - self._queued < head + CHUNK_SIZE:
+            self.flush()
+        start = self._queued + head
+        try:
+            count = os.readv(descriptor, [self._out[start : start + CHUNK_SIZE]])
+        except BlockingIOError:
+            return None
+        except OSError:
+            count = 0
+        if count:
+            MESSAGE_HEADER.pack_into(self._out, self._queued, kind, count + head - MESSAGE_HEADER.size)
+            if stamp is not None:
+                TIMESTAMP.pack_into(self._out, self._queued + MESSAGE_HEADER.size, stamp)
+            self._queued = start + count
+        return self._out[start : start + count]
+
+    def flush(self) -> None:
+        """Send all that is queued."""
+        if self._queued:
+            try:
+                self.socket.sendall(self._out[: self._queued])
+            except OSError:
+                self.exit()
+            self._queued = 0
+
+    def exit(self) -> NoReturn:
+        """Exit this process; kill all that it has started, and remove the scratch folder."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM must not start this again in the middle
+        kill_descendants()
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        os._exit(0)
+
+
+def read_input(parent: ParentConnection) -> int:
+    """Store the input that the parent sends now, and return a descriptor from which it can be read."""
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("stdin")
+    else:
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
+    while not parent.forward_stream(handle):
+        parent.fill()
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
+
+
+def move_descriptor_up(descriptor: int) -> int:
+    """Duplicate a descriptor at a number above 9, which a child's 0 to 3 do not overwrite, and close the old one."""
+    if descriptor > 9:
+        return descriptor
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return high

@@ -1,0 +1,144 @@
+"""What test code uses of the candidate, read from its text."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from foretrace.sandbox.inside.roles.judge import find_check_function
+
+ALIAS = "candidate"
+_RUNS_TEXT = frozenset({"eval", "exec", "compile"})
+_ARRAYS = frozenset({"array", "asarray", "arange", "zeros", "ones", "linspace", "full", "eye", "random"})
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+class CandidateUses(msgspec.Struct, frozen=True, kw_only=True):
+    """What a set of tests uses of the candidate."""
+
+    entry_point: str | None
+    callees: frozenset[str]
+    """The candidate's own names: the entry point, and names that nothing else defines."""
+    made: frozenset[str]
+    """Names of functions and classes that the tests or their setup define."""
+    setup_names: frozenset[str]
+    """Names that the setup gives a meaning to, imports aside."""
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    """Imports of the setup."""
+    exceptions: frozenset[str]
+    classes: bool
+    """Whether the tests use classes of the candidate."""
+
+
+def find_candidate_uses(trees: Sequence[ast.Module], entry_point: str | None, setup: ast.Module) -> CandidateUses:
+    """Read what the tests use."""
+    setup_names = frozenset(_bound(setup))
+    imports = tuple(node for node in setup.body if isinstance(node, (ast.Import, ast.ImportFrom)))
+    imported = {name for node in imports for name in _bound(node)}
+    own = {entry_point} if entry_point else set[str]()
+    callees: set[str] = set(own)
+    caught: set[str] = set()
+    for tree in trees:
+        free = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(_bound(tree))
+        callees |= {name for name in free - setup_names - {ALIAS} if not hasattr(builtins, name)}
+        caught |= set(_caught(tree))
+    exceptions = (caught & callees) - own
+    made = {
+        node.name for tree in (*trees, setup) for node in ast.walk(tree) if isinstance(node, _SCOPES[:2] + _SCOPES[3:])
+    }
+    setup_classes = {node.name for node in setup.body if isinstance(node, ast.ClassDef)}
+    classes = bool(own & setup_classes) or any(map(_like_class, callees - exceptions))
+    return CandidateUses(
+        entry_point=entry_point,
+        callees=frozenset(callees - exceptions),
+        made=frozenset(made - own),
+        setup_names=setup_names - imported - own,
+        imports=imports,
+        exceptions=frozenset(exceptions),
+        classes=classes,
+    )
+
+
+def _like_class(name: str) -> bool:
+    """Whether a name is written as classes are: `Stack`, `_Node`; not `MAX`, and not `max_of`."""
+    bare = name.lstrip("_")
+    return bare[:1].isupper() and "_" not in bare and (len(bare) == 1 or not bare.isupper())
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    """All names that code gives a meaning to, anywhere in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            yield node.name
+
+
+def _caught(tree: ast.Module) -> Iterator[str]:
+    """Names that code expects as exceptions: in `except`, and as the first argument of `raises`."""
+    for node in ast.walk(tree):
+        kinds: list[ast.expr] = []
+        if isinstance(node, ast.ExceptHandler) and node.type:
+            kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        elif isinstance(node, ast.Call) and node.args and getattr(node.func, "attr", "") in ("raises", "assertRaises"):
+            kinds = [node.args[0]]
+        yield from (kind.id for kind in kinds if isinstance(kind, ast.Name))
+
+
+def needs_one_process(trees: Sequence[ast.Module], code: CandidateUses) -> bool:
+    """Whether the tests can only run in the candidate's process: they hand it functions, classes or other things that
+    cannot be sent, use its functions as objects, or run text that it gave."""
+    for tree in trees:
+        check = find_check_function(tree)
+        callees = code.callees | {ALIAS} | ({check[1]} if check else set[str]())
+        bound = set(_bound(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id in _RUNS_TEXT:
+                    return True
+                if node.func.id in callees and any(_unsendable(arg, code, bound) for arg in _arguments(node)):
+                    return True
+            owner = node.value if isinstance(node, ast.Attribute) else None
+            if isinstance(owner, ast.Name) and owner.id in callees and not code.classes:
+                return True
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(base, ast.Name) and base.id in callees for base in node.bases
+            ):
+                return True
+    return False
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _unsendable(arg: ast.expr, code: CandidateUses, bound: set[str]) -> bool:
+    """Whether an argument is, or holds, something that is no plain value."""
+    if isinstance(arg, ast.Lambda):
+        return True
+    if isinstance(arg, ast.Name):
+        own = callable(getattr(builtins, arg.id, None)) and arg.id not in code.callees | bound
+        return arg.id in code.made or own
+    if isinstance(arg, ast.Call):
+        func = arg.func
+        if isinstance(func, ast.Name) and _like_class(func.id) and func.id in code.made:
+            return True
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr in _ARRAYS
+            and getattr(func.value, "id", "") in ("np", "numpy")
+        )
+    if isinstance(arg, (ast.List, ast.Tuple, ast.Set)):
+        return any(_unsendable(item, code, bound) for item in arg.elts)
+    if isinstance(arg, ast.Dict):
+        return any(_unsendable(item, code, bound) for item in arg.values)
+    return isinstance(arg, ast.Starred) and _unsendable(arg.value, code, bound)

@@ -1,0 +1,286 @@
+"""Fork servers that die, cancelled runs, closed sandboxes: a clear result, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from foretrace.core.errors import SandboxError
+from foretrace.sandbox.base import Limits
+from foretrace.sandbox.local import LocalSandbox
+from sandbox.boxes import Box, box_at, marked, own_descriptors, own_zombies, settings, until
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+def test_a_fork_server_killed_in_the_middle_of_a_run(box: Box) -> None:
+    async def kill() -> Any:
+        before = marked()
+        run = asyncio.create_task(box.sandbox.run("import time; print('x', flush=True); time.sleep(30)"))
+        await asyncio.sleep(0.3)
+        for pid in marked() | before:
+            with contextlib.suppress(ProcessLookupError):  # the first one's end is the others'
+                os.kill(pid, signal.SIGKILL)
+        return await asyncio.wait_for(run, 3)
+
+    result = box.do(kill())
+    assert result.ending in ("lost", "killed") and not result.ok  # whoever of them died first
+    assert result.error and (result.ending == "killed" or "again" in result.error.message)
+    # The outer process may be about to notice still that the inner one has gone.
+    assert box.run("print(1)").ending in ("ok", "lost")
+    assert box.out("print(1)") == "1\n"
+
+
+@pytest.mark.parametrize("who", ["outer", "inner"])
+def test_a_fork_server_killed_while_idle(box: Box, who: str) -> None:
+    assert box.out("print(1)") == "1\n"
+    servers = [p for p in psutil.Process().children(recursive=True) if p.pid in marked()]
+    for process in servers if who == "outer" else servers[::-1][:1]:
+        process.kill()
+    gone = [p.pid for p in servers]
+    assert until(lambda: not marked() & set(gone))
+    first, *rest = [box.run(f"print({i})").ending for i in range(3)]
+    # That it has gone may not have been noticed yet: the outer process waits for the inner one, and we for the outer.
+    assert first in ("ok", "lost") and rest == ["ok", "ok"]
+
+
+def test_a_fork_server_that_stops_answering_is_given_up(jailed: Box) -> None:
+    async def stop() -> Any:
+        run = asyncio.create_task(jailed.sandbox.run("import time; time.sleep(30)", limits=Limits(wall_s=0.5)))
+        await asyncio.sleep(0.2)
+        for pid in marked():
+            os.kill(pid, signal.SIGSTOP)
+        return await asyncio.wait_for(run, 8)
+
+    assert jailed.do(stop()).ending in ("lost", "timeout")
+    assert jailed.out("print(1)") == "1\n"
+
+
+def test_cancelled_runs_leave_nothing(box: Box) -> None:
+    async def cancel() -> None:
+        for delay in (0, 0.001, 0.004, 0.02, 0.1):
+            run = asyncio.create_task(box.sandbox.run("import time; time.sleep(30)"))
+            await asyncio.sleep(delay)
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            assert (await box.sandbox.run("print(1)")).stdout == "1\n"
+
+    box.do(cancel())
+
+
+def test_a_start_that_is_cancelled_leaves_nothing(runner: asyncio.Runner) -> None:
+    async def cancel(delay: float) -> None:
+        sandbox = LocalSandbox(settings(workers=3))
+        start = asyncio.create_task(sandbox.start())
+        await asyncio.sleep(delay)
+        start.cancel()
+        await asyncio.gather(start, return_exceptions=True)
+        await sandbox.close()
+
+    before = marked()
+    for delay in (0, 0.003, 0.01, 0.03, 0.06, 0.1, 0.14, 0.18):
+        runner.run(cancel(delay))
+    assert until(lambda: marked() <= before), marked() - before
+
+
+def test_runs_at_one_time_start_one_sandbox(runner: asyncio.Runner) -> None:
+    async def race() -> None:
+        sandbox = LocalSandbox(settings(workers=2))
+        results = await asyncio.gather(*(sandbox.run(f"print({i})") for i in range(4)), sandbox.guards())
+        assert [r.stdout for r in results[:4]] == [f"{i}\n" for i in range(4)]
+        assert len(marked() - before) <= 4
+        await sandbox.close()
+        await sandbox.close()
+
+    before = marked()
+    runner.run(race())
+    assert until(lambda: marked() <= before), marked() - before
+
+
+def test_a_closed_sandbox_says_so(runner: asyncio.Runner) -> None:
+    for box in box_at(3, runner):
+        box.do(box.sandbox.close())
+        for call in (box.sandbox.run("1"), box.sandbox.session()):
+            with pytest.raises(SandboxError, match="closed"):
+                box.do(call)
+
+
+def test_closing_ends_runs_at_once(runner: asyncio.Runner) -> None:
+    async def close(box: Box) -> None:
+        runs = [asyncio.create_task(box.sandbox.run("import time; time.sleep(30)")) for _ in range(4)]
+        await asyncio.sleep(0.15)
+        await box.sandbox.close()
+        done = await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 3)
+        assert all(isinstance(d, SandboxError) or d.ending == "lost" for d in done)
+
+    before = marked()
+    for box in box_at(3, runner, workers=2):
+        box.do(close(box))
+    assert until(lambda: marked() <= before)
+
+
+def test_many_runs_at_one_time(runner: asyncio.Runner) -> None:
+    async def many(box: Box) -> list[Any]:
+        return await asyncio.gather(*(box.sandbox.run(f"print({i}); {'1/0' if i % 7 == 0 else ''}") for i in range(60)))
+
+    for box in box_at(3, runner, workers=3):
+        results = box.do(many(box))
+        assert [r.stdout for r in results] == [f"{i}\n" for i in range(60)]
+        assert [r.ending for r in results] == ["error" if i % 7 == 0 else "ok" for i in range(60)]
+
+
+def test_three_hundred_runs_leak_nothing(runner: asyncio.Runner) -> None:
+    async def runs(box: Box, count: int) -> None:
+        for i in range(count):
+            result = await box.sandbox.run(f"x = {i}\n{('1/0', 'exit(3)', 'print(x)')[i % 3]}", stdin="x" * (i % 2))
+            assert result.ending == ("error", "exit", "ok")[i % 3]
+
+    before = set(own_zombies())  # what other tests have left in this process
+    for box in box_at(3, runner):
+        box.do(runs(box, 10))
+        inner = max(marked())
+        mounts = Path("/proc/self/mountinfo").read_text()
+        counts = own_descriptors(), len(own_zombies()), len(marked()), _looked_up(inner)
+        box.do(runs(box, 300))
+        assert max(marked()) == inner  # the same fork server served all of them
+        assert (own_descriptors(), len(own_zombies()), len(marked()), _looked_up(inner)) == counts
+        assert Path("/proc/self/mountinfo").read_text() == mounts
+    assert until(lambda: not set(own_zombies()) - before)
+
+
+def _looked_up(pid: int) -> tuple[int, int] | None:
+    """How many descriptors and mounts a fork server has; null where we may not look."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd")), len(Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
+    except OSError:
+        return None
+
+
+def test_opening_and_closing_leaks_nothing(runner: asyncio.Runner) -> None:
+    def once() -> None:
+        for box in box_at(3, runner):
+            box.out("print(1)")
+
+    once()
+    counts = own_descriptors(), len(own_zombies())
+    for _ in range(4):
+        once()
+    runner.run(asyncio.sleep(0.01))
+    assert (own_descriptors(), len(own_zombies())) == counts
+
+
+# Interruption
+
+
+SCRIPT = """
+import asyncio, sys
+from foretrace.sandbox.forkserver import server_process
+from foretrace.sandbox.base import SandboxSettings
+from foretrace.sandbox.local import LocalSandbox
+server_process.PYTHON_FLAGS = (*server_process.PYTHON_FLAGS, "-X", sys.argv[1])
+async def main():
+    async with LocalSandbox(SandboxSettings(workers=2)) as sandbox:
+        session = await sandbox.session()
+        await session.run("x = 1")
+        print("ready", flush=True)
+        runs = [sandbox.run("import time; time.sleep(30)") for _ in range(4)]
+        await asyncio.gather(*runs, session.run("while 1: pass"))
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(130)
+"""
+
+
+def running(tmp_path: Path, name: str) -> tuple[subprocess.Popen[str], str]:
+    mark = f"mark-{name}-{os.getpid()}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, mark],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(0.3)
+    assert len(marked(mark)) >= 5
+    return process, mark
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_ctrl_c_ends_at_once_and_cleanly(tmp_path: Path, whole_group: bool) -> None:
+    process, mark = running(tmp_path, "ctrl-c")
+    began = time.monotonic()
+    if whole_group:  # as a terminal does
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=5)
+    assert time.monotonic() - began < 1.5
+    assert (process.returncode, out, err) == (130, "interrupted\n", "")
+    assert until(lambda: not marked(mark), 1)
+    assert [p.name for p in tmp_path.iterdir() if p.name != "temporary"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_parent(tmp_path: Path, number: signal.Signals) -> None:
+    process, mark = running(tmp_path, "parent")
+    process.send_signal(number)
+    process.communicate(timeout=5)
+    assert until(lambda: not marked(mark), 1), marked(mark)
+
+
+@pytest.mark.parametrize("level", [2, 1, 0])
+def test_no_run_outlives_its_fork_server(runner: asyncio.Runner, level: int) -> None:
+    """Where there is a filter, not even one that takes back that it shall die with its parent."""
+    back = "import ctypes\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\n" if level else ""
+
+    async def end(sandbox: Any) -> None:
+        run = asyncio.create_task(sandbox.run(f"{back}import time\ntime.sleep(5)"))
+        await asyncio.sleep(0.2)
+        assert len(marked() - before) >= 2
+        await sandbox.close()
+        await run
+
+    before = marked()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for box in box_at(level, runner):
+            box.do(end(box.sandbox))
+    assert until(lambda: marked() <= before, 1), marked() - before
+
+
+def test_few_descriptors(runner: asyncio.Runner) -> None:
+    """When the process runs out of them: one clear error, and the sandbox serves on afterwards."""
+
+    async def starve(sandbox: Any) -> None:
+        session = await sandbox.session()  # takes the only fork server: the next run needs a new one
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, hard))
+            with pytest.raises((SandboxError, OSError), match=re.compile("too many open files", re.I)):
+                await sandbox.run("print(1)")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (await sandbox.run("print(1)")).stdout == "1\n"
+        await session.close()
+
+    for box in box_at(3, runner):
+        box.do(starve(box.sandbox))

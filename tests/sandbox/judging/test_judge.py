@@ -1,0 +1,303 @@
+"""Judging code against tests in real processes: every form, and every way to fail."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from foretrace.core.problem import Test, TestResult
+from sandbox.judge_fixture import LOOP, Judge, outcome
+
+
+def test_split_says_of_each_test_what_came_and_what_was_wanted(judged: Judge) -> None:
+    code = "def f(x):\n    if x == 3: raise ValueError('no three')\n    return x * 2"
+    verdict = judged(code, "assert f(1) == 2", "assert f(2) == 5", "assert f(3) == 6", "assert abs(f(.25) - .4) < .2")
+    right, wrong, raised, close = verdict.tests
+    assert outcome(verdict) == [True, False, False, True] and verdict.integrity == "split" and verdict.ending == "ok"
+    assert (right.actual, right.expected, right.error) == ("2", "2", None)
+    assert (wrong.actual, wrong.expected) == ("4", "5")
+    assert (raised.actual, raised.error) == (None, "ValueError: no three")
+    assert (close.actual, close.expected) == ("0.5", "0.4")
+    assert all(test.seconds is not None and test.seconds >= 0 for test in verdict.tests)
+
+
+def test_judge_runs_any_test_code(judged: Judge) -> None:
+    check = """
+import random
+def check(candidate):
+    for _ in range(5):
+        x = random.randint(0, 9)
+        assert candidate(x) == helper(x)
+    assert candidate(1) == 3
+    with_list = [3, 1, 2]
+    assert candidate(with_list) == 6 and len(with_list) == 3
+"""
+    code = "def f(x):\n    if type(x) is list: return sum(x)\n    return x * 2"
+    verdict = judged(code, check, setup="def helper(x):\n    return x * 2\ndef f(x): pass")
+    assert outcome(verdict) == [True, False, True] and verdict.integrity == "judge"
+    assert verdict.tests[1] == TestResult(
+        name="0:7", passed=False, actual="2", expected="3", seconds=verdict.tests[1].seconds
+    )
+
+
+def test_changes_in_place_are_seen_by_the_tests(judged: Judge) -> None:
+    code = """
+def f(items, table=None, deep=None):
+    items.sort()
+    if table: table.pop('a'); table['b'] = [1]
+    if deep: deep[0].append(5)
+"""
+    tests = """
+l = [3, 1]
+same = l
+assert f(l) is None
+assert same == [1, 3]
+d, inner = {'a': 1}, []
+deep = (inner, 1)
+f(l, table=d, deep=[inner])
+assert d == {'b': [1]} and inner == [5]
+"""
+    assert outcome(judged(code, tests)) == [True, True, True]
+    assert outcome(judged("def f(items, **more):\n    sorted(items)", tests)) == [True, False, False]
+
+
+def test_exceptions_are_caught_by_their_kind(judged: Judge) -> None:
+    code = (
+        "class Own(ValueError): pass\ndef f(x):\n    if x < 0: raise Own('negative')\n    if x > 9: raise KeyError(x)\n"
+    )
+    tests = """
+try:
+    f(-1)
+    assert False, 'must raise'
+except ValueError as error:
+    assert str(error) == 'negative'
+try:
+    f(10)
+except KeyError:
+    assert f(1) is None
+try:
+    f(-5)
+    assert False
+except Own:
+    pass
+"""
+    assert outcome(judged(code, tests)) == [True] * 4
+    assert outcome(judged("class Own(Exception): pass\ndef f(x): return None", tests)) == [False] * 4
+
+
+def test_unreached_asserts_fail_but_for_other_branches(judged: Judge) -> None:
+    tests = "for x in f(3):\n    assert x > 0\nif f(1) == []:\n    assert f(2) == []\nelse:\n    assert f(1) == [1]"
+    assert outcome(judged("def f(n): return [1] * n", tests)) == [True, True, True]
+    empty = judged("def f(n): return []", tests)
+    assert outcome(empty) == [False, True, True] and empty.tests[0].error == "not reached"
+    broken = judged("def f(n): return 5", tests)
+    assert outcome(broken) == [False] * 3
+    assert broken.tests[0].error == "not reached: TypeError: 'int' object is not iterable"
+
+
+STACK = """
+class Stack:
+    def __init__(self, *items): self.items = list(items)
+    def push(self, x): self.items.append(x); return self
+    def pop(self):
+        if not self.items: raise IndexError('empty')
+        return self.items.pop()
+    def __len__(self): return len(self.items)
+    def __iter__(self): return iter(self.items)
+    def __eq__(self, other): return isinstance(other, Stack) and self.items == other.items
+    def __add__(self, other): return Stack(*self.items, *(other.items if isinstance(other, Stack) else [other]))
+    def __str__(self): return f'Stack{self.items}'
+    def __contains__(self, x): return x in self.items
+    def __getitem__(self, i): return self.items[i]
+    @classmethod
+    def of(cls, n): return cls(*range(n))
+"""
+STACK_TESTS = """
+s = Stack()
+s.push(1).push(2)
+assert len(s) == 2 and s.items == [1, 2]
+assert s.pop() == 2
+assert list(s) == [1] and [x for x in s] == [1]
+assert s == Stack(1) and s != Stack(2)
+assert (s + Stack(5)).items == [1, 5] and (s + 7)[1] == 7
+assert str(s) == 'Stack[1]' and 1 in s and isinstance(s, Stack)
+s.items = [9]
+assert s.pop() == 9 and not s
+assert Stack.of(3).items == [0, 1, 2]
+try:
+    s.pop()
+    assert False
+except IndexError as error:
+    assert str(error) == 'empty'
+"""
+
+
+def test_classes_live_in_the_candidates_process(judged: Judge) -> None:
+    verdict = judged(STACK, STACK_TESTS, entry_point="Stack")
+    assert verdict.passed and verdict.integrity == "judge", verdict
+    wrong = judged(STACK.replace("self.items.pop()", "self.items.pop(0)"), STACK_TESTS, entry_point="Stack")
+    assert not wrong.tests[1].passed and wrong.tests[1].actual == "1"
+
+
+def test_objects_as_arguments(judged: Judge) -> None:
+    code = "class Pair:\n    def __init__(self, a, b): self.a, self.b = a, b\n"
+    code += "def f(pairs): return sum(p.a * p.b for p in pairs)"
+    assert judged(code, "assert f([Pair(1, 2), Pair(3, 4)]) == 14").passed
+
+
+LIAR = """
+class Liar:
+    def __getattr__(self, name): return self
+    def __call__(self, *a, **k): return self
+    def __bool__(self): return True
+    def __len__(self): return 2
+    def __iter__(self): return iter(())
+    def __float__(self): return 0.0
+    __hash__ = None
+for name in 'eq ne lt le gt ge contains'.split(): setattr(Liar, f'__{name}__', lambda *a: True)
+for name in 'add sub mul truediv mod abs neg getitem radd rsub'.split(): setattr(Liar, f'__{name}__', lambda *a: 0.0)
+Stack = f = Liar()
+"""
+
+
+def test_an_object_that_agrees_with_everything_passes_no_comparison_with_a_value(judged: Judge) -> None:
+    tests = (
+        "s = Stack()\nassert s.pop() == 2\nassert abs(s.pop() - 3.3) < 1e-6\nassert 5 in s.pop()\nassert s.pop() > 5\n"
+    )
+    tests += (
+        "assert s.pop() % 3 == 1\nassert s.pop()[0] == 1\nassert [s.pop()] == [1]\nassert {'a': s.pop()} == {'a': 1}"
+    )
+    assert outcome(judged(LIAR, tests, entry_point="Stack")) == [False] * 8
+
+
+def test_shared(judged: Judge) -> None:
+    tests = "assert f(lambda x: x + 1, 1) == 2\nfor i in (1, 2):\n    assert candidate(len, [i]) == 1"
+    verdict = judged("def f(g, x): return g(x)", tests)
+    assert verdict.passed and verdict.integrity == "shared"
+    verdict = judged("def f(g, x): return x", tests)
+    assert outcome(verdict) == [False, False] and verdict.tests[0].actual == "1"
+    assert judged("def f(:", tests).ending == "error"
+    left = judged("import os\ndef f(g, x): os._exit(0)", tests)
+    assert (outcome(left), left.ending) == ([False, False], "exit")
+
+
+def test_programs(judged: Judge) -> None:
+    code = "a = input()\nif a == '3': raise SystemExit(1)\nif a == '4': raise SystemExit(0)\nprint(int(a) / 3)"
+    cases = [
+        Test(stdin=a, stdout=b, tolerance=1e-3) for a, b in (("1", "0.333"), ("2", "1"), ("3", ""), ("4", ""), ("", ""))
+    ]
+    verdict = judged(code, *cases)
+    assert verdict.integrity == "stdin"
+    assert outcome(verdict) == [True, False, False, True, False]
+    assert verdict.tests[1].actual == "'0.6666666666666666\\n'" and verdict.tests[1].expected == "'1'"
+    assert verdict.tests[2].error == "the program left with exit code 1"
+    assert verdict.tests[4].error is not None and verdict.tests[4].error.startswith("EOFError")
+
+
+@pytest.mark.parametrize(
+    ("code", "ending", "kind"),
+    [
+        ("def f(:", "error", "SyntaxError"),
+        ("x = 1 / 0", "error", "ZeroDivisionError"),
+        ("def g(): pass", "error", "NameError"),
+        ("", "error", "NameError"),
+        ("\0", "error", None),
+        ("'\ud800'", "error", None),
+        ("import sys; sys.exit(0)", "exit", "SystemExit"),
+        ("import os; os._exit(0)", "exit", "Exit"),
+        ("raise KeyboardInterrupt", "error", "KeyboardInterrupt"),
+        ("class E(Exception):\n  def __str__(self): raise E\nraise E", "error", "E"),
+        ("raise MemoryError", "memory", "MemoryError"),
+        ("while True: pass", "timeout", "Timeout"),
+        ("import os, signal; os.kill(os.getpid(), 11)", "killed", "Killed"),
+        ("f = 1\n" + "# " + "x" * (1 << 20), "error", "SourceTooLarge"),
+        ("(" * 5000 + ")" * 5000, "error", None),
+    ],
+)
+@pytest.mark.parametrize("test", ["assert f(1) == 1", LOOP], ids=["split", "judge"])
+def test_code_that_cannot_be_loaded(judged: Judge, code: str, ending: str, kind: str | None, test: str) -> None:
+    verdict = judged(code, test, test, wall_s=0.4)
+    assert outcome(verdict) == [False, False]
+    assert verdict.ending == ending, verdict
+    assert verdict.error is not None and kind in (None, verdict.error.kind)
+    assert all(t.error for t in verdict.tests)
+
+
+FATAL = {
+    "hang": ("while True: pass", "timeout"),
+    "exit": ("import os; os._exit(0)", "exit"),
+    "crash": ("import os; os.kill(os.getpid(), 9)", "killed"),
+}
+
+
+@pytest.mark.parametrize("kind", FATAL)
+def test_one_fatal_call_fails_its_own_test_alone(judged: Judge, kind: str) -> None:
+    what, ending = FATAL[kind]
+    code = f"def f(x):\n    if x == 2:\n        {what}\n    return x"
+    verdict = judged(code, *(f"assert f({n}) == {n}" for n in range(5)), wall_s=0.4)
+    assert outcome(verdict) == [True, True, False, True, True]
+    assert verdict.ending == ending and verdict.tests[2].error
+    asserts = "\n".join(f"assert f(int('{n}') + 0 * ord('a'[:1])) == {n}" for n in range(5))
+    relayed = judged(code, "x = 1\n" + asserts, wall_s=0.4)
+    assert relayed.integrity == "judge" and outcome(relayed) == [True, True, False, True, True]
+    swallowed = "try:\n    f(2)\nexcept BaseException:\n    pass\nassert f(1) == 1"
+    assert outcome(judged(code, swallowed, wall_s=0.4)) == [False]
+    assert outcome(judged(code, swallowed.replace("BaseException", "Exception"), "assert f(1) == 1", wall_s=0.4)) == [
+        False,
+        True,
+    ]
+
+
+def test_there_are_at_most_three_processes(judged: Judge) -> None:
+    verdict = judged("import os\ndef f(x): os._exit(0)", *["assert f(1) == 1"] * 5)
+    assert outcome(verdict) == [False] * 5
+    assert [test.error for test in verdict.tests].count("not run") == 2
+
+
+def test_system_exit_and_the_like_in_a_call_are_errors_of_the_call(judged: Judge) -> None:
+    code = (
+        "import sys\ndef f(x):\n    if x: raise [SystemExit(0), KeyboardInterrupt, GeneratorExit][x - 1]\n    return 0"
+    )
+    for test in ("assert f({}) == 0", "n = {}\nassert f(n) == 0"):
+        verdict = judged(code, *(test.format(n) for n in range(4)))
+        assert outcome(verdict) == [True, False, False, False] and verdict.ending == "ok"
+        assert verdict.tests[1].error == "SystemExit: 0"
+
+
+def test_what_is_printed_is_kept_and_harms_nothing(judged: Judge) -> None:
+    verdict = judged("print('load')\ndef f(x):\n    print('call', x)\n    return x", "assert f(1) == 1")
+    assert verdict.passed and verdict.stdout == "load\ncall 1\n"
+
+
+def test_ordinary_python(judged: Judge) -> None:
+    code = """
+from __future__ import annotations
+import dataclasses, functools, pickle, typing
+@dataclasses.dataclass(order=True)
+class P:
+    x: int
+    y: typing.Optional[int] = None
+@functools.lru_cache
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+def f(n):
+    assert pickle.loads(pickle.dumps(P(1))) == P(1) and typing.get_type_hints(P)['x'] is int
+    return fib(n)
+if __name__ == "__main__":
+    print(f(int(input())))
+"""
+    assert judged(code, "assert f(50) == 12586269025").passed
+    assert judged(code, "for n in (10, 20):\n    assert f(n) == {10: 55, 20: 6765}[n]").passed
+
+
+def test_humaneval(judged: Judge, shared: Path) -> None:
+    with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:
+        rows = [json.loads(line) for line in file]
+    for row in rows:
+        where = {"entry_point": row["entry_point"], "setup": row["prompt"]}
+        right = judged(row["prompt"] + row["canonical_solution"], row["test"], **where)
+        assert right.passed and right.integrity in ("split", "judge"), (row["task_id"], right)
+        empty = judged(row["prompt"] + "    return None\n", row["test"], **where)
+        assert not empty.passed and len(empty.tests) == len(right.tests), row["task_id"]

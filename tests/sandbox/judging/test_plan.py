@@ -1,0 +1,175 @@
+"""Which form tests get, decided from their text alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from foretrace.core.errors import ProblemError
+from foretrace.core.problem import Integrity, Test
+from foretrace.sandbox.inside.wire.values import decode
+from foretrace.sandbox.judging.plan import JudgePlan, make_judge_plan
+
+
+def of(*codes: str, entry_point: str | None = "f", setup: str = "", form: Integrity | None = None) -> JudgePlan:
+    return make_judge_plan([Test(code=code) for code in codes], entry_point=entry_point, setup=setup, form=form)
+
+
+SPLIT = [
+    "assert f(1) == 2",
+    "assert 2 == f(1), 'message' + str(f(1))",
+    "assert candidate([1, -2], key={'a': (None, True)}) is None",
+    "assert f('a' * 100) != 3 and not f([1] * 3)",
+    "assert f(*[1, 2], key=10**20)",
+    "assert abs(f(1.5) - 2.0 / 3.0) < 1e-6",
+    "import math\nassert math.isclose(f(float('inf')), 0.5, rel_tol=1e-9)",
+    "from math import isclose as near\nassert near(f(1), 0.5)",
+    "import pytest\nassert f(1) == pytest.approx([0.5], abs=1e-3)",
+    "import numpy as np\nassert np.allclose(f(1), [0.5])",
+    "assert round(f(1), 2) == 0.33",
+    "assert 1 < f(3) <= 5",
+    "assert f(3) in (1, 2) or 3 not in f(4)",
+    "assert sorted(f(3)) == list(range(10)) and len(f(2)) == 3 and isinstance(f(1), (int, float))",
+    "assert f(1)[0] == f(2)[1:] and f('a').upper() == 'A' and type(f(1)) is int",
+    "META = {'a': 1}\ndef check(g):\n    '''Doc.'''\n    assert g(1) == 1\n    assert True, 'ok'\ncheck(f)",
+    "assert (f(1) if f(2) else 3) == 3",
+    "assert helper(3) == f(2)",
+]
+JUDGE = [
+    "for i in range(3):\n    assert f(i) == i",
+    "l = [3, 1]\nf(l)\nassert l == [1, 3]",
+    "assert f(f(1)) == 1",
+    "assert all(f(i) for i in range(3))",
+    "assert f(1) == 10**100000",
+    "assert f([0] * 10**7) == 1",
+    "try:\n    f(-1)\n    assert False\nexcept ValueError:\n    pass",
+    "assert f(1) is 5",
+    "assert '%d' % 5 == f(1)",
+    "assert f(1).bit_count() == 1",
+    "assert f(**{'a': 1}) == 1",
+    "with open('x') as file:\n    assert f(file.read()) == 1",
+    "import random\nassert f(random.random()) < 1",
+    "def same(a, b):\n    assert a == b\nsame(f(1), 2)",
+    "s = Stack()\ns.push(1)\nassert s.pop() == 1",
+]
+SHARED = [
+    "assert f(lambda x: x) == 1",
+    "def g(x):\n    return x\nassert f(g, 1) == 1",
+    "class Node:\n    pass\nassert f(Node()) == 1",
+    "assert f([len, 1]) == 1",
+    "assert f.__name__ == 'f'",
+    "assert eval(f(1)) == 1",
+    "import numpy as np\nassert f(np.array([1, 2])) == 3",
+]
+
+
+@pytest.mark.parametrize("code", SPLIT)
+def test_split(code: str) -> None:
+    assert of(code).form == "split"
+
+
+@pytest.mark.parametrize("code", JUDGE)
+def test_judge(code: str) -> None:
+    assert of(code).form == "judge"
+
+
+@pytest.mark.parametrize("code", SHARED)
+def test_shared(code: str) -> None:
+    assert of(code).form == "shared"
+
+
+def test_the_setup_takes_part_in_the_decision() -> None:
+    code = "assert f([2, 1]) == sorted([1, 2])"
+    assert of(code).form == "split"
+    assert of(code, setup="import math\ndef f(x):\n    '''Sort.'''\n").form == "split"
+    assert of(code, setup="def sorted(x):\n    return x\n").form == "judge", "this is not the built-in function"
+    assert of("assert math.isclose(f(1), 1)", setup="import math").form == "split"
+    assert of("assert helper(f(1)) == 1", setup="def helper(x):\n    return x").form == "judge"
+    assert of("assert sum([sum([1])]) == 1", entry_point="sum").form == "judge", "both are the candidate's"
+
+
+def test_one_form_for_all_and_it_can_be_weakened() -> None:
+    assert of(SPLIT[0], JUDGE[0]).form == "judge"
+    assert of(SPLIT[0], JUDGE[0], SHARED[0]).form == "shared"
+    assert of(SPLIT[0], form="judge").form == "judge"
+    assert of(SPLIT[0], form="shared").form == "shared"
+    for code, form in ((JUDGE[0], "split"), (SHARED[0], "judge"), (SPLIT[0], "stdin")):
+        with pytest.raises(ProblemError, match=f"in the form {form}"):
+            of(code, form=form)
+
+
+def test_calls_hold_arguments_and_nothing_of_what_is_expected() -> None:
+    made = of("assert f([1], key='k') == 'secret'", "assert other(2) == 'secret'")
+    assert [(name, [decode(a) for a in args], named) for name, args, named in made.calls] == [
+        ("f", [[1]], {"key": "k"}),
+        ("other", [2], {}),
+    ]
+    assert "secret" not in json.dumps(made.calls)
+
+
+def test_names_say_number_and_line() -> None:
+    assert of("assert f(1) == 2", "assert f(2)").names == ("0", "1")
+    assert of("assert f(1); assert f(2)\nassert True\nassert f(3)").names == ("0:1", "0:1.2", "0:3")
+    assert of("assert f(1)", "def check(candidate):\n    assert candidate(1)").names == ("0", "1:2")
+    assert of("if 1:\n  for i in []:\n    assert f(i)\nelse:\n  assert f(0)").names == ("0:3", "0:5")
+
+
+def test_programs() -> None:
+    cases = [Test(stdin="1", stdout="2"), Test(stdin="", stdout="", tolerance=0.1)]
+    made = make_judge_plan(cases)
+    assert (made.form, made.names) == ("stdin", ("0", "1"))
+
+
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        ([], "no tests"),
+        ([Test(code="assert f(1)"), Test(code="assert f(")], "test 1 cannot be parsed"),
+        ([Test(code="assert f('\0')")], "test 0 cannot be parsed"),
+        ([Test(code="return 1\nassert f(1)")], "test 0 cannot be parsed"),
+        ([Test(code="assert f(" + "(" * 500 + "1" + ")" * 500 + ")")], "test 0 cannot be parsed"),
+        ([Test(code="assert f(" + "-" * 100_000 + "1)")], "test 0 cannot be parsed"),
+        ([Test(code="assert f(1)"), Test(code="f(1)")], "test 1 has no assert"),
+        ([Test(code="assert True")], "test 0 has no assert"),
+        ([Test(code="assert 1 + 1 == 2")], "test 0 does not call the code"),
+        ([Test(code="assert f(1)"), Test(stdin="1", stdout="1")], "test 0 mixes"),
+        ([Test(stdin="1", stdout="1", code="assert f(1)")], "test 0 mixes"),
+        ([Test(stdin="1")], "test 0 has an input and no stdout"),
+        ([Test(code="assert f(1) # " + "x" * (1 << 21))], "more than"),
+    ],
+)
+def test_unusable_tests_are_one_clear_error(tests: list[Test], message: str) -> None:
+    with pytest.raises(ProblemError, match=message) as caught:
+        make_judge_plan(tests, entry_point="f")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_entry_point_is_an_error() -> None:
+    with pytest.raises(ProblemError, match="names no entry_point"):
+        of("def check(candidate):\n    assert candidate(1)", entry_point=None)
+    assert of("assert anything(1) == 2", entry_point=None).form == "split"
+
+
+def test_humaneval_is_split_but_for_a_few(shared: Path) -> None:
+    with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:
+        rows = [json.loads(line) for line in file]
+    forms = Counter(of(row["test"], entry_point=row["entry_point"], setup=row["prompt"]).form for row in rows)
+    assert forms["split"] >= 143 and forms["split"] + forms["judge"] == 164
+
+
+def test_checks_by_methods_are_told_what_to_write() -> None:
+    check = "def check(candidate):\n    import unittest\n    unittest.TestCase().assertEqual(candidate(1), 2)"
+    with pytest.raises(ProblemError, match=r"methods such as assertEqual .* write `assert f\(1\) == 2` for") as caught:
+        of(check)
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(ProblemError, match=r"no assert: write what must hold as `assert"):
+        of("f(1)")
+
+
+def test_an_input_that_is_too_long_is_the_problems_fault() -> None:
+    with pytest.raises(ProblemError, match="test 1 has an input of more than 16,000,000 characters"):
+        make_judge_plan([Test(stdin="1", stdout="1"), Test(stdin="x" * 16_000_001, stdout="1")])

@@ -1,0 +1,95 @@
+"""An ordered list of sandboxes: who serves, and what is said of those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from foretrace.core.errors import SandboxError, Setting, UsageError
+from foretrace.sandbox.base import SandboxSettings
+from foretrace.sandbox.docker import DockerSandbox
+from foretrace.sandbox.fallback import FallbackSandbox
+from foretrace.sandbox.local import LocalSandbox
+
+ONE = SandboxSettings(workers=1, min_level=0, allow_weak_isolation=True)
+
+
+@pytest.fixture(autouse=True)
+def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def both() -> FallbackSandbox:
+    return FallbackSandbox([("docker", DockerSandbox(ONE)), ("local", LocalSandbox(ONE))])
+
+
+def test_the_first_that_starts_serves_and_results_say_why_not_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with both() as sandbox:
+            isolation = await sandbox.start()
+            assert (isolation.sandbox, sandbox.name) == ("local", "local")
+            assert list(isolation.refused) == ["docker"]
+            assert "no container engine here" in isolation.refused["docker"]
+            assert (await sandbox.run("print(1)")).isolation == isolation
+            assert (await sandbox.guards())[0].on
+            async with await sandbox.session() as session:
+                block = await session.run("a = 1")
+                assert (block.isolation, block.step, session.head) == (isolation, 1, 1)
+                assert session.mode == block.mode
+
+    with caplog.at_level(logging.WARNING, "foretrace.sandbox"):
+        asyncio.run(run())
+    assert any("local serves, and not docker: no container" in record.getMessage() for record in caplog.records)
+
+
+def test_no_word_of_those_after_the_one_that_serves() -> None:
+    async def run() -> None:
+        async with FallbackSandbox([("local", LocalSandbox(ONE)), ("docker", DockerSandbox(ONE))]) as sandbox:
+            assert (await sandbox.start()).refused == {}
+
+    asyncio.run(run())
+
+
+def test_all_refuse() -> None:
+    missing = SandboxSettings(workers=1, interpreter="/no/such/python")
+    sandbox = FallbackSandbox([("docker", DockerSandbox(ONE)), ("mine", LocalSandbox(missing))])
+    with pytest.raises(SandboxError) as found:
+        asyncio.run(sandbox.start())
+    message = str(found.value)
+    assert message.startswith("no sandbox serves: docker: no container engine here")
+    assert "; mine: no interpreter at /no/such/python" in message
+    assert "\n" not in message
+    assert Setting("sandbox", "local") in found.value.parts
+
+
+def test_one_that_refuses_is_its_own_reason() -> None:
+    with pytest.raises(SandboxError, match=r"^no container engine here.* sandbox='local'$") as found:
+        asyncio.run(FallbackSandbox([("docker", DockerSandbox(ONE))]).start())
+    assert found.value.render(lambda setting: f"--{setting.name} {setting.value}").endswith("give --sandbox local")
+
+
+def test_a_wrong_setting_is_no_reason_to_go_on() -> None:
+    wrong = SandboxSettings(min_level=0)
+    sandbox = FallbackSandbox([("docker", DockerSandbox(wrong)), ("local", LocalSandbox(ONE))])
+    with pytest.raises(UsageError, match="allow_weak_isolation"):
+        asyncio.run(sandbox.start())
+
+
+def test_an_empty_list() -> None:
+    with pytest.raises(UsageError, match="no sandbox is named"):
+        FallbackSandbox([])
+
+
+def test_runs_that_come_together_start_it_once() -> None:
+    async def run() -> None:
+        sandbox = both()
+        try:
+            results = await asyncio.gather(*(sandbox.run(f"print({n})") for n in range(6)))
+        finally:
+            await sandbox.close()
+        assert [result.stdout for result in results] == [f"{n}\n" for n in range(6)]
+
+    asyncio.run(run())
