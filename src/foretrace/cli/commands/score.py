@@ -11,7 +11,7 @@ from foretrace.cli.output import Output
 
 
 def score(
-    say: Output,
+    output: Output,
     predictions: Annotated[Path, typer.Argument(metavar="PREDICTIONS", help="JSON lines, one prediction a row.")],
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="What `foretrace build` wrote.")],
     *,
@@ -23,16 +23,15 @@ def score(
     """
     import msgspec
 
-    from foretrace.dataset.score import score as run
+    from foretrace.api import score
 
-    say.kept = "interrupted"
-    with say.progress(f"scoring {predictions}"):
-        report = run(predictions, dataset, seed=seed)
-    if say.emit({"predictions": str(predictions), "dataset": str(dataset), **msgspec.to_builtins(report)}):
+    with output.progress(f"scoring {predictions}"):
+        report = score(predictions, dataset, seed=seed)
+    if output.write_json({"predictions": str(predictions), "dataset": str(dataset), **msgspec.to_builtins(report)}):
         return
     names = ("slice", "metric", "value", "low", "high", "n")
-    say.table(names, [tuple(getattr(score, name) for name in names) for score in report.scores])
-    say.line(
+    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
+    output.print(
         f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
         f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )
