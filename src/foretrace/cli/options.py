@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretrace.models.base import Server
 
 
-_FLAGS = {
+FLAGS = {
     "columns": "--map",
     "api_key": "--api-key-env",
     "timeout_s": "--timeout",
@@ -30,7 +30,7 @@ _FLAGS = {
 def write_flag(setting: Setting) -> str:
     """A setting as the command line has it: `--sandbox local`, `--allow-weak-isolation`."""
     name, value = setting
-    flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     if value is None or value is True:
         return flag
     return f"--no-{flag.removeprefix('--')}" if value is False else f"{flag} {value}"

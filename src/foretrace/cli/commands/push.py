@@ -18,6 +18,9 @@ def push(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="What `foretrace build` wrote.")],
     *,
     org: Annotated[str, typer.Option("--org", metavar="ORG", help="Organisation or user on the Hub.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What the names of the repositories begin with.")
+    ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
     allow_undecided: Annotated[
@@ -30,13 +33,22 @@ def push(
     """
     import msgspec
 
-    pushed = push_with_progress(output, dataset, org, private=private, dry_run=dry_run, allow_undecided=allow_undecided)
+    pushed = push_with_progress(
+        output, dataset, org, name=name, private=private, dry_run=dry_run, allow_undecided=allow_undecided
+    )
     if not output.write_json({"dry_run": dry_run, "repositories": msgspec.to_builtins(pushed)}):
         show_pushed(output, pushed, dry_run=dry_run)
 
 
 def push_with_progress(
-    output: Output, dataset: Path, org: str, *, private: bool, dry_run: bool = False, allow_undecided: bool
+    output: Output,
+    dataset: Path,
+    org: str,
+    *,
+    name: str | None = None,
+    private: bool,
+    dry_run: bool = False,
+    allow_undecided: bool,
 ) -> list[Pushed]:
     """Push with progress on stderr."""
     from foretrace.api import push
@@ -49,7 +61,13 @@ def push_with_progress(
         output.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
     with output.progress(f"pushing {dataset} to {org}") as progress:
         return push(
-            dataset, org=org, private=private, dry_run=dry_run, allow_undecided=allow_undecided, progress=progress
+            dataset,
+            org=org,
+            name=name,
+            private=private,
+            dry_run=dry_run,
+            allow_undecided=allow_undecided,
+            progress=progress,
         )
 
 

@@ -16,6 +16,9 @@ def score(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="What `foretrace build` wrote.")],
     *,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Score although most predictions are for other rows.")
+    ] = False,
 ) -> None:
     """Score predictions on the eval rows of a dataset.
 
@@ -26,7 +29,7 @@ def score(
     from foretrace.api import score
 
     with output.progress(f"scoring {predictions}"):
-        report = score(predictions, dataset, seed=seed)
+        report = score(predictions, dataset, seed=seed, allow_partial=allow_partial)
     if output.write_json({"predictions": str(predictions), "dataset": str(dataset), **msgspec.to_builtins(report)}):
         return
     names = ("slice", "metric", "value", "low", "high", "n")
