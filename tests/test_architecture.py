@@ -39,8 +39,11 @@ HEAVY = {
     "json_repair",
 }
 LONG_FUNCTIONS = {
-    "foretrace.cli.verbs.build:build": "a command: its signature lists and explains its options",
-    "foretrace.cli.verbs.generate:generate": "a command: its signature lists and explains its options",
+    "foretrace.api:build": "public: its signature and docstring list and explain its settings",
+    "foretrace.api:generate": "public: its signature and docstring list and explain its settings",
+    "foretrace.api:import_source": "public: its signature and docstring list and explain its settings",
+    "foretrace.cli.commands.build:build": "a command: its signature lists and explains its options",
+    "foretrace.cli.commands.generate:generate": "a command: its signature lists and explains its options",
 }
 """Functions above 60 lines (`foretrace.module:function`), and why."""
 MODULES = {".".join(p.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): p for p in SRC.rglob("*.py")}

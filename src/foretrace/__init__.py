@@ -10,9 +10,13 @@ from foretrace.core.version import __version__
 if TYPE_CHECKING:
     from foretrace.actions import ActionType as ActionType
     from foretrace.api import build as build
+    from foretrace.api import export as export
     from foretrace.api import generate as generate
     from foretrace.api import import_source as import_source
     from foretrace.api import label as label
+    from foretrace.api import label_folder as label_folder
+    from foretrace.api import push as push
+    from foretrace.api import score as score
     from foretrace.core.problem import Problem as Problem
     from foretrace.core.store import read_traces as read_traces
     from foretrace.core.store import write_traces as write_traces
@@ -32,10 +36,14 @@ _HOMES = {
     "ToolCall": "foretrace.core.trace",
     "Trace": "foretrace.core.trace",
     "build": "foretrace.api",
+    "export": "foretrace.api",
     "generate": "foretrace.api",
     "import_source": "foretrace.api",
     "label": "foretrace.api",
+    "label_folder": "foretrace.api",
+    "push": "foretrace.api",
     "read_traces": "foretrace.core.store",
+    "score": "foretrace.api",
     "tokenize": "foretrace.dataset.tokenize",
     "write_traces": "foretrace.core.store",
 }
@@ -51,10 +59,14 @@ __all__ = [
     "Trace",
     "__version__",
     "build",
+    "export",
     "generate",
     "import_source",
     "label",
+    "label_folder",
+    "push",
     "read_traces",
+    "score",
     "tokenize",
     "write_traces",
 ]

@@ -1,35 +1,84 @@
-"""The same work from a notebook: names or objects and plain paths in, reports out."""
+"""The work of the command from Python: names or objects and plain paths in, reports out."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+import msgspec
+
+from foretrace.core.errors import Setting, StoreError, UsageError
 
 if TYPE_CHECKING:
     from foretrace.actions import StepLabel
+    from foretrace.core.completion import Sampling
     from foretrace.core.problem import Problem
+    from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
     from foretrace.dataset.build import BuildReport
+    from foretrace.dataset.push import Pushed
+    from foretrace.dataset.score import ScoreReport
+    from foretrace.dataset.settings import Outcomes, Target
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import Status
-    from foretrace.episodes.generate.resume import GenerateSettings
+    from foretrace.episodes.generate.resume import GenerateSettings, Keep
+    from foretrace.episodes.generate.usage import Budget
+    from foretrace.episodes.settings import EpisodeSettings
     from foretrace.models.base import ChatModel, Server
     from foretrace.protocols.base import Protocol
-    from foretrace.rows.base import Rows
+    from foretrace.rows.base import Drop, Rows
     from foretrace.sandbox.base import Sandbox
     from foretrace.sources.base import Source
     from foretrace.sources.importing import ImportReport
 
 MAX_SESSIONS = 128
 """Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
+EXPORT_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+
+ExportFormat = Literal["jsonl", "chat", "inline"]
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is going on, how many rows, traces or parts are done, and how many there are (None: not known)."""
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class TerminatedError(Exception):
     """The process was asked to end (SIGTERM), and what was finished is sealed."""
+
+
+class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `label_folder` wrote."""
+
+    traces: int
+    steps: int
+    nonsteps: int
+    """Assistant messages that are no step."""
+    actions: dict[str, int]
+    """Steps of each action, in the order of `ActionType`."""
+    out: str
+    replaced: bool
+    """Whether a file was there before."""
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `export` wrote."""
+
+    traces: int
+    written: int
+    with_tokens: int
+    """Rows that hold token ids (format `inline`)."""
+    from_demo_model: int
+    dropped: dict[str, int]
+    """Traces that the format cannot hold, by reason, the most frequent first."""
+    bytes: int
+    """Size of the file."""
+    replaced: bool
+    """Whether a file was there before."""
 
 
 def import_source(
@@ -41,9 +90,12 @@ def import_source(
     revision: str | None = None,
     repo: str | None = None,
     limit: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    license: str | None = None,
+    keep_prefix_rows: bool = False,
     replace: bool = False,
     shards: int | None = None,
-    progress: Callable[[str, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ImportReport:
     """Import raw rows into the traces folder `out`, which is made if absent; an interrupted import goes on.
 
@@ -52,6 +104,9 @@ def import_source(
         inputs: Files or folders of files, or `Rows` objects; none reads the source's place on the Hub.
         split: Split on the Hub, with `revision` and `repo` (or a local dataset folder).
         limit: Rows of each input that are read at most.
+        columns: Column that holds each field, for the source `chat`: `{"messages": "turns"}`.
+        license: License of the rows, for the source `chat`.
+        keep_prefix_rows: For the source `toolbench`: keep rows that a longer row goes on from.
         replace: Take a trace whose key is known with other content.
         shards: Number of shards of a new folder.
 
@@ -63,25 +118,64 @@ def import_source(
         SourceError: input that cannot be read.
         StoreError: `out` cannot be written.
     """
-    from foretrace.core.errors import UsageError
     from foretrace.sources.importing import import_source as run
-    from foretrace.sources.registry import file_inputs, hub_input, make_source, read_spec
 
-    if isinstance(source, str):
-        spec = read_spec(source)
-        if spec.path is not None or (split and spec.split not in (None, split)):
-            raise UsageError(f"{source!r}: give files as inputs, and one split")
-        source, split = make_source(spec.name), split or spec.split
-    one = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
-    listed: list[Any] = [inputs] if one else [*cast("Any", inputs)]
-    if listed and (split or revision or repo):
-        raise UsageError("split, revision and repo are for rows on the Hub; leave them out for local files")
+    source, split = open_source(source, split, columns=columns, license=license, keep_prefix_rows=keep_prefix_rows)
+    rows = open_rows(source, inputs, split=split, revision=revision, repo=repo)
+    return run(source, rows, out, limit=limit, replace=replace, shards=shards, progress=progress)
+
+
+def open_source(source: str | Source, split: str | None = None, **options: Any) -> tuple[Source, str | None]:
+    """The source, made with its own options, and the split that its name or `split` says.
+
+    Raises:
+        UsageError: no such source, options that it does not take, two splits, or a file in its name.
+    """
+    from foretrace.sources.registry import make_source, read_spec
+
+    given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items() if value}
+    if not isinstance(source, str):
+        if given:
+            name = next(iter(given))
+            raise UsageError(Setting(name), " is for a source that is named: give it to the Source object itself")
+        return source, split
+    spec = read_spec(source)
+    if spec.path is not None:
+        raise UsageError(f"{source!r} names a file: give the source {spec.name} and the file {spec.path} one by one")
+    if spec.split and split and spec.split != split:
+        raise UsageError(f"{source!r} and ", Setting("split", split), " name two splits")
+    return make_source(spec.name, given), split or spec.split
+
+
+def open_rows(
+    source: Source,
+    inputs: str | Path | Rows | Sequence[str | Path | Rows],
+    *,
+    split: str | None = None,
+    revision: str | None = None,
+    repo: str | None = None,
+) -> list[Rows]:
+    """The raw rows of files, or of the source's place on the Hub where no input is given.
+
+    Raises:
+        UsageError: settings of the Hub together with local files.
+        SourceError: a file that cannot be read.
+    """
+    from foretrace.sources.registry import file_inputs, hub_input
+
+    single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
+    listed: list[Any] = [inputs] if single else [*cast("Any", inputs)]
+    if not listed:
+        return [hub_input(source, split=split, revision=revision, repo=repo)]
+    for name, value in (("split", split), ("revision", revision), ("repo", repo)):
+        if value is not None:
+            raise UsageError(
+                Setting(name), " is for rows on the Hub and would be ignored for local files; leave it out"
+            )
     rows: list[Rows] = []
     for each in listed:
         rows.extend(file_inputs([Path(each)]) if isinstance(each, (str, Path)) else [each])
-    if not listed:
-        rows = [hub_input(source, split=split, revision=revision, repo=repo)]
-    return run(source, rows, out, limit=limit, replace=replace, shards=shards, progress=progress)
+    return rows
 
 
 def generate(
@@ -94,8 +188,14 @@ def generate(
     limit: int | None = None,
     server: Server | None = None,
     sandbox: str | Sandbox = "local",
+    samples: int = 1,
+    seed: int = 0,
+    keep: Keep = "all",
+    concurrency: int | None = None,
+    sampling: Sampling | Mapping[str, Any] | None = None,
+    episode: EpisodeSettings | Mapping[str, Any] | None = None,
+    budget: Budget | Mapping[str, Any] | None = None,
     progress: Callable[[Status], None] | None = None,
-    **settings: Any,
 ) -> GenerateReport:
     """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
 
@@ -109,38 +209,46 @@ def generate(
         limit: Only the first problems.
         server: Where the model server is, for a model that is named.
         sandbox: Names in order of preference, or a `Sandbox`.
-        settings: Those of `GenerateSettings`: samples, seed, keep, concurrency, and the tables sampling, episode and
-            budget.
+        samples: Attempts at each problem.
+        seed: Gives each attempt its own seed.
+        keep: Which attempts are stored: `all`, `success` or `ideal`.
+        concurrency: Attempts in flight; None finds out what the server can do.
+        sampling: A `Sampling`, or its fields: `{"temperature": 1.0, "max_tokens": 1024}`.
+        episode: An `EpisodeSettings`, or its fields: max_turns, feedback, hints, bonuses.
+        budget: A `Budget`, or its fields: tokens, seconds, cost, price_in, price_out.
 
     Raises:
-        UsageError: a setting that is unknown or cannot be served.
+        UsageError: a setting that cannot be served.
         ProblemError: a problem set that cannot be used.
         ModelError: the server cannot be reached or refuses for good; what was finished is kept.
         SandboxError: no sandbox serves; what was finished is kept.
         StoreError: `out` cannot be written.
     """
-    import msgspec
-
-    from foretrace.core.errors import UsageError
     from foretrace.episodes.generate.resume import GenerateSettings
     from foretrace.models.registry import make_model
     from foretrace.problems.registry import problems_of
     from foretrace.protocols.registry import make_protocol
+    from foretrace.sandbox.base import SandboxSettings
     from foretrace.sandbox.registry import make_sandbox
 
-    try:
-        chosen = msgspec.convert(msgspec.to_builtins(settings), GenerateSettings, strict=True)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"generate settings: {error}") from None
+    tables = {"sampling": sampling, "episode": episode, "budget": budget}
+    settings = _make_settings(
+        GenerateSettings,
+        samples=samples,
+        seed=seed,
+        keep=keep,
+        concurrency=concurrency,
+        **{name: table for name, table in tables.items() if table is not None},
+    )
     if isinstance(problems, str):
         problems = problems_of(problems, None if path is None else Path(path), limit)
     elif path is not None:
-        raise UsageError("path is for a problem set that is named; leave it out for Problem objects")
+        raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
     if isinstance(sandbox, str):
-        sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=chosen.concurrency or MAX_SESSIONS))
+        sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=settings.concurrency or MAX_SESSIONS))
     model = make_model(model, server) if isinstance(model, str) else model
-    return run_generate(problems[:limit], protocol, model, sandbox, Path(out), chosen, progress)
+    return run_generate(problems[:limit], protocol, model, sandbox, Path(out), settings, progress)
 
 
 def run_generate(
@@ -152,13 +260,13 @@ def run_generate(
     settings: GenerateSettings,
     progress: Callable[[Status], None] | None = None,
     *,
-    failed: Callable[[GenerateReport], None] | None = None,
+    on_failure: Callable[[GenerateReport], None] | None = None,
     ends_on_sigterm: bool = False,
 ) -> GenerateReport:
-    """Generate, in a loop of its own: in another thread where one is running here, as in a notebook.
+    """Generate, in an event loop of its own: in another thread where one is running here, as in a notebook.
 
     Args:
-        failed: See `generate`.
+        on_failure: Called with what was done where a failure ends the run.
         ends_on_sigterm: SIGTERM ends the run as an interrupt does, where the process has no other use for it.
 
     Raises:
@@ -173,7 +281,7 @@ def run_generate(
 
     async def work() -> GenerateReport:
         if ends_on_sigterm:
-            _on_sigterm(asyncio.current_task(), terminated)
+            _cancel_on_sigterm(asyncio.current_task(), terminated)
         try:
             return await generate(
                 problems,
@@ -184,7 +292,7 @@ def run_generate(
                 settings,
                 versions={"foretrace": __version__},
                 progress=progress,
-                failed=failed,
+                failed=on_failure,
             )
         finally:
             await model.close()
@@ -203,52 +311,290 @@ def run_generate(
         return pool.submit(asyncio.run, work()).result()
 
 
-def _on_sigterm(task: asyncio.Task[Any] | None, came: list[bool]) -> None:
+def _cancel_on_sigterm(task: asyncio.Task[Any] | None, terminated: list[bool]) -> None:
     """Cancel the task when SIGTERM comes, and note that it came."""
 
-    def end() -> None:
-        came.append(True)
+    def cancel() -> None:
+        terminated.append(True)
         if task is not None:
             task.cancel()
 
     with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread, or no Unix
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)  # taken off when the loop is closed
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, cancel)  # removed when the loop is closed
 
 
 def label(trace: Trace) -> list[StepLabel]:
-    """One label for each assistant message of the trace: its action (null where it is no step), rule, effect."""
+    """One label for each assistant message of the trace: its action (None where it is no step), rule, effect."""
     from foretrace.actions.label_steps import label_trace
 
     return label_trace(trace)
+
+
+def label_folder(
+    traces: str | Path, *, out: str | Path, workers: int = 1, progress: Progress | None = None
+) -> LabelReport:
+    """Label all traces of a folder into the file `out` (.parquet, .jsonl or .csv), one row a step.
+
+    Raises:
+        UsageError: `out` has another ending, or lies in the traces folder.
+        StoreError: the traces cannot be read, or `out` cannot be written.
+    """
+    from foretrace.actions import ActionType
+    from foretrace.actions.label_table import find_label_format, make_label_tables, write_labels
+    from foretrace.core.files import check_outside
+    from foretrace.core.store import TraceStore
+
+    traces, out = Path(traces), Path(out)
+    check_outside(out, traces)
+    find_label_format(out)
+    store = TraceStore(traces)
+    _check_sealed(store, out)
+    replaced, total = out.is_file(), len(store.columns("key"))
+    actions: Counter[str | None] = Counter()
+    done = 0
+
+    def count(number: int) -> None:
+        nonlocal done
+        done = number
+        if progress is not None:
+            progress(f"labelling {traces}", number, total)
+
+    write_labels(
+        make_label_tables(traces, workers=workers, report_traces=count),
+        out,
+        lambda table: actions.update(table["action"].to_pylist()),
+    )
+    nonsteps = actions.pop(None, 0)
+    return LabelReport(
+        traces=done,
+        steps=sum(actions.values()),
+        nonsteps=nonsteps,
+        actions={str(action): actions[str(action)] for action in ActionType},
+        out=str(out),
+        replaced=replaced,
+    )
+
+
+def export(
+    traces: str | Path, *, format: ExportFormat, out: str | Path, progress: Progress | None = None
+) -> ExportReport:
+    """Write the traces of a folder to the file `out`, one line of JSON a trace.
+
+    Args:
+        format: `jsonl` whole traces; `chat` OpenAI messages and tools; `inline` one assistant message an attempt.
+        out: Ends in .jsonl, .jsonl.gz or .jsonl.zst; a file that is there is replaced when all is written.
+
+    Raises:
+        UsageError: no such format, or an `out` that does not fit.
+        StoreError: the traces cannot be read, or `out` cannot be written.
+    """
+    from foretrace.core.files import atomic_file, check_outside, compressed
+    from foretrace.core.store import TraceStore
+    from foretrace.dataset.demonstration import is_demo
+
+    traces, out = Path(traces), Path(out)
+    make_row = _row_maker(format)
+    store = TraceStore(traces)
+    check_outside(out, traces)
+    if not out.name.endswith(EXPORT_SUFFIXES):
+        raise UsageError(f"{out}: name it with one of {', '.join(EXPORT_SUFFIXES)}")
+    _check_sealed(store, out)
+    replaced, total = out.is_file(), len(store.columns("key"))
+    counts: Counter[str] = Counter()
+    drops: Counter[str] = Counter()
+    with atomic_file(out) as file, compressed(file, out.name) as stream:
+        for trace in store.read():
+            row = make_row(trace)
+            counts["traces"] += 1
+            counts["demo"] += is_demo(trace.provenance.model)
+            if isinstance(row, bytes):
+                stream.write(row)
+            elif isinstance(row, dict):
+                counts["with_tokens"] += row.get("token_ids") is not None
+                stream.write(msgspec.json.encode(row) + b"\n")
+            else:
+                drops[row.reason] += 1
+            if progress is not None:
+                progress(f"exporting {traces}", counts["traces"], total)
+    return ExportReport(
+        traces=counts["traces"],
+        written=counts["traces"] - drops.total(),
+        with_tokens=counts["with_tokens"],
+        from_demo_model=counts["demo"],
+        dropped=dict(drops.most_common()),
+        bytes=out.stat().st_size,
+        replaced=replaced,
+    )
+
+
+def _row_maker(format: ExportFormat) -> Callable[[Trace], bytes | dict[str, Any] | Drop]:
+    """The function that makes a line, or a row, of a trace."""
+    from foretrace.core.trace import encode_trace
+    from foretrace.exports.chat import chat_row
+    from foretrace.exports.inline import inline_row
+
+    makers: dict[str, Callable[[Trace], bytes | dict[str, Any] | Drop]] = {
+        "jsonl": lambda trace: encode_trace(trace) + b"\n",
+        "chat": chat_row,
+        "inline": inline_row,
+    }
+    if format not in makers:
+        raise UsageError(Setting("format", format), f": choose one of {', '.join(makers)}")
+    return makers[format]
+
+
+def _check_sealed(store: TraceStore, out: Path) -> None:
+    """Refuse to write a file of a folder that an interrupted `generate` left without a sealed trace.
+
+    Raises:
+        StoreError: nothing is sealed, and a run was begun.
+    """
+    from foretrace.core.journal import journals, unsealed
+
+    if store.manifest.segments:
+        return
+    try:
+        waiting = unsealed(store.folder) > 0
+    except (StoreError, OSError):
+        waiting = True
+    if waiting or journals(store.folder):
+        why = "none of its traces is sealed" if waiting else "holds no finished trace of its interrupted generate"
+        raise StoreError(f"{store.folder}: {why}; {out} was not written")
 
 
 def build(
     traces: str | Path | Sequence[str | Path],
     *,
     out: str | Path,
+    target: Target = "call",
+    outcomes: Outcomes = "success",
+    max_context_tokens: int = 8192,
+    tokenizer: str | Path | None = None,
+    split: Sequence[float] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    eval_size: int = 2000,
+    pairs: int = 4,
+    recipes: Sequence[str] = (),
+    statistical_gates: bool = True,
+    allow_demo: bool = False,
     workers: int = 1,
     overwrite: bool = False,
-    progress: Callable[[str, int], None] | None = None,
-    **settings: Any,
+    progress: Progress | None = None,
 ) -> BuildReport:
-    """Build a dataset from traces folders; `settings` are those of `foretrace.dataset.settings.BuildSettings`.
+    """Build a dataset from traces folders into the folder `out`, whole or not at all.
+
+    Args:
+        target: What a proposer predicts: `type`, `call` or `message`.
+        outcomes: Whose steps are targets: `success`, `not_failed` (unknown too) or `all`.
+        max_context_tokens: Longest prompt, 1024 at least.
+        tokenizer: `tokenizer.json` (or a folder with one) to count with; None counts UTF-8 bytes / 3.5.
+        split: Shares of train, validation and test, by group.
+        eval_size: Rows of the natural eval slice at most.
+        pairs: Pairs of a family that one trace may give: 0, or at least 2.
+        recipes: Names of recipes, or `module:Class`; empty builds all.
+        allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
+        workers: Processes that work at once; the result is the same.
+        overwrite: Replace a dataset that is there.
 
     Raises:
-        UsageError: a setting that is unknown or cannot be served; traces of the demo model without `allow_demo=True`.
+        UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """
-    import msgspec
-
-    from foretrace.core.errors import UsageError
     from foretrace.dataset.build import build as run
     from foretrace.dataset.settings import BuildSettings
 
     folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
+    settings = _make_settings(
+        BuildSettings,
+        target=target,
+        outcomes=outcomes,
+        max_context_tokens=max_context_tokens,
+        tokenizer=None if tokenizer is None else str(tokenizer),
+        split=split,
+        seed=seed,
+        eval_size=eval_size,
+        pairs=pairs,
+        recipes=recipes,
+        statistical_gates=statistical_gates,
+        allow_demo=allow_demo,
+    )
+    settings.check()
+    return run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+
+
+def score(predictions: str | Path, dataset: str | Path, *, seed: int = 0, allow_partial: bool = False) -> ScoreReport:
+    """Score a JSON-lines file of predictions on the eval rows of a dataset.
+
+    Args:
+        predictions: Each line has `key` and `step` of an eval row, and `completion`, or `action`, `tool`, `arguments`.
+        seed: Seed of the bootstrap.
+        allow_partial: Score although most predictions are for rows that the dataset does not have.
+
+    Raises:
+        BuildError: no eval rows, or predictions that cannot be read.
+    """
+    from foretrace.dataset.score import score as run
+
+    options: dict[str, Any] = {"allow_partial": True} if allow_partial else {}
+    return run(Path(predictions), Path(dataset), seed=seed, **options)
+
+
+def push(
+    dataset: str | Path,
+    *,
+    org: str,
+    name: str | None = None,
+    private: bool = False,
+    dry_run: bool = False,
+    allow_undecided: bool = False,
+    token: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> list[Pushed]:
+    """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub.
+
+    Args:
+        org: Organisation or user.
+        name: What the names of the repositories begin with; two datasets of one organisation need two.
+        private: Make new repositories private.
+        dry_run: Only say what would be sent; needs no token and no network.
+        allow_undecided: Push although a gate had too few rows to decide.
+        token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
+
+    Raises:
+        UsageError: `org` or `name` cannot be a name on the Hub.
+        PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, or the Hub failed.
+    """
+    from foretrace.dataset.push import push as run
+
+    options: dict[str, Any] = {} if name is None else {"name": name}
+    return run(
+        Path(dataset),
+        org,
+        **options,
+        private=private,
+        dry_run=dry_run,
+        allow_undecided=allow_undecided,
+        token=token,
+        report=progress or (lambda line: None),
+    )
+
+
+def _make_settings(kind: type[_Struct], **given: Any) -> _Struct:
+    """A settings object of the values given, each of which is checked.
+
+    Raises:
+        UsageError: a value of the wrong type, or a field of a table that is not known.
+    """
     try:
-        chosen = msgspec.convert(settings, BuildSettings, strict=True)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"build settings: {error}") from None
-    chosen.check()
-    return run(folders, Path(out), chosen, workers=workers, overwrite=overwrite, progress=progress)
+        return msgspec.convert(msgspec.to_builtins(given), kind, strict=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise UsageError(_explain(error)) from None
+
+
+def _explain(error: Exception) -> str:
+    """msgspec's message with the place first: `Expected int, got str - at $.seed` -> `seed: Expected int, got str`."""
+    what, _, place = str(error).rpartition(" - at ")
+    name = place.strip("`").removeprefix("$").lstrip(".")
+    return f"{name}: {what}" if what and name else what or str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pty
 import resource
@@ -9,14 +10,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import typer
 
 import foretrace
 from cli.conftest import Run, chat_row, write_rows
-from foretrace.core.errors import UsageError
+from foretrace.cli.main import app
+from foretrace.cli.options import FLAGS, write_flag
+from foretrace.core.errors import Setting, UsageError
+from foretrace.dataset.settings import BuildSettings
+from foretrace.episodes.generate.resume import GenerateSettings
 
 COMMAND = [sys.executable, "-m", "foretrace"]
 SLOW = """
@@ -162,10 +170,10 @@ def test_unexpected_errors_are_one_line_without_debug(tmp_path: Path) -> None:
 
 
 def test_public_names() -> None:
-    assert len(foretrace.__all__) <= 14
-    for name in foretrace.__all__:
+    assert len(foretrace.__all__) <= 20
+    for name in {*foretrace.__all__} - {"__version__"}:
         assert getattr(foretrace, name).__module__.startswith("foretrace.")
-    assert set(foretrace.__all__) < set(dir(foretrace))
+    assert set(foretrace.__all__) == set(dir(foretrace))
     with pytest.raises(AttributeError):
         foretrace.nothing  # noqa: B018
 
@@ -177,7 +185,95 @@ def test_from_a_notebook(tmp_path: Path) -> None:
     assert foretrace.import_source("chat", file, out=tmp_path / "t").already == 2
     trace = next(iter(foretrace.read_traces(tmp_path / "t")))
     assert [str(label.action) for label in foretrace.label(trace)] == ["retrieval", "final_answer"]
-    with pytest.raises(UsageError, match="nonsense"):
+    with pytest.raises(TypeError, match="nonsense"):
         foretrace.build(tmp_path / "t", out=tmp_path / "d", nonsense=1)
     with pytest.raises(UsageError, match="local files"):
         foretrace.import_source("chat", file, out=tmp_path / "t", split="x")
+
+
+def test_help_by_either_flag_and_whole_texts(run: Run) -> None:
+    for arguments in ([], ["problems"], ["build"]):
+        assert run(*arguments, "-h").out == run(*arguments, "--help").out != ""
+    listed = run("--help").out.partition("Commands:")[2]
+    assert "..." not in listed
+    assert "Attempt problems with a model: its code is really run, and every attempt ends as a trace." in " ".join(
+        listed.split()
+    )
+
+
+def test_shells_can_complete() -> None:
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    shown = command("--show-completion", "bash", env=environment)
+    assert shown.returncode == 0 and "_FORETRACE_COMPLETE" in shown.stdout
+    asked = {"_FORETRACE_COMPLETE": "complete_bash", "COMP_WORDS": "foretrace sc", "COMP_CWORD": "1"}
+    done = command(env={**os.environ, **asked})
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["schema", "score"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "written"),
+    [
+        (Setting("sandbox", "local"), "--sandbox local"),
+        (Setting("allow_weak_isolation", True), "--allow-weak-isolation"),
+        (Setting("statistical_gates", False), "--no-statistical-gates"),
+        (Setting("max_tokens"), "--max-tokens"),
+        (Setting("columns"), "--map"),
+    ],
+)
+def test_errors_name_options(setting: Setting, written: str) -> None:
+    assert UsageError("give ", setting).render(write_flag) == f"give {written}"
+
+
+def test_flags_of_the_table_are_those_of_options(run: Run) -> None:
+    """An option that is renamed must be renamed there."""
+    group: Any = typer.main.get_command(app)
+    flags = {flag for c in group.commands.values() for p in c.params for flag in p.opts}
+    assert {*FLAGS.values()} <= flags
+
+
+def test_keyword_arguments_have_the_defaults_of_the_settings() -> None:
+    for function, kind in ((foretrace.build, BuildSettings), (foretrace.generate, GenerateSettings)):
+        parameters = inspect.signature(function).parameters
+        fields = {f.name: f.default for f in msgspec.structs.fields(kind)}
+        assert fields.keys() <= parameters.keys()
+        tables = {"sampling", "episode", "budget"}
+        assert {n: parameters[n].default for n in fields.keys() - tables} == {
+            n: fields[n] for n in fields.keys() - tables
+        }
+
+
+def test_the_commands_from_python(tmp_path: Path, sample_dataset: Path) -> None:
+    rows = [{"turns": chat_row(n)["messages"], "ok": True} for n in range(3)]
+    file = write_rows(tmp_path / "rows.jsonl", rows)
+    columns = {"messages": "turns", "success": "ok"}
+    foretrace.import_source("chat", file, out=tmp_path / "t", columns=columns, license="CC0-1.0")
+    trace = next(iter(foretrace.read_traces(tmp_path / "t")))
+    assert (trace.provenance.license, trace.outcome.success) == ("CC0-1.0", True)
+    exported = foretrace.export(tmp_path / "t", format="chat", out=tmp_path / "e.jsonl")
+    assert (exported.traces, exported.written, exported.replaced) == (3, 3, False)
+    labels = foretrace.label_folder(tmp_path / "t", out=tmp_path / "l.csv")
+    assert (labels.traces, labels.steps) == (3, 6)
+    (tmp_path / "p.jsonl").write_text("")
+    report = foretrace.score(tmp_path / "p.jsonl", sample_dataset)
+    assert report.rows == report.missing > 0
+    pushed = foretrace.push(sample_dataset, org="someone", dry_run=True, allow_undecided=True)
+    assert len(pushed) == 4 and all(p.repo_id.startswith("someone/") for p in pushed)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda t: foretrace.build(t, out="d", seed="x"), UsageError, "seed: Expected `int`, got `str`"),
+        (lambda t: foretrace.build(t, out="d", target="word"), UsageError, "target: Invalid enum value 'word'"),
+        (lambda t: foretrace.build(t, out="d", sed=1), TypeError, "sed"),
+        (lambda t: foretrace.export(t, format="csv", out="e.jsonl"), UsageError, "format='csv': choose one of jsonl"),
+        (lambda t: foretrace.import_source("chat", t, out="x", split="s"), UsageError, "split is for rows on the Hub"),
+        (lambda t: foretrace.import_source("chat=f", out="x"), UsageError, "names a file"),
+    ],
+)
+def test_wrong_use_from_python_is_one_clear_line(
+    call: Callable[[Path], object], error: type[Exception], text: str, traces: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(error) as caught:
+        call(traces)
+    assert text in str(caught.value) and "\n" not in str(caught.value)

@@ -22,7 +22,7 @@ from foretrace.core.trace import DEMO_MODEL
 from sandbox.container import LANDLOCK, NAMESPACES
 
 CONTAINER = Path(__file__).parents[1] / "sandbox/container.py"
-TOLD = "20 of 89 traces come from the demo model: this dataset is a demonstration, never training data"
+DEMONSTRATION = "20 of 89 traces come from the demo model: this dataset is a demonstration, never training data"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
 
 
@@ -67,12 +67,12 @@ def test_both_kinds_of_traces_are_labelled_and_built(made: Made) -> None:
 
 
 def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
-    assert made.json["demonstration"] == TOLD
-    assert TOLD in (made.out / "dataset/README.md").read_text()
+    assert made.json["demonstration"] == DEMONSTRATION
+    assert DEMONSTRATION in (made.out / "dataset/README.md").read_text()
     refused = run("push", made.out / "dataset", "--org", "org", "--dry-run", "--allow-undecided")
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.splitlines()[-1] == (
-        f"foretrace: {made.out}/dataset: {TOLD}, and is never pushed: build one without them"
+        f"foretrace: {made.out}/dataset: {DEMONSTRATION}, and is never pushed: build one without them"
     )
 
 
@@ -150,7 +150,7 @@ def test_build_refuses_it_before_anything_is_imported(run: Run, demo_traces: Pat
 
 
 def test_build_allowed_says_so(run: Run, demo_traces: Path, tmp_path: Path) -> None:
-    said = TOLD.replace("89", "20")
+    said = DEMONSTRATION.replace("89", "20")
     done = run("build", demo_traces, "--out", tmp_path / "out", "--allow-demo")
     assert done.code == 0 and said in done.out.splitlines()
     (tmp_path / "b.toml").write_text("allow-demo = true\noverwrite = true\n")

@@ -308,7 +308,7 @@ def test_from_a_notebook_by_objects_and_inside_a_running_loop(tmp_path: Path) ->
 
     report = asyncio.run(cell())
     assert (report.stored, report.success) == (2, 1.0)
-    with pytest.raises(UsageError, match="sampels"):
+    with pytest.raises(TypeError, match="sampels"):
         generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", sampels=2)
     with pytest.raises(UsageError, match="path"):
         generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", path="x")

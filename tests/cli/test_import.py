@@ -117,7 +117,7 @@ def test_wrong_settings_files(run: Run, swe_file: Path, tmp_path: Path, text: st
         (["swe_smith", "--repo", "./nowhere"], 1, "no such folder"),
         (["swe_smith", "{file}", "--limit", "0"], 2, "--limit"),
         (["swe_smith", "{file}", "--nonsense"], 2, "--nonsense"),
-        (["swe_smith={file}"], 2, "name the file behind the source"),
+        (["swe_smith={file}"], 2, "and the file"),
         ([], 2, "SOURCE"),
     ],
 )

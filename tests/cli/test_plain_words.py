@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import Run, chat_row, write_rows
 from core.test_store import make
 from foretrace.cli.display.dataset import show_dataset
-from foretrace.cli.display.generate import note_demo
+from foretrace.cli.display.generate import note_unknown_to_demo
 from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Provenance, Task, Trace
@@ -93,16 +93,18 @@ def test_a_missing_folder_names_both_ways_to_make_it(run: Run, tmp_path: Path) -
     ("options", "said"),
     [
         (["--keep", "best"], "'--keep': 'best' is not one of 'all', 'success', 'ideal'."),
-        (["--limit", "0"], "'--limit': choose 1 or more"),
-        (["--limit", "x"], "'--limit': is no whole number"),
-        (["--top-p", "2"], "'--top-p': choose 1 or less"),
-        (["--top-p", "x"], "'--top-p': is no number"),
+        (["--limit", "0"], "'--limit': Input should be greater than or equal to 1"),
+        (["--limit", "x"], "'--limit': Input should be a valid integer"),
+        (["--top-p", "2"], "'--top-p': Input should be less than or equal to 1"),
+        (["--top-p", "x"], "'--top-p': Input should be a valid number"),
         (["--config", "nog.toml"], "'--config': nog.toml: cannot read: No such file or directory"),
     ],
 )
-def test_a_wrong_value_is_said_in_our_words(run: Run, options: list[str], said: str) -> None:
+def test_a_wrong_value_is_one_line_that_names_the_option(run: Run, options: list[str], said: str) -> None:
     done = run("generate", *options)
-    assert (done.code, done.err) == (2, f"foretrace: Invalid value for {said} (see `foretrace generate --help`)\n")
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert done.err.startswith(f"foretrace: Invalid value for {said}")
+    assert done.err.endswith(" (see `foretrace generate --help`)\n")
 
 
 def test_what_was_replaced_is_said(run: Run, traces: Path, tmp_path: Path) -> None:
@@ -161,5 +163,5 @@ def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.Capt
 
 def test_problems_that_the_demo_model_does_not_know_are_said(capfd: pytest.CaptureFixture[str]) -> None:
     for problems, said in ((10, False), (12, True)):
-        note_demo(Output(), Demo(), problems_of("builtin", None, problems))
+        note_unknown_to_demo(Output(), Demo(), problems_of("builtin", None, problems))
         assert ("knows the first ten builtin problems; the 2 others" in capfd.readouterr().err) is said

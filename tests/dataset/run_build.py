@@ -21,7 +21,7 @@ def main(job: dict[str, Any]) -> int:
         sys.dont_write_bytecode = True  # it would be cut short too
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_size"],) * 2)
 
-    def progress(doing: str, done: int) -> None:
+    def progress(doing: str, done: int, total: int | None) -> None:
         print(f"{doing} {done}", flush=True)
 
     try:

@@ -144,7 +144,7 @@ def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) 
     """While one builds, and the first goes on as if nothing was."""
     refused: list[str] = []
 
-    def progress(doing: str, done: int) -> None:
+    def progress(doing: str, done: int, total: int | None) -> None:
         if doing.startswith("building") and not done:
             with pytest.raises(StoreError) as caught:
                 build(small, out=previous, overwrite=True)

@@ -287,7 +287,7 @@ def test_traces_that_change_during_the_build(tmp_path: Path, how: str) -> None:
     if how == "replaced":
         late = msgspec.structs.replace(late, key=every[0].key)
 
-    def progress(doing: str, done: int) -> None:
+    def progress(doing: str, done: int, total: int | None) -> None:
         if doing.startswith("building") and not done:
             write_traces([late], tmp_path / "t", replace=True)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from foretrace.core.errors import ForetraceError, SourceError
@@ -154,8 +157,21 @@ def test_nothing_to_read_makes_a_folder_that_holds_nothing(tmp_path: Path) -> No
     assert all(list(read_traces(tmp_path / name)) == [] for name in "abc")
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
-    told: list[tuple[str, int]] = []
+def test_progress_is_reported_with_the_number_of_rows(tmp_path: Path) -> None:
+    calls: list[tuple[str, int, int | None]] = []
     rows = FileRows(write_jsonl(tmp_path / "a.jsonl", swe_rows(130)))
-    import_source(SweSmith(), [rows], tmp_path / "out", progress=lambda what, count: told.append((what, count)))
-    assert [count for _, count in told] == [64, 128] and "a.jsonl" in told[0][0]
+    import_source(SweSmith(), [rows], tmp_path / "out", limit=100, progress=lambda *call: calls.append(call))
+    import_source(SweSmith(), [rows], tmp_path / "out", progress=lambda *call: calls.append(call))
+    assert [call[1:] for call in calls] == [(0, 100), (64, 100), (100, 130), (128, 130)]
+    assert all("a.jsonl" in what for what, _, _ in calls)
+
+
+def test_rows_are_counted_without_being_decoded(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", swe_rows(7))
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes().rstrip(b"\n")))
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
+    (tmp_path / "a.json").write_text("[{}, {}]")
+    (tmp_path / "empty.jsonl").write_text("")
+    names = ("a.jsonl", "a.jsonl.gz", "a.parquet", "a.json", "empty.jsonl")
+    assert [FileRows(tmp_path / name).count() for name in names] == [7, 7, 3, None, 0]

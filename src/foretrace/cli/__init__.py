@@ -1,1 +1,1 @@
-"""The command `foretrace`: one file for each verb."""
+"""The command `foretrace`: options, what is printed, exit codes."""

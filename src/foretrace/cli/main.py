@@ -1,19 +1,17 @@
-"""The entry point: finds the verb, runs it, and turns every ending into one line and one exit code."""
+"""The entry point: finds the command, runs it, and turns every ending into one line and one exit code."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from foretrace.cli.output import ReaderGoneError, one_line
-from foretrace.cli.verb import Session, verb
-from foretrace.cli.verbs import (
+from foretrace.cli.command import Invocation, with_common_options
+from foretrace.cli.commands import (
     build,
     demo,
     doctor,
@@ -28,26 +26,27 @@ from foretrace.cli.verbs import (
     show,
     sources,
 )
+from foretrace.cli.options import write_flag
+from foretrace.cli.output import ReaderGoneError, one_line
 from foretrace.core.errors import ForetraceError
 
 INTERRUPTED = 130
-_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
-"""typer shows neither of the bases of its errors under a name of its own."""
+"""click's base of all errors of use, of which typer shows only `BadParameter` under a name of its own."""
+_HELP_FLAGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
-_WORDINGS = [
-    (re.compile(pattern), plain)
-    for pattern, plain in {
-        r"Value error, ": "",
-        r"Input should be greater than or equal to (\S+)": r"choose \1 or more",
-        r"Input should be less than or equal to (\S+)": r"choose \1 or less",
-        r"Input should be a valid integer, unable to parse string as an integer": "is no whole number",
-        r"Input should be a valid number, unable to parse string as a number": "is no number",
-    }.items()
-]
-"""How the library behind typer says what is wrong with a value, and how we say it."""
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP_FLAGS)
+_problems = typer.Typer(
+    help=problems.HELP, rich_markup_mode=None, invoke_without_command=True, callback=problems.show_help
+)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+def _add(parent: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    # As the short help, the first line of the help is wrapped and not cut in the list of commands.
+    short = (function.__doc__ or "").strip().split("\n")[0]
+    parent.command(name, short_help=short)(with_common_options(function))
+
+
 for _name, _function in {
     "demo": demo.demo,
     "import": import_.import_,
@@ -62,13 +61,10 @@ for _name, _function in {
     "doctor": doctor.doctor,
     "schema": schema.schema,
 }.items():
-    app.command(_name)(verb(_function))
-_problems = typer.Typer(
-    help=problems.HELP, rich_markup_mode=None, invoke_without_command=True, callback=problems.show_help
-)
-for _name, _function in problems.VERBS.items():
-    _problems.command(_name)(verb(_function))
-app.add_typer(_problems, name="problems")
+    _add(app, _name, _function)
+for _name, _function in problems.COMMANDS.items():
+    _add(_problems, _name, _function)
+app.add_typer(_problems, name="problems", short_help=problems.HELP)
 
 
 def _version(value: bool) -> None:
@@ -100,64 +96,62 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    session = Session()
-    session.own_process = argv is None
-    code = _run(arguments, session)
+    code = _run(arguments, Invocation(own_process=argv is None))
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
+        _drop_stdout()
     return code
 
 
-def _run(arguments: list[str], session: Session) -> int:
+def _run(arguments: list[str], invocation: Invocation) -> int:
     command: Any = typer.main.get_command(app)
+    if "_FORETRACE_COMPLETE" in os.environ:  # a shell asks for completions: click answers, and ends the process
+        command(prog_name="foretrace")
     try:
-        with command.make_context("foretrace", arguments, obj=session) as context:
+        with command.make_context("foretrace", arguments, obj=invocation) as context:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
     except _CLICK_ERROR as error:
-        return _wrong_use(error)
+        return _report_wrong_use(error)
     except ForetraceError as error:
-        return _failed(session, error, str(error), error.exit_code)
+        return _report_failure(invocation, error, error.render(write_flag), error.exit_code)
     except ReaderGoneError:
-        _forget_stdout()
+        _drop_stdout()
     except (KeyboardInterrupt, typer.Abort):
-        _say(session.output.kept or "interrupted")
+        _write_error(invocation.output.interrupt_message)
         return INTERRUPTED
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        hint = "" if session.debug else "; run again with --debug to see where"
-        return _failed(session, error, f"unexpected {text}{hint}", 1)
+        hint = "" if invocation.debug else "; run again with --debug to see where"
+        return _report_failure(invocation, error, f"unexpected {text}{hint}", 1)
     return 0
 
 
-def _wrong_use(error: Any) -> int:
+def _report_wrong_use(error: Any) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "foretrace"
-    said = error.format_message()
-    for wording, plain in _WORDINGS:
-        said = wording.sub(plain, said)
-    _say(f"{said} (see `{path} --help`)")
+    message = error.format_message().replace("Value error, ", "")  # a mark of the library behind typer
+    _write_error(f"{message} (see `{path} --help`)")
     return int(error.exit_code)
 
 
-def _failed(session: Session, error: Exception, text: str, code: int) -> int:
-    if session.debug:
+def _report_failure(invocation: Invocation, error: Exception, text: str, code: int) -> int:
+    if invocation.debug:
         import traceback
 
         traceback.print_exception(error)
-    _say(text)
+    _write_error(text)
     return code
 
 
-def _say(text: str) -> None:
+def _write_error(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         print(f"foretrace: {one_line(text)}", file=sys.stderr, flush=True)
 
 
-def _forget_stdout() -> None:
+def _drop_stdout() -> None:
     """Keep Python from complaining at exit that the reader of stdout is gone."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)

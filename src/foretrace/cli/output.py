@@ -9,32 +9,36 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
 Cell = str | int | float | bool | None
 Segment = str | tuple[str, str]
-"""Text, or text with the name of a style."""
+"""Text, or text with a style of rich."""
 
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_HARMFUL = re.compile(
+_CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-_FIRST_S, _PLAIN_S, _TERMINAL_S = 1.0, 4.0, 0.25
-"""Seconds before the first line of progress, and between lines without and with a terminal."""
+_FIRST_LINE_S, _LINES_S = 1.0, 4.0
+"""Seconds before the first line of progress, and between lines, where stderr is no terminal."""
 
 
 class ReaderGoneError(Exception):
     """Whoever read our stdout has closed it (`foretrace ... | head`)."""
 
 
-def clean(text: str) -> str:
+def escape_control(text: str) -> str:
     """The text with control and direction characters made visible: text of a trace may not steer a terminal."""
-    return _HARMFUL.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
+    return _CONTROL_CHARACTERS.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:
-    """The text on one line."""
-    return clean(" ".join(text.split()))
+    """The text on one line, without control characters."""
+    return escape_control(" ".join(text.split()))
 
 
 class Output:
@@ -43,8 +47,8 @@ class Output:
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json = json
         self.quiet = quiet
-        self.kept = ""
-        """What is kept when the user interrupts now."""
+        self.interrupt_message = "interrupted"
+        """What is said when the user interrupts now."""
         self.own_process = False
         """Whether this process is the command's alone, not that of somebody who called `main`."""
 
@@ -55,44 +59,47 @@ class Output:
 
             stay_small()
 
-    def emit(self, data: Any) -> bool:
-        """Under `--json`: write the one object, and return true."""
+    def write_json(self, data: Any) -> bool:
+        """Under `--json`: write the one object, and return True."""
         if not self.json:
             return False
         import msgspec
 
-        self._write(msgspec.json.encode(data, enc_hook=str).decode("utf-8", "backslashreplace") + "\n")
+        self.write(msgspec.json.encode(data, enc_hook=str).decode("utf-8", "backslashreplace") + "\n")
         return True
 
-    def line(self, *segments: Segment) -> None:
-        """One line of the result."""
-        self._write(_paint(segments, sys.stdout) + "\n")
-
-    def raw(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Text of the result as it is."""
-        self._write(text)
+        try:
+            sys.stdout.write(text)
+        except BrokenPipeError:
+            raise ReaderGoneError from None
 
-    def facts(self, rows: Sequence[tuple[str, Cell]]) -> None:
+    def print(self, *segments: Segment) -> None:
+        """One line of the result."""
+        self.write(_styled(segments, sys.stdout) + "\n")
+
+    def print_fields(self, fields: Sequence[tuple[str, Cell]]) -> None:
         """Names and values, one a line."""
-        width = max(len(name) for name, _ in rows)
-        for name, value in rows:
-            self.line((name.ljust(width), "dim"), f"  {_text(value)}")
+        width = max(len(name) for name, _ in fields)
+        for name, value in fields:
+            self.print((name.ljust(width), "dim"), f"  {_cell_text(value)}")
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        """A table: fitted to a terminal, never cut where there is none."""
-        numeric = [
-            any(r[i] is not None for r in rows)
-            and all(isinstance(r[i], (int, float, type(None))) and not isinstance(r[i], bool) for r in rows)
-            for i in range(len(headers))
-        ]
-        cells = [[clean(_text(cell)) for cell in row] for row in rows]
+    def print_table(self, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+        """A table: fitted to a terminal, never cut where there is none.
+
+        The plain one is padded here: it must not depend on a width, and `show --all` may have 100,000 rows, for which
+        rich, which measures and wraps each cell, takes a minute.
+        """
+        numeric = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
+        cells = [[escape_control(_cell_text(cell)) for cell in row] for row in rows]
         if sys.stdout.isatty():
-            self._write(_rich_table(headers, cells, numeric))
+            self.write(_render_table(headers, cells, numeric))
             return
-        widths = [max(len(h), *(len(c[i]) for c in cells)) if cells else len(h) for i, h in enumerate(headers)]
-        for row in [list(headers), *cells]:
+        widths = [max(len(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
+        for row in [headers, *cells]:
             padded = [c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)]
-            self._write("  ".join(padded).rstrip() + "\n")
+            self.write("  ".join(padded).rstrip() + "\n")
 
     def note(self, text: str) -> None:
         """A line beside the result, left out under `--quiet`."""
@@ -101,76 +108,147 @@ class Output:
 
     def warn(self, text: str, style: str = "") -> None:
         """A line on stderr."""
-        _to_stderr(_paint([(text, style)], sys.stderr) + "\n")
+        _write_stderr(_styled([(text, style)], sys.stderr) + "\n")
 
     @contextlib.contextmanager
     def progress(self, doing: str) -> Generator[Progress, None, None]:
-        """Say what is going on while the block runs, even when nothing is reported for a while."""
-        watch = Progress(doing, silent=self.quiet)
+        """Show what is going on while the block runs, even when nothing is reported for a while."""
+        progress = Progress(doing, silent=self.quiet)
         try:
-            yield watch
+            yield progress
         finally:
-            watch.stop()
-
-    def _write(self, text: str) -> None:
-        try:
-            sys.stdout.write(text)
-        except BrokenPipeError:
-            raise ReaderGoneError from None
+            progress.stop()
 
 
 class Progress:
-    """Called with what is going on and how many are done; speaks by itself from a thread."""
+    """Shows what is going on, how much of it is done, and the time left: call it with what is new.
+
+    On a terminal rich draws it, and lines that are written to stderr meanwhile come above it. Elsewhere rich would
+    draw nothing until the end, so a thread writes a plain line every few seconds.
+    """
 
     def __init__(self, doing: str, *, silent: bool = False) -> None:
-        self._now = (doing, 0)
-        self._begun = time.monotonic()
+        self._state: tuple[str, int, int | None] = (doing, 0, None)
         self._ended = threading.Event()
-        self._terminal = sys.stderr.isatty()
-        self._said = False
-        self._thread = None if silent else threading.Thread(target=self._speak, daemon=True)
-        if self._thread is not None:
+        self._thread: threading.Thread | None = None
+        self._bar: tuple[Bar, TaskID] | None = None
+        if silent:
+            return
+        if sys.stderr.isatty():
+            self._bar = _start_bar(doing)
+        else:
+            self._thread = threading.Thread(target=self._write_lines, daemon=True)
             self._thread.start()
 
-    def __call__(self, doing: str, count: int = 0) -> None:
-        self._now = (doing, count)
+    def __call__(self, doing: str, done: int = 0, total: int | None = None) -> None:
+        """Say that `done` of `total` (None: not known) are done."""
+        if self._bar is not None:
+            bar, task = self._bar
+            if total != self._state[2] or done < self._state[1]:
+                bar.reset(task, total=total, completed=done)  # another phase: its time left is its own
+            bar.update(task, description=_describe(doing, done, total), completed=done)
+        self._state = (doing, done, total)
 
     def stop(self) -> None:
-        """Say no more, and take the line off a terminal."""
+        """Show no more, and take the line off a terminal."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
-        if self._terminal and self._said:
-            _to_stderr("\r\x1b[K")
+        if self._bar is not None:
+            self._bar[0].stop()
 
-    def _speak(self) -> None:
-        wait = _FIRST_S
+    def _write_lines(self) -> None:
+        begun = time.monotonic()
+        phase: tuple[int | None, int, float] = (None, 0, begun)
+        wait = _FIRST_LINE_S
         while not self._ended.wait(wait):
-            doing, count = self._now
-            seconds = time.monotonic() - self._begun
-            text = f"{one_line(doing)}{f': {count:,}' if count else ''} ({seconds:.0f} s)"
-            if self._terminal:
-                width = max(20, _terminal_width() - 1)
-                _to_stderr(f"\r\x1b[K{text[:width]}")
-            else:
-                _to_stderr(text + "\n")
-            self._said = True
-            wait = _TERMINAL_S if self._terminal else _PLAIN_S
+            doing, done, total = self._state
+            now = time.monotonic()
+            if total != phase[0] or done < phase[1]:
+                phase = (total, done, now)
+            text = _describe(doing, done, total)
+            if total:
+                text += f" of {total:,}, {done / total:.0%}"
+                if done > phase[1]:
+                    text += f", {format_seconds((now - phase[2]) * (total - done) / (done - phase[1]))} left"
+            _write_stderr(f"{text} ({now - begun:.0f} s)\n")
+            wait = _LINES_S
 
 
-def _to_stderr(text: str) -> None:
+def _describe(doing: str, done: int, total: int | None) -> str:
+    counted = bool(done) or total is not None
+    return one_line(doing) + (f": {done:,}" if counted else "")
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration as a person says it: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _start_bar(doing: str) -> tuple[Bar, TaskID]:
+    from rich import progress
+    from rich.table import Column
+    from rich.text import Text
+
+    class Description(progress.TextColumn):
+        """On one line, cut at its end: what matters most comes first."""
+
+        def __init__(self) -> None:
+            super().__init__(
+                "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+            )
+
+    class KnownShare(progress.BarColumn):
+        """A bar only where the number of all is known."""
+
+        def render(self, task: progress.Task) -> Any:
+            return Text("") if task.total is None else super().render(task)
+
+    class TimeLeft(progress.TimeRemainingColumn):
+        """Behind the bar, in words."""
+
+        def render(self, task: progress.Task) -> Text:
+            left = task.time_remaining
+            return Text("" if left is None else f"{format_seconds(left)} left", style="cyan")
+
+    bar = progress.Progress(
+        progress.SpinnerColumn(),
+        Description(),
+        KnownShare(bar_width=20),
+        progress.TaskProgressColumn("{task.percentage:>3.0f}%"),
+        TimeLeft(),
+        progress.TextColumn("({task.elapsed:.0f} s)", markup=False),
+        console=_console(sys.stderr),
+        transient=True,
+        redirect_stdout=False,
+        refresh_per_second=4,
+        expand=True,
+    )
+    bar.start()
+    return bar, bar.add_task(one_line(doing), total=None)
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    # The width of this stream's own terminal: rich asks stdin first.
+    width = None
+    if not os.environ.get("COLUMNS"):
+        with contextlib.suppress(OSError, ValueError):
+            width = os.get_terminal_size(stream.fileno()).columns or None
+    colours: Any = {} if _has_colours(stream) else {"color_system": None}
+    return Console(file=stream, width=width, highlight=False, **colours)
+
+
+def _write_stderr(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
-def _terminal_width() -> int:
-    with contextlib.suppress(OSError, ValueError):
-        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    return 80
-
-
-def _text(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     if cell is None:
         return "-"
     if isinstance(cell, bool):
@@ -180,22 +258,25 @@ def _text(cell: Cell) -> str:
     return f"{cell:.4f}" if isinstance(cell, float) else cell
 
 
-def _colours(stream: TextIO) -> bool:
+def _is_numeric(column: Sequence[Cell]) -> bool:
+    numbers = [isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in column if cell is not None]
+    return bool(numbers) and all(numbers)
+
+
+def _has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _paint(segments: Sequence[Segment], stream: TextIO) -> str:
-    colours = _colours(stream)
-    painted: list[str] = []
-    for segment in segments:
-        text, style = (segment, "") if isinstance(segment, str) else segment
-        codes = ";".join(_STYLES[s] for s in style.split())
-        painted.append(f"\x1b[{codes}m{clean(text)}\x1b[0m" if codes and colours else clean(text))
-    return "".join(painted)
+def _styled(segments: Sequence[Segment], stream: TextIO) -> str:
+    parts = [(escape_control(text), style) for text, style in ((s, "") if isinstance(s, str) else s for s in segments)]
+    if not _has_colours(stream):
+        return "".join(text for text, _ in parts)
+    from rich.style import Style
+
+    return "".join(Style.parse(style).render(text) if style else text for text, style in parts)
 
 
-def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    from rich.console import Console
+def _render_table(headers: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
     from rich.table import Table
     from rich.text import Text
 
@@ -203,9 +284,8 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]], numeric:
     for header, number in zip(headers, numeric, strict=True):
         table.add_column(Text(header), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in cells:
-        table.add_row(*(Text(c) for c in row))
-    colours: Any = {} if _colours(sys.stdout) else {"color_system": None}
-    console = Console(file=sys.stdout, highlight=False, **colours)
+        table.add_row(*(Text(cell) for cell in row))
+    console = _console(sys.stdout)
     with console.capture() as capture:
         console.print(table)
     return capture.get()

@@ -33,8 +33,8 @@ from foretrace.engines.processes import worker_pool
 MESSAGES_PER_PART = 24_000
 """Messages of one part, about: it decides the number of parts, and so the files, from the traces alone."""
 
-Progress = Callable[[str, int], None]
-"""Called with what is going on and how many parts are done."""
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is going on, how many parts are done, and how many there are (None: no parts)."""
 
 
 def build(
@@ -67,7 +67,7 @@ def build(
         demonstration.refuse(stores)
     with _staging(out) as folder:
         _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
-        report = _Build(stores, folder, settings, workers, progress or (lambda _, __: None)).run()
+        report = _Build(stores, folder, settings, workers, progress or (lambda _, __, ___: None)).run()
         _move(folder, out)
     return report
 
@@ -212,17 +212,17 @@ class _Build:
     def _run(self, pool: Executor | None, doing: str, function: Any, *arguments: Sequence[Any]) -> Any:
         """Results of the function over the jobs, in the order of the jobs."""
         count = len(arguments[0])
-        self.progress(f"{doing} ({count} part{'s' if count > 1 else ''})", 0)
+        self.progress(doing, 0, count)
         if pool is None:
             results: list[Any] = []
             for job in zip(*arguments, strict=True):
                 results.append(function(*job))
-                self.progress(doing, len(results))
+                self.progress(doing, len(results), count)
             return results
         futures: list[Future[Any]] = [pool.submit(function, *job) for job in zip(*arguments, strict=True)]
         for done, future in enumerate(as_completed(futures), 1):
             future.result()
-            self.progress(doing, done)
+            self.progress(doing, done, count)
         return [future.result() for future in futures]
 
     def _clear(self) -> None:
@@ -273,7 +273,7 @@ class _Build:
             return []
         if not self.settings.statistical_gates:
             return [Gate(name="shortcut", verdict="undecided", detail="shortcut: not measured, it was turned off")]
-        self.progress("statistical gates", 0)
+        self.progress("statistical gates", 0, None)
         sample: dict[str, list[SampledPair]] = {}
         for part in built:
             for family, pairs in part.sample.items():

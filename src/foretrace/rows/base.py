@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -54,4 +54,13 @@ class Rows(Protocol):
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
         """Rows from number `start` on."""
+        ...
+
+
+@runtime_checkable
+class CountedRows(Protocol):
+    """Rows whose number can be found much faster than they are read, so that progress can show a share."""
+
+    def count(self) -> int | None:
+        """Number of rows; None where it cannot be known."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import gzip
 import hashlib
 import io
@@ -58,6 +59,19 @@ class FileRows:
                     yield RawRow(RowRef(number, self.path.name), row)
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
+
+    def count(self) -> int | None:
+        """Number of rows, without decoding them; None for one JSON document, which must be read to know it."""
+        stem = _stem(self.path)
+        if stem.endswith(".json"):
+            return None
+        if stem.endswith(".parquet"):
+            return _count_parquet(self.path) if stem == self.path.name else None
+        lines, last = 0, b"\n"
+        with self._opened() as raw, contextlib.suppress(TruncatedError):
+            for chunk in _plain(self.path, raw):
+                lines, last = lines + chunk.count(b"\n"), chunk[-1:] or last
+        return lines + (last != b"\n")
 
     def _opened(self) -> io.BufferedReader:
         try:
@@ -222,6 +236,16 @@ def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
                 yield from _row_group(file, group)
     except (pa.ArrowException, OSError, TruncatedError) as error:
         yield Drop("truncated_file", f"parquet: {_first_line(error)}")
+
+
+def _count_parquet(path: Path) -> int | None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_metadata(path).num_rows
+    except (pa.ArrowException, OSError):
+        return None
 
 
 def _row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:

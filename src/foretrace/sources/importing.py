@@ -12,7 +12,7 @@ import msgspec
 from foretrace.core.errors import ForetraceError, UsageError
 from foretrace.core.store import Cursor, TraceWriter
 from foretrace.core.trace import Trace
-from foretrace.rows.base import Drop, RawRow, Rows
+from foretrace.rows.base import CountedRows, Drop, RawRow, Rows
 from foretrace.sources.base import LooksFirst, RowError, Source
 
 CHECKPOINT_ROWS = 512
@@ -21,8 +21,8 @@ CHECKPOINT_BYTES = 24 << 20
 continued seals at the same rows as one that was not, and so ends in the same bytes."""
 _EXAMPLES = 3
 
-Progress = Callable[[str, int], None]
-"""Called with what is going on and how many rows are done."""
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is going on, how many rows of an input are done, and how many it has (None: not known)."""
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
@@ -70,7 +70,7 @@ def import_source(
     """
     report = ImportReport()
     with TraceWriter(out, shards=shards, replace=replace) as writer:
-        jobs = [_Import(source, r, limit, writer, report, progress or (lambda _, __: None)) for r in inputs]
+        jobs = [_Import(source, r, limit, writer, report, progress or (lambda _, __, ___: None)) for r in inputs]
         if replace:
             for job in jobs:
                 job.forget()
@@ -223,7 +223,15 @@ def _note_source(job: _Import, trace: Trace) -> None:
 
 
 def _watched(rows: Iterator[RawRow], job: _Import, doing: str, start: int = 0) -> Iterator[RawRow]:
+    text, total = f"{doing} {job.rows.label}", _total(job)
+    job.progress(text, start, total)
     for count, row in enumerate(rows, start + 1):
         yield row
         if count % 64 == 0:
-            job.progress(f"{doing} {job.rows.label}", count)
+            job.progress(text, count, total)
+
+
+def _total(job: _Import) -> int | None:
+    """How many rows will be read of an input, where that can be known without reading them."""
+    count = job.rows.count() if isinstance(job.rows, CountedRows) else None
+    return min((number for number in (count, job.limit) if number is not None), default=None)

@@ -1,4 +1,4 @@
-"""What a built dataset holds, from its manifest."""
+"""What a built dataset holds, from its manifest, and how often each action occurs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any
 
 from foretrace.cli.output import Cell, Output
 
+_BAR_WIDTH = 30
 _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed": "REMOVED"}
 
 
-def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
+def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
     from foretrace.dataset.card import gate_figures
     from foretrace.dataset.demonstration import told
 
-    splits = show_dataset_actions(say, manifest.get("actions", {}))
+    splits = _show_actions_by_split(output, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
-    say.line()
-    say.table(
+    output.print()
+    output.print_table(
         ("rows", *splits),
-        [(name, *(_rows(by_split.get(split)) for split in splits)) for name, by_split in configs.items()],
+        [(name, *(_row_count(by_split.get(split)) for split in splits)) for name, by_split in configs.items()],
     )
-    say.line()
-    say.table(
+    output.print()
+    output.print_table(
         ("gate", "verdict", "figure"),
         [
             (
@@ -34,23 +35,40 @@ def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
             for gate in manifest.get("gates", [])
         ],
     )
-    _counts(say, "counts", manifest.get("counts", {}))
+    _show_counts(output, "counts", manifest.get("counts", {}))
     dropped = {
         config: {reason: count for reason, count in reasons.items() if count}
         for config, reasons in manifest.get("drops", {}).items()
     }
-    _counts(say, "drops", {config: reasons for config, reasons in dropped.items() if reasons})
+    _show_counts(output, "drops", {config: reasons for config, reasons in dropped.items() if reasons})
     for warning in manifest.get("warnings", []):
-        say.warn(f"warning: {warning}", "yellow")
-    say.line()
+        output.warn(f"warning: {warning}", "yellow")
+    output.print()
     if demonstration := told(manifest):
-        say.line((demonstration, "yellow"))
-    say.line(f"dataset: {out}")
+        output.print((demonstration, "yellow"))
+    output.print(f"dataset: {out}")
     first = next(iter(configs), "proposer")
-    say.line(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
+    output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
 
 
-def show_dataset_actions(say: Output, actions: dict[str, dict[str, int]]) -> list[str]:
+def show_actions(output: Output, actions: dict[str, int]) -> None:
+    """The distribution of the nine actions, in their order, with a bar for each."""
+    total, most = sum(actions.values()), max(actions.values(), default=0)
+    output.print_table(
+        ("action", "steps", "share", ""),
+        [
+            (
+                name,
+                count,
+                f"{count / total:6.1%}" if total else "-",
+                "█" * round(_BAR_WIDTH * count / most) if most else "",
+            )
+            for name, count in actions.items()
+        ],
+    )
+
+
+def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:
     """The action distribution of each split; returns the splits."""
     splits = list(actions) or ["train", "validation", "test"]
     names = list(dict.fromkeys(name for split in splits for name in actions.get(split, {})))
@@ -63,23 +81,23 @@ def show_dataset_actions(say: Output, actions: dict[str, dict[str, int]]) -> lis
             row += [count, f"{count / totals[split]:6.1%}" if totals[split] else "-"]
         rows.append(row)
     rows.append(["all", *(cell for split in splits for cell in (totals[split], ""))])
-    say.table(("action", *(cell for split in splits for cell in (split, ""))), rows)
+    output.print_table(("action", *(cell for split in splits for cell in (split, ""))), rows)
     return splits
 
 
-def _rows(entry: Any) -> int | None:
+def _row_count(entry: Any) -> int | None:
     rows = entry.get("rows") if isinstance(entry, dict) else entry
     return rows if isinstance(rows, int) else None
 
 
-def _counts(say: Output, title: str, counts: dict[str, Any]) -> None:
+def _show_counts(output: Output, title: str, counts: dict[str, Any]) -> None:
     if not counts:
         return
-    say.line()
-    say.line((title, "bold"))
+    output.print()
+    output.print((title, "bold"))
     for name, count in counts.items():
         if isinstance(count, dict):
             text = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in count.items())
-            say.line(f"  {name}: {text}")
+            output.print(f"  {name}: {text}")
         else:
-            say.line(f"  {name}: {count:,}" if isinstance(count, int) else f"  {name}: {count}")
+            output.print(f"  {name}: {count:,}" if isinstance(count, int) else f"  {name}: {count}")

@@ -10,56 +10,56 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.cli.display.dataset import show_actions
 from foretrace.cli.output import Output
 
 if TYPE_CHECKING:
+    from foretrace.api import LabelReport
     from foretrace.episodes.generate.engine import GenerateReport
 
 
 def show_demo(
-    say: Output,
+    output: Output,
     generated: GenerateReport | str,
     imported: Mapping[str, Counter[str]],
-    labelled: Mapping[str, Any],
+    labelled: LabelReport,
     manifest: Mapping[str, Any],
 ) -> None:
     """The report; `generated` may be the reason why nothing was generated."""
-    from foretrace.cli.verbs.label import show_actions
-
     if isinstance(generated, str):
-        say.line(("1. generate", "bold"), f"  skipped: {generated}")
+        output.print(("1. generate", "bold"), f"  skipped: {generated}")
     else:
-        _show_generated(say, generated)
+        _show_generated(output, generated)
     total = sum(imported.values(), Counter[str]())
-    say.line()
-    say.line(
+    output.print()
+    output.print(
         ("2. import", "bold"),
         f"  {total['rows']} raw rows in {len(imported)} formats -> {total['traces']} traces, {total['drops']} drops",
     )
-    say.table(
+    output.print_table(
         ("input", "rows", "traces", "drops"), [(n, c["rows"], c["traces"], c["drops"]) for n, c in imported.items()]
     )
-    say.line()
-    say.line(
+    output.print()
+    output.print(
         ("3. label", "bold"),
-        f"  {labelled['steps']} steps of {labelled['traces']} traces, {labelled['nonsteps']} messages that are no step",
+        f"  {labelled.steps} steps of {labelled.traces} traces, {labelled.nonsteps} messages that are no step",
     )
-    show_actions(say, labelled["actions"])
-    say.line()
-    _show_built(say, manifest)
+    show_actions(output, labelled.actions)
+    output.print()
+    _show_built(output, manifest)
 
 
-def _show_generated(say: Output, report: GenerateReport) -> None:
+def _show_generated(output: Output, report: GenerateReport) -> None:
     judged = report.done - sum(report.errors.values())
     isolation = report.isolation or {}
-    say.line(
+    output.print(
         ("1. generate", "bold"),
         f"  {report.problems} problems, protocol {report.protocol}, by {report.model}; its code was run in the "
         f"sandbox {isolation.get('sandbox')}, isolation level {isolation.get('level')}",
     )
     erred = round(report.metrics.get("had_errors", 0) * judged)
     recovered = round(report.metrics.get("recovered", 0) * judged)
-    say.table(
+    output.print_table(
         ("episodes", "success", "with errors", "recovered", "mean reward", "tokens/s"),
         [
             (
@@ -73,35 +73,39 @@ def _show_generated(say: Output, report: GenerateReport) -> None:
         ],
     )
     for kind, example in report.examples.items():
-        say.line(f"{report.errors[kind]} ended in an error, {kind}: {example}")
+        output.print(f"{report.errors[kind]} ended in an error, {kind}: {example}")
 
 
-def _show_built(say: Output, manifest: Mapping[str, Any]) -> None:
+def _show_built(output: Output, manifest: Mapping[str, Any]) -> None:
     from foretrace.dataset.demonstration import told
 
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
     splits = list(dict.fromkeys(split for by_split in configs.values() for split in by_split))
     rows = [(name, *((by_split.get(s) or {}).get("rows", 0) for s in splits)) for name, by_split in configs.items()]
     counts, total = manifest["counts"], sum(count for _, *by_split in rows for count in by_split)
-    say.line(("4. build", "bold"), f"  {counts['traces']} traces -> {total} rows in {len(configs)} configs")
-    say.table(("rows", *splits), rows)
+    output.print(("4. build", "bold"), f"  {counts['traces']} traces -> {total} rows in {len(configs)} configs")
+    output.print_table(("rows", *splits), rows)
     verdicts = Counter(str(gate.get("verdict")) for gate in manifest.get("gates", []))
     undecided = " (a demo has too few rows for the statistical ones)" if verdicts["undecided"] else ""
-    say.line(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
+    output.print(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
     for warning in manifest.get("warnings", []):
-        say.warn(f"warning: {warning}", "yellow")
+        output.warn(f"warning: {warning}", "yellow")
     if demonstration := told(manifest):
-        say.line((demonstration, "yellow"))
+        output.print((demonstration, "yellow"))
 
 
 def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
     """Commands that work in this shell as they stand, by what they are for; without a sandbox none that runs code."""
-    command, folder = _command(), shlex.quote(str(traces))
+    command, folder = _own_command(), shlex.quote(str(traces))
     load = f'import datasets; print(datasets.load_dataset("{dataset}", "proposer")["train"][0]["completion"])'
     types = shlex.quote(f"{dataset}-types")
-    steps = {
-        "one trace, step by step": f"{command} show {folder} {shlex.quote(_worth_a_look(traces))}",
-        "load what was built": f"{_python()} -c {shlex.quote(load)}",
+    activate = Path(sys.executable).with_name("activate")
+    steps: dict[str, str] = {}
+    if shutil.which("foretrace") is None and activate.is_file():
+        steps["have `foretrace` and `python` in this shell"] = f"source {_short_path(activate)}"
+    steps |= {
+        "one trace, step by step": f"{command} show {folder} {shlex.quote(_find_recovered_trace(traces))}",
+        "load what was built": f"{_own_python()} -c {shlex.quote(load)}",
         "build with other settings": f"{command} build {folder} --allow-demo --target type --overwrite --out {types}",
     }
     if sandbox:
@@ -110,37 +114,38 @@ def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
     return steps | {"generate with a model of your own": f"{command} generate --help"}
 
 
-def _worth_a_look(traces: Path) -> str:
+def _find_recovered_trace(traces: Path) -> str:
     """Key of a generated trace in which something failed and was mended, else of any."""
     from foretrace.core.store import read_traces
 
-    best, most = "", -1.0
+    best, highest = "", -1.0
     for trace in read_traces(traces):
-        mended = trace.outcome.metrics.get("recovered", 0.0)
-        if mended > most:
-            best, most = trace.key, mended
-        if most >= 1:
+        recovered = trace.outcome.metrics.get("recovered", 0.0)
+        if recovered > highest:
+            best, highest = trace.key, recovered
+        if highest >= 1:
             break
     return best
 
 
-def _command() -> str:
+def _own_command() -> str:
     """How this command was called, so that it can be called so again."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
-        return f"{_python()} -m foretrace"
-    found = shutil.which("foretrace")
-    if called.name != "foretrace" or (found is not None and called.exists() and Path(found).samefile(called)):
+        return f"{_own_python()} -m foretrace"
+    on_path = shutil.which("foretrace")
+    if called.name != "foretrace" or (on_path is not None and called.exists() and Path(on_path).samefile(called)):
         return "foretrace"
-    return _shown(called)
+    return _short_path(called)
 
 
-def _python() -> str:
-    found = shutil.which("python")
-    return "python" if found is not None and Path(found) == Path(sys.executable) else _shown(Path(sys.executable))
+def _own_python() -> str:
+    on_path = shutil.which("python")
+    same = on_path is not None and Path(on_path) == Path(sys.executable)
+    return "python" if same else _short_path(Path(sys.executable))
 
 
-def _shown(program: Path) -> str:
-    """A program's path, short where it lies below the current folder."""
+def _short_path(path: Path) -> str:
+    """A path for a shell, short where it lies below the current folder."""
     here = Path.cwd()
-    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

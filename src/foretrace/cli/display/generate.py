@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foretrace.problems.base import Drop
 
 _CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
-_MEANS = (
+_FIRST_METRICS = (
     "think_count",
     "code_block_count",
     "execution_count",
@@ -33,59 +33,59 @@ _MEANS = (
 """Metrics that are shown first; others that a trace has come after them."""
 
 
-class Watch:
+class StatusDisplay:
     """Follows a run: says once what the server can do, and then where the run stands."""
 
-    def __init__(self, say: Output, progress: Progress) -> None:
-        self._say, self._progress = say, progress
-        self.began = False
+    def __init__(self, output: Output, progress: Progress) -> None:
+        self._output, self._progress = output, progress
+        self._started = False
         """Whether attempts were begun."""
-        self.report: GenerateReport | None = None
+        self.failure_report: GenerateReport | None = None
         """What a run did that a failure ended."""
 
-    def end(self, report: GenerateReport) -> None:
-        """A failure ended the run."""
-        self.report = report
+    def on_failure(self, report: GenerateReport) -> None:
+        """Note what was done when a failure ended the run."""
+        self.failure_report = report
 
     def __call__(self, status: Status) -> None:
         self._progress(status.line())
-        if not self.began and status.doing == "running":
-            self.began = True
-            for line in probed(status.capabilities or {}):
-                self._say.note(line)
+        if not self._started and status.doing == "running":
+            self._started = True
+            for line in describe_capabilities(status.capabilities or {}):
+                self._output.note(line)
             if status.isolation is not None:
-                self._say.note(f"sandbox: {status.isolation.sandbox}, isolation level {status.isolation.level}")
+                self._output.note(f"sandbox: {status.isolation.sandbox}, isolation level {status.isolation.level}")
 
 
-def probed(found: dict[str, Any]) -> list[str]:
+def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     """What a model server was found to do, and where not, why; one line each."""
-    does = [name for name in _CAPABILITIES if found.get(name)]
-    context = found.get("context_length")
+    does = [name for name in _CAPABILITIES if capabilities.get(name)]
+    context = capabilities.get("context_length")
     lines = [f"the model server does: {', '.join(does) or 'none of the extras'}"]
     lines[0] += f"; context of {context:,} tokens" if context else ""
-    reasons = found.get("reasons", {})
+    reasons = capabilities.get("reasons", {})
     return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
 
 
-def note_rows(say: Output, drops: Sequence[Drop], of: int, place: Path | str) -> None:
+def note_dropped_problems(output: Output, drops: Sequence[Drop], of: int, place: Path | str) -> None:
     """Say which rows of a problem set were left out."""
     from foretrace.problems.registry import name_drops
 
     if drops:
-        say.note(f"left out {len(drops):,} of {of:,} problems of {place}: {name_drops(drops, place)}")
+        output.note(f"left out {len(drops):,} of {of:,} problems of {place}: {name_drops(drops, place)}")
 
 
-def note_demo(say: Output, model: ChatModel, given: Sequence[Problem]) -> None:
+def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
-    from foretrace.cli.verbs.demo import PROBLEMS
+    from foretrace.cli.commands.demo import PROBLEMS
     from foretrace.dataset.demonstration import is_demo
     from foretrace.problems.registry import problems_of
 
     if not is_demo(model.spec):
         return
-    unknown = {problem.id for problem in given} - {problem.id for problem in problems_of("builtin", None, PROBLEMS)}
+    unknown = {problem.id for problem in problems} - {problem.id for problem in problems_of("builtin", None, PROBLEMS)}
     if unknown:
-        say.note(
+        output.note(
             f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "
             f"(--problems builtin --limit {PROBLEMS})"
         )
@@ -98,37 +98,42 @@ def report_facts(report: GenerateReport, out: Path, dropped: int) -> dict[str, A
     return {"out": str(out), "problems_left_out": dropped, **msgspec.to_builtins(report)}
 
 
-def show_report(say: Output, report: GenerateReport, out: Path, dropped: int) -> None:
+def show_report(output: Output, report: GenerateReport, out: Path, dropped: int) -> None:
     """Say what a run did."""
     for path in report.damaged:
-        say.warn(f"{path}: a damaged journal of an earlier run; what could be read of it is in {out}, and it is kept")
+        output.warn(
+            f"{path}: a damaged journal of an earlier run; what could be read of it is in {out}, and it is kept"
+        )
     if report.stopped and not report.error:
-        say.note(f"stopped before the end: {report.stopped}; the same command goes on")
+        output.note(f"stopped before the end: {report.stopped}; the same command goes on")
     for kind, example in report.examples.items():
-        say.note(f"{report.errors[kind]:,} ended in an error, {kind}: {example}")
+        output.note(f"{report.errors[kind]:,} ended in an error, {kind}: {example}")
     if report.errors:
-        say.note("they count neither as success nor as failure; the same command makes them again")
+        output.note("they count neither as success nor as failure; the same command makes them again")
     if report.cut_replies:
-        say.note(_cut(report))
-    if say.emit(report_facts(report, out, dropped)):
+        output.note(_cut_replies(report))
+    if output.write_json(report_facts(report, out, dropped)):
         return
-    say.facts(_facts(report, out, dropped))
+    output.print_fields(_report_fields(report, out, dropped))
     if report.metrics:
-        say.line()
-        names = [*(n for n in _MEANS if n in report.metrics), *(n for n in report.metrics if n not in _MEANS)]
-        say.table(("metric", "mean"), [(name, float(report.metrics[name])) for name in names])
+        output.print()
+        names = [
+            *(n for n in _FIRST_METRICS if n in report.metrics),
+            *(n for n in report.metrics if n not in _FIRST_METRICS),
+        ]
+        output.print_table(("metric", "mean"), [(name, float(report.metrics[name])) for name in names])
 
 
-def _cut(report: GenerateReport) -> str:
-    told = (
+def _cut_replies(report: GenerateReport) -> str:
+    text = (
         f"{report.cut_replies:,} of {report.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
     )
     context = (report.capabilities or {}).get("context_length")
     tight = context is not None and context < 2 * report.max_tokens
-    return f"{told}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else told
+    return f"{text}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else text
 
 
-def _facts(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
+def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
     judged = report.done - sum(report.errors.values())
     isolation = report.isolation or {}
     estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
@@ -136,12 +141,12 @@ def _facts(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, C
         ("model", report.model),
         ("protocol", report.protocol),
         ("problems", f"{report.problems:,}, and {dropped:,} left out" if dropped else report.problems),
-        ("attempts", _sum(report)),
+        ("attempts", _count_attempts(report)),
     ]
     if report.done:
         rows += [
-            ("success", _share(report.success, judged)),
-            ("ideal", _share(report.ideal, judged)),
+            ("success", _percentage(report.success, judged)),
+            ("ideal", _percentage(report.ideal, judged)),
             ("mean reward", report.mean_reward),
             (
                 "recovered",
@@ -162,12 +167,12 @@ def _facts(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, C
     return [*rows, ("traces folder", str(out))]
 
 
-def _sum(report: GenerateReport) -> str:
+def _count_attempts(report: GenerateReport) -> str:
     parts = [f"{report.there:,} already there", f"{report.skipped:,} left out before", f"{report.done:,} done now"]
     return f"{report.asked:,} = " + " + ".join([*parts, f"{report.left:,} not begun"])
 
 
-def _share(share: float | None, of: int) -> str | None:
+def _percentage(share: float | None, of: int) -> str | None:
     return None if share is None else f"{share:.1%} of {of:,}"
 
 

@@ -41,7 +41,7 @@ from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
 from foretrace.protocols.base import Protocol
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Sandbox
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs.atropos")

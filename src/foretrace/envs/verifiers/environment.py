@@ -39,7 +39,7 @@ from foretrace.episodes.identity import Identity, task_of
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.problems.registry import apart, problem_set
 from foretrace.protocols.registry import make_protocol
-from foretrace.sandbox.base import Sandbox
+from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 ID = "foretrace-env"
@@ -295,7 +295,7 @@ class ForetraceEnvConfig(vf.EnvConfig):
     @model_validator(mode="before")
     @classmethod
     def _default_harness(cls, data: Any) -> Any:
-        """SandboxSettings of a harness without its name are those of ours."""
+        """Settings of a harness without its name are those of ours."""
         agent = data.get("agent") if isinstance(data, dict) else None
         harness = agent.get("harness") if isinstance(agent, dict) else None
         if isinstance(harness, dict):

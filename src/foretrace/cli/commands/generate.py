@@ -7,18 +7,22 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from foretrace.cli.options import (
+    ApiKeyEnv,
+    BaseUrl,
+    ContextLength,
+    ModelOption,
+    Retries,
+    Timeout,
+    hidden_option,
+    make_server,
+    parse_folder,
+)
 from foretrace.cli.output import Output
-from foretrace.cli.server_options import BaseUrl, ContextLength, KeyEnv, ModelOption, Retries, Timeout, more, server_of
 from foretrace.core.errors import ForetraceError, UsageError
 
 _TERMINATED = 143
 """Exit code of a run that SIGTERM ended."""
-
-
-def _folder(name: str | Path) -> Path:
-    if not str(name).strip():  # as a path, it would be the current folder
-        raise typer.BadParameter("name a folder")
-    return Path(name)
 
 
 _Problems = Annotated[
@@ -41,30 +45,32 @@ _Keep = Annotated[Literal["all", "success", "ideal"], typer.Option("--keep", hel
 _Concurrency = Annotated[
     str, typer.Option("--concurrency", metavar="N", help="Attempts in flight; auto finds out what the server can do.")
 ]
-_Out = Annotated[Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.", parser=_folder)]
+_Out = Annotated[
+    Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.", parser=parse_folder)
+]
 _MaxTokens = Annotated[
     int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of one completion at most; thinking counts.")
 ]
-_Seed = Annotated[int, more("--seed", "Seed of every attempt's own seed.")]
-_MaxTurns = Annotated[int | None, more("--max-turns", "Completions of an attempt at most.", min=1)]
-_TopP = Annotated[float, more("--top-p", "Of the sampling.", min=0.0, max=1.0)]
-_TopK = Annotated[int | None, more("--top-k", "Of the sampling.", min=1)]
-_Feedback = Annotated[Literal["public", "counts"], more("--feedback", "What a model is told of its tests.")]
-_Hints = Annotated[bool, more("--hints", "Add hints after failures.")]
-_Bonuses = Annotated[bool, more("--bonuses", "Add the structure bonuses to the reward.")]
-_Forced = Annotated[bool, more("--forced", "One step a turn (protocol interleaved).")]
-_Sandbox = Annotated[str, more("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
-_Workers = Annotated[int, more("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
-_Weak = Annotated[bool, more("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
-_Tokens = Annotated[int | None, more("--max-tokens-total", "Tokens of the run at most.", min=1)]
-_Time = Annotated[float | None, more("--max-time", "Seconds after which no attempt begins.", min=0.0)]
-_Cost = Annotated[float | None, more("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
-_PriceIn = Annotated[float, more("--price-in", "Price of a million prompt tokens.", min=0.0)]
-_PriceOut = Annotated[float, more("--price-out", "Price of a million completion tokens.", min=0.0)]
+_Seed = Annotated[int, hidden_option("--seed", "Seed of every attempt's own seed.")]
+_MaxTurns = Annotated[int | None, hidden_option("--max-turns", "Completions of an attempt at most.", min=1)]
+_TopP = Annotated[float, hidden_option("--top-p", "Of the sampling.", min=0.0, max=1.0)]
+_TopK = Annotated[int | None, hidden_option("--top-k", "Of the sampling.", min=1)]
+_Feedback = Annotated[Literal["public", "counts"], hidden_option("--feedback", "What a model is told of its tests.")]
+_Hints = Annotated[bool, hidden_option("--hints", "Add hints after failures.")]
+_Bonuses = Annotated[bool, hidden_option("--bonuses", "Add the structure bonuses to the reward.")]
+_Forced = Annotated[bool, hidden_option("--forced", "One step a turn (protocol interleaved).")]
+_Sandbox = Annotated[str, hidden_option("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
+_Workers = Annotated[int, hidden_option("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
+_Weak = Annotated[bool, hidden_option("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
+_Tokens = Annotated[int | None, hidden_option("--max-tokens-total", "Tokens of the run at most.", min=1)]
+_Time = Annotated[float | None, hidden_option("--max-time", "Seconds after which no attempt begins.", min=0.0)]
+_Cost = Annotated[float | None, hidden_option("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
+_PriceIn = Annotated[float, hidden_option("--price-in", "Price of a million prompt tokens.", min=0.0)]
+_PriceOut = Annotated[float, hidden_option("--price-out", "Price of a million completion tokens.", min=0.0)]
 
 
 def generate(
-    say: Output,
+    output: Output,
     *,
     problems: _Problems,
     protocol: _Protocol,
@@ -94,7 +100,7 @@ def generate(
     max_cost: _Cost = None,
     price_in: _PriceIn = 0.0,
     price_out: _PriceOut = 0.0,
-    api_key_env: KeyEnv = None,
+    api_key_env: ApiKeyEnv = None,
     context_length: ContextLength = None,
     timeout: Timeout = None,
     retries: Retries = None,
@@ -106,7 +112,13 @@ def generate(
     More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
     """
     from foretrace.api import MAX_SESSIONS, TerminatedError, run_generate
-    from foretrace.cli.display.generate import Watch, check_report, note_demo, note_rows, show_report
+    from foretrace.cli.display.generate import (
+        StatusDisplay,
+        check_report,
+        note_dropped_problems,
+        note_unknown_to_demo,
+        show_report,
+    )
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.resume import GenerateSettings, check
     from foretrace.episodes.generate.usage import Budget
@@ -118,18 +130,18 @@ def generate(
     from foretrace.sandbox.registry import make_sandbox
 
     problems, path = apart(problems, path)
-    at_once = _number_of(concurrency)
+    in_flight = _parse_concurrency(concurrency)
     settings = GenerateSettings(
         samples=samples,
-        sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_heat(temperature)),
+        sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_parse_temperature(temperature)),
         seed=seed,
         episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, bonuses=bonuses),
         keep=keep,
-        concurrency=at_once,
+        concurrency=in_flight,
         budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),
     )
     check(settings)
-    server = server_of(
+    server = make_server(
         base_url=base_url,
         api_key_env=api_key_env,
         context_length=context_length,
@@ -137,49 +149,60 @@ def generate(
         retries=retries,
         model_option=model_option,
     )
-    talk = make_protocol(protocol, forced=forced, option="--forced")
-    box_settings = SandboxSettings(
-        max_sessions=at_once or MAX_SESSIONS, workers=workers, allow_weak_isolation=allow_weak_isolation
+    made_protocol = make_protocol(protocol, forced=forced)
+    sandbox_settings = SandboxSettings(
+        max_sessions=in_flight or MAX_SESSIONS, workers=workers, allow_weak_isolation=allow_weak_isolation
     )
-    box = make_sandbox(sandbox, box_settings)
-    asked = make_model(model, server)
-    say.kept = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
-    with say.progress(f"reading {problems}") as progress:
-        given, drops = usable_problems(problems, path, limit)
-        note_rows(say, drops, len(given) + len(drops), path or problems)
-        note_demo(say, asked, given)
-        watch = Watch(say, progress)
+    made_sandbox = make_sandbox(sandbox, sandbox_settings)
+    made_model = make_model(model, server)
+    output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
+    with output.progress(f"reading {problems}") as progress:
+        usable, drops = usable_problems(problems, path, limit)
+        note_dropped_problems(output, drops, len(usable) + len(drops), path or problems)
+        note_unknown_to_demo(output, made_model, usable)
+        display = StatusDisplay(output, progress)
         try:
-            report = run_generate(given, talk, asked, box, out, settings, watch, failed=watch.end, ends_on_sigterm=True)
+            report = run_generate(
+                usable,
+                made_protocol,
+                made_model,
+                made_sandbox,
+                out,
+                settings,
+                display,
+                on_failure=display.on_failure,
+                ends_on_sigterm=True,
+            )
         except TerminatedError:
-            say.warn(f"foretrace: {say.kept}")
+            output.warn(f"foretrace: {output.interrupt_message}")
             raise typer.Exit(_TERMINATED) from None
         except ForetraceError:
-            if watch.report is not None:
+            if display.failure_report is not None:
                 progress.stop()
-                say.note(f"what was finished is kept in {out}; the same command goes on from there")
-                show_report(say, watch.report, out, len(drops))
+                output.note(f"what was finished is kept in {out}; the same command goes on from there")
+                show_report(output, display.failure_report, out, len(drops))
             raise
-    show_report(say, report, out, len(drops))
+    show_report(output, report, out, len(drops))
     check_report(report)
 
 
-def _number_of(concurrency: str) -> int | None:
-    if concurrency == "auto":
+def _parse_concurrency(text: str) -> int | None:
+    """Attempts in flight; None for `auto`."""
+    if text == "auto":
         return None
-    if not concurrency.isascii() or not concurrency.isdigit() or not 1 <= int(concurrency) <= 4096:
-        raise UsageError(f"--concurrency {concurrency!r}: choose auto, or 1 to 4096")
-    return int(concurrency)
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
+        raise UsageError(f"--concurrency {text!r}: choose auto, or 1 to 4096")
+    return int(text)
 
 
-def _heat(temperature: str) -> dict[str, Any]:
+def _parse_temperature(text: str) -> dict[str, Any]:
     """The temperature as a part of `Sampling`; with `none` the server's own, which for a model in this process is 1."""
-    if temperature == "none":
+    if text == "none":
         return {"temperature": 1.0, "extra": {"temperature": None}}
     try:
-        value = float(temperature)
+        value = float(text)
     except ValueError:
         value = -1.0
     if not 0.0 <= value < float("inf"):
-        raise UsageError(f"--temperature {temperature!r}: choose a number that is not negative, or none")
+        raise UsageError(f"--temperature {text!r}: choose a number that is not negative, or none")
     return {"temperature": value}

@@ -11,7 +11,7 @@ from foretrace.core.errors import UsageError
 
 
 def schema(
-    say: Output,
+    output: Output,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A record, e.g. Trace or Message.")] = "Trace",
 ) -> None:
     """Print the JSON Schema of a record."""
@@ -22,8 +22,8 @@ def schema(
     if record is None:
         raise UsageError(f"no record {name!r}: choose one of {', '.join(r.__name__ for r in records.values())}")
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(record)}
-    if not say.emit(found):
-        say.raw(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+    if not output.write_json(found):
+        output.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
 
 
 def _records() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What all verbs share: --config, --json, --quiet and --debug, added to the options that a verb has of its own."""
+"""What all commands share: --config, --json, --quiet and --debug, added to the options of a command's own."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ import typer
 from foretrace.cli.output import Output
 
 
-class Session:
-    """What `main` must know of the run when it failed."""
+class Invocation:
+    """What `main` must know of a run when it failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_process: bool) -> None:
         self.debug = False
-        self.own_process = False
+        self.own_process = own_process
+        """Whether this process is the command's alone."""
         self.output = Output()
 
 
 def _note_debug(ctx: typer.Context, value: bool) -> bool:
-    if isinstance(ctx.obj, Session):
+    if isinstance(ctx.obj, Invocation):
         ctx.obj.debug = ctx.obj.debug or value
     return value
 
 
 def _read_config(ctx: typer.Context, value: Path | None) -> Path | None:
     if value is not None:
-        ctx.default_map = {**(ctx.default_map or {}), **_settings(ctx, value)}
+        ctx.default_map = {**(ctx.default_map or {}), **_config_settings(ctx, value)}
     return value
 
 
-def _settings(ctx: typer.Context, path: Path) -> dict[str, Any]:
+def _config_settings(ctx: typer.Context, path: Path) -> dict[str, Any]:
     """The file's settings by parameter name, as the texts that the command line would hold."""
     import tomllib
 
@@ -46,25 +47,27 @@ def _settings(ctx: typer.Context, path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise typer.BadParameter(f"{path}: is no TOML: {error}") from None
     parameters: list[Any] = ctx.command.params
-    names = {p.name: p for p in parameters if p.param_type_name == "option" and p.name not in ("config", "help")}
-    spoken = {opt.removeprefix("--"): name for name, p in names.items() for opt in p.opts if opt.startswith("--")}
-    found: dict[str, Any] = {}
-    for key, given in table.items():
-        name = spoken.get(key.replace("_", "-"))
+    options = {p.name: p for p in parameters if p.param_type_name == "option" and p.name not in ("config", "help")}
+    keys = {flag.removeprefix("--"): name for name, p in options.items() for flag in p.opts if flag.startswith("--")}
+    settings: dict[str, Any] = {}
+    for key, value in table.items():
+        name = keys.get(key.replace("_", "-"))
         if name is None:
-            raise typer.BadParameter(f"{path}: unknown key {key!r}; keys are {', '.join(sorted(spoken))}")
-        found[name] = _as_typed(path, key, given, many=bool(getattr(names[name], "multiple", False)))
-    return found
+            raise typer.BadParameter(f"{path}: unknown key {key!r}; keys are {', '.join(sorted(keys))}")
+        repeated = bool(getattr(options[name], "multiple", False))
+        settings[name] = _as_typed_text(path, key, value, repeated=repeated)
+    return settings
 
 
-def _as_typed(path: Path, key: str, given: Any, *, many: bool) -> Any:
-    if many and isinstance(given, dict):
-        return [f"{k}={v}" for k, v in given.items()]
-    if many and isinstance(given, list):
-        return [str(v) for v in given]
-    if isinstance(given, (dict, list)):
+def _as_typed_text(path: Path, key: str, value: Any, *, repeated: bool) -> Any:
+    """The value as a user would type it; a list of such texts for an option that may be repeated."""
+    if repeated and isinstance(value, dict):
+        return [f"{k}={v}" for k, v in value.items()]
+    if repeated and isinstance(value, list):
+        return [str(v) for v in value]
+    if isinstance(value, (dict, list)):
         raise typer.BadParameter(f"{path}: {key} takes one value")
-    return [str(given)] if many else str(given)
+    return [str(value)] if repeated else str(value)
 
 
 _COMMON: dict[str, tuple[Any, Any]] = {
@@ -88,13 +91,11 @@ _COMMON: dict[str, tuple[Any, Any]] = {
         False,
     ),
 }
-
-Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
-"""`--workers`, of the verbs that can use it."""
+"""By parameter: its type and option, and its default."""
 
 
-def verb(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn `function(say, **own options)` into what typer calls: the common options added, `say` made."""
+def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Turn `function(output, **own options)` into what typer calls: the common options added, `output` made."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
     parameters = [
@@ -107,13 +108,13 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
         )
 
     def run(**given: Any) -> None:
-        session = given.pop("ctx").obj
+        invocation = given.pop("ctx").obj
         common = {name: given.pop(name) for name in _COMMON}
-        say = Output(json=common["json"], quiet=common["quiet"])
-        if isinstance(session, Session):
-            session.output = say
-            say.own_process = session.own_process
-        function(say, **given)
+        output = Output(json=common["json"], quiet=common["quiet"])
+        if isinstance(invocation, Invocation):
+            invocation.output = output
+            output.own_process = invocation.own_process
+        function(output, **given)
 
     run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
     run.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 
 def push(
-    say: Output,
+    output: Output,
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="What `foretrace build` wrote.")],
     *,
     org: Annotated[str, typer.Option("--org", metavar="ORG", help="Organisation or user on the Hub.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What the names of the repositories begin with.")
+    ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
     allow_undecided: Annotated[
@@ -28,36 +31,50 @@ def push(
 
     Up to four repositories; the token comes from the environment (HF_TOKEN).
     """
-    pushed = push_dataset(say, dataset, org, private=private, dry_run=dry_run, allow_undecided=allow_undecided)
-    if not say.emit({"dry_run": dry_run, "repositories": pushed_facts(pushed)}):
-        show_pushed(say, pushed, dry_run=dry_run)
-
-
-def push_dataset(
-    say: Output, dataset: Path, org: str, *, private: bool, dry_run: bool = False, allow_undecided: bool
-) -> list[Pushed]:
-    """Push with progress on stderr."""
-    from foretrace.dataset.push import push as run
-    from foretrace.dataset.push import without_repository
-
-    say.kept = "interrupted; repositories that were pushed are whole, the same command goes on with the others"
-    for config in without_repository(dataset):
-        say.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
-    with say.progress(f"pushing {dataset} to {org}") as progress:
-        return run(dataset, org, private=private, dry_run=dry_run, allow_undecided=allow_undecided, report=progress)
-
-
-def pushed_facts(pushed: list[Pushed]) -> list[dict[str, Any]]:
-    """What was pushed, for `--json`."""
     import msgspec
 
-    return [msgspec.to_builtins(p) for p in pushed]
+    pushed = push_with_progress(
+        output, dataset, org, name=name, private=private, dry_run=dry_run, allow_undecided=allow_undecided
+    )
+    if not output.write_json({"dry_run": dry_run, "repositories": msgspec.to_builtins(pushed)}):
+        show_pushed(output, pushed, dry_run=dry_run)
 
 
-def show_pushed(say: Output, pushed: list[Pushed], *, dry_run: bool) -> None:
+def push_with_progress(
+    output: Output,
+    dataset: Path,
+    org: str,
+    *,
+    name: str | None = None,
+    private: bool,
+    dry_run: bool = False,
+    allow_undecided: bool,
+) -> list[Pushed]:
+    """Push with progress on stderr."""
+    from foretrace.api import push
+    from foretrace.dataset.push import without_repository
+
+    output.interrupt_message = (
+        "interrupted; repositories that were pushed are whole, the same command goes on with the others"
+    )
+    for config in without_repository(dataset):
+        output.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
+    with output.progress(f"pushing {dataset} to {org}") as progress:
+        return push(
+            dataset,
+            org=org,
+            name=name,
+            private=private,
+            dry_run=dry_run,
+            allow_undecided=allow_undecided,
+            progress=progress,
+        )
+
+
+def show_pushed(output: Output, pushed: list[Pushed], *, dry_run: bool) -> None:
     """Say what was pushed."""
     done = "would push" if dry_run else "pushed"
-    say.table(
+    output.print_table(
         ("repository", "rows", "files", "bytes", "what"),
         [(p.url, p.rows, len(p.files), p.bytes, "is there already" if p.skipped else done) for p in pushed],
     )

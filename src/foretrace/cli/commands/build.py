@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from foretrace.cli.options import count_cores
 from foretrace.cli.output import Output
 from foretrace.core.errors import BuildError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from foretrace.dataset.settings import BuildSettings
+    from foretrace.dataset.build import BuildReport
     from foretrace.sources.base import Source
     from foretrace.sources.registry import Spec
 
@@ -62,7 +62,7 @@ _Workers = Annotated[
 
 
 def build(
-    say: Output,
+    output: Output,
     inputs: _Inputs,
     *,
     out: _Out,
@@ -90,54 +90,53 @@ def build(
     """
     from foretrace.cli.display.dataset import show_dataset
     from foretrace.dataset.demonstration import told
-    from foretrace.dataset.settings import BuildSettings
 
     if push is None and (private or allow_undecided):
         raise UsageError(f"{'--private' if private else '--allow-undecided'} is for --push ORG")
     if push is not None and allow_demo:
         raise UsageError("--allow-demo is for a demonstration, which is never pushed; leave out it or --push")
-    settings = BuildSettings(
-        target=target,
-        outcomes=outcomes,
-        max_context_tokens=max_context_tokens,
-        tokenizer=None if tokenizer is None else str(tokenizer),
-        split=read_shares(split),
-        seed=seed,
-        eval_size=eval_size,
-        pairs=pairs,
-        recipes=tuple(recipes or ()),
-        statistical_gates=statistical_gates,
-        allow_demo=allow_demo,
-    )
-    settings.check()
+    settings: dict[str, Any] = {
+        "target": target,
+        "outcomes": outcomes,
+        "max_context_tokens": max_context_tokens,
+        "tokenizer": None if tokenizer is None else str(tokenizer),
+        "split": _parse_split(split),
+        "seed": seed,
+        "eval_size": eval_size,
+        "pairs": pairs,
+        "recipes": tuple(recipes or ()),
+        "statistical_gates": statistical_gates,
+        "allow_demo": allow_demo,
+    }
+    _check_before_import(settings, out, overwrite=overwrite)
     if all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs) and not any(
         ":" in r for r in recipes or ()
     ):
-        say.stay_small()  # nothing comes from the Hub, and no code from outside
-    check_out(out, overwrite)
-    folders, imported = _gather(say, inputs, out, limit, allow_demo=allow_demo)
-    manifest = build_dataset(
-        say, folders, out, settings, workers=workers or min(4, os.cpu_count() or 1), overwrite=overwrite
-    )
+        output.stay_small()  # nothing comes from the Hub, and no code from outside
+    folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo)
+    workers = workers or min(4, count_cores())
+    report = build_with_progress(output, folders, out, workers=workers, overwrite=overwrite, **settings)
     facts: dict[str, Any] = {
         "out": str(out),
         "imported": imported,
-        "demonstration": told(manifest),
-        "manifest": manifest,
+        "demonstration": told(report.manifest),
+        "manifest": report.manifest,
     }
-    if not say.json:
-        show_dataset(say, manifest, out)
+    if not output.json:
+        show_dataset(output, report.manifest, out)
     if push is not None:
-        from foretrace.cli.verbs.push import push_dataset, pushed_facts, show_pushed
+        import msgspec
 
-        pushed = push_dataset(say, out, push, private=private, allow_undecided=allow_undecided)
-        facts["repositories"] = pushed_facts(pushed)
-        if not say.json:
-            show_pushed(say, pushed, dry_run=False)
-    say.emit(facts)
+        from foretrace.cli.commands.push import push_with_progress, show_pushed
+
+        pushed = push_with_progress(output, out, push, private=private, allow_undecided=allow_undecided)
+        facts["repositories"] = msgspec.to_builtins(pushed)
+        if not output.json:
+            show_pushed(output, pushed, dry_run=False)
+    output.write_json(facts)
 
 
-def read_shares(text: str) -> tuple[float, float, float]:
+def _parse_split(text: str) -> tuple[float, float, float]:
     """Three shares as they are written on the command line: 0.8/0.1/0.1."""
     try:
         train, validation, test = (float(part) for part in text.split("/"))
@@ -146,43 +145,52 @@ def read_shares(text: str) -> tuple[float, float, float]:
     return train, validation, test
 
 
-def check_out(out: Path, overwrite: bool) -> None:
-    """Refuse an output that is there before hours of work, not after."""
+def _check_before_import(settings: dict[str, Any], out: Path, *, overwrite: bool) -> None:
+    """Refuse before hours of importing what `build` itself would refuse after them.
+
+    Raises:
+        UsageError: a setting that cannot be served.
+        BuildError: `out` is a file, or is there already.
+    """
+    from foretrace.dataset.settings import BuildSettings
+
+    BuildSettings(**settings).check()
     if out.is_file():
         raise BuildError(f"{out}: is a file; name a folder")
     if not overwrite and out.is_dir() and any(out.iterdir()):
         raise BuildError(f"{out}: is there already; give --overwrite or another --out")
 
 
-def _gather(
-    say: Output, inputs: list[str], out: Path, limit: int | None, *, allow_demo: bool
+def _collect_folders(
+    output: Output, inputs: list[str], out: Path, limit: int | None, *, allow_demo: bool
 ) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Traces folders as they are, and the one into which sources are imported."""
-    from foretrace.cli.unsealed import warn_unsealed
+    """Traces folders as they are, and the one into which sources are imported; a report of each import."""
+    from foretrace.cli.display.traces import warn_unsealed
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import refuse
 
     folders = [Path(text) for text in inputs if Path(text).is_dir()]
-    named = [text for text in inputs if not Path(text).is_dir()]
+    sources = [text for text in inputs if not Path(text).is_dir()]
     for folder in folders:
         if not (folder / "manifest.json").is_file():
             raise StoreError(f"{folder}: is no traces folder (it has no manifest.json); import its files first")
     stores = [TraceStore(folder) for folder in folders]  # each can be read
     for folder in folders:
-        warn_unsealed(say, folder)
+        warn_unsealed(output, folder)
     if not allow_demo:
         refuse(stores)
-    if limit is not None and not named:
+    if limit is not None and not sources:
         raise UsageError("--limit is for sources that are imported; traces folders are taken whole")
-    if not named:
+    if not sources:
         return folders, []
-    jobs = [_job(text) for text in named]  # all of them before the first row is read
+    jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read
     into = out.with_name(out.name + "-traces")
-    imported = [_import(say, *job, into, limit) for job in jobs]
+    imported = [_import(output, *job, into, limit) for job in jobs]
     return [*folders, into], imported
 
 
-def _job(text: str) -> tuple[str, Spec, Source]:
+def _parse_source(text: str) -> tuple[str, Spec, Source]:
+    """A source as it is named, what the name says, and the source itself."""
     from foretrace.core.plugins import names
     from foretrace.sources.registry import make_source, read_spec
 
@@ -198,33 +206,28 @@ def _job(text: str) -> tuple[str, Spec, Source]:
     return text, spec, make_source(spec.name)
 
 
-def _import(say: Output, text: str, spec: Spec, source: Source, into: Path, limit: int | None) -> dict[str, Any]:
-    from foretrace.cli.verbs.import_ import check_not_empty, import_facts
-    from foretrace.sources.importing import import_source
-    from foretrace.sources.registry import file_inputs, hub_input
+def _import(output: Output, text: str, spec: Spec, source: Source, into: Path, limit: int | None) -> dict[str, Any]:
+    from foretrace.api import import_source
+    from foretrace.cli.display.imports import check_not_empty, import_facts
 
-    say.kept = f"interrupted; what was sealed so far is kept in {into}, the same command goes on from there"
-    with say.progress(f"opening {text}") as progress:
-        if spec.path is not None:
-            inputs = file_inputs([spec.path])
-        else:
-            inputs = [hub_input(source, split=spec.split, revision=None, repo=None)]
-        report = import_source(source, inputs, into, limit=limit, progress=progress)
+    output.interrupt_message = (
+        f"interrupted; what was sealed so far is kept in {into}, the same command goes on from there"
+    )
+    with output.progress(f"opening {text}") as progress:
+        inputs = [spec.path] if spec.path is not None else []
+        report = import_source(source, inputs, out=into, split=spec.split, limit=limit, progress=progress)
     check_not_empty(report, text)
-    say.note(
+    output.note(
         f"imported {text} into {into}: {report.rows:,} rows = {report.traces:,} traces "
         f"+ {report.drops.total():,} drops + {report.already:,} already there"
     )
     return import_facts(report, text, into)
 
 
-def build_dataset(
-    say: Output, folders: list[Path], out: Path, settings: BuildSettings, *, workers: int, overwrite: bool
-) -> dict[str, Any]:
-    """Build with progress on stderr; returns the manifest."""
-    from foretrace.dataset.build import build as run
+def build_with_progress(output: Output, folders: list[Path], out: Path, **settings: Any) -> BuildReport:
+    """Build with progress on stderr; `settings` are the other arguments of `foretrace.build`."""
+    from foretrace.api import build
 
-    say.kept = f"interrupted; {out} is as it was before"
-    with say.progress(f"building {out}") as progress:
-        report = run(folders, out, settings, workers=workers, overwrite=overwrite, progress=progress)
-    return report.manifest
+    output.interrupt_message = f"interrupted; {out} is as it was before"
+    with output.progress(f"building {out}") as progress:
+        return build(folders, out=out, progress=progress, **settings)

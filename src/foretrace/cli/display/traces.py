@@ -1,8 +1,10 @@
-"""One trace as a person reads it: header, then message by message, with each step's label and rule."""
+"""The list of a folder's traces, and one trace as a person reads it: header, then message by message with labels."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +12,8 @@ import msgspec
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Output, one_line
+from foretrace.core.errors import StoreError
+from foretrace.core.journal import unsealed
 from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
 
@@ -18,14 +22,64 @@ _WIDTH = 180
 _SUCCESS = {True: ("success", "green"), False: ("failed", "red"), None: ("outcome unknown", "yellow")}
 
 
-class _Cut(msgspec.Struct, frozen=True):
+_OPTIONAL = ("model", "protocol", "seed", "sample", "reward")
+"""Columns of the list that are left out where no trace has anything there."""
+
+
+class _Excerpt(msgspec.Struct, frozen=True):
     """How many lines of a text are shown: from its beginning and from its end."""
 
     head: int
     tail: int
 
 
-_TEXT, _ARGUMENT, _OBSERVATION = _Cut(6, 2), _Cut(12, 4), _Cut(6, 4)
+_TEXT, _ARGUMENT, _OBSERVATION = _Excerpt(6, 2), _Excerpt(12, 4), _Excerpt(6, 4)
+
+
+def warn_unsealed(output: Output, folder: Path) -> None:
+    """Warn of finished traces that stand in a journal only; another line says where one cannot be read."""
+    try:
+        count = unsealed(folder)
+    except (StoreError, OSError) as error:
+        output.warn(f"warning: {error}", "yellow")
+        return
+    if count:
+        traces, are = ("trace", "is") if count == 1 else ("traces", "are")
+        output.warn(
+            f"warning: {folder}: {count:,} finished {traces} of an interrupted generate (or of one that still runs) "
+            f"{are} not sealed yet and not read; run the same generate command again",
+            "yellow",
+        )
+
+
+def trace_summary(trace: Trace) -> dict[str, Any]:
+    """What the list says of a trace."""
+    origin, outcome = trace.provenance, trace.outcome
+    return {
+        "key": trace.key,
+        "task": trace.task.id,
+        "model": origin.model,
+        "protocol": origin.protocol,
+        "seed": origin.seed,
+        "sample": origin.sample,
+        "steps": sum(1 for _ in trace.steps()),
+        "success": outcome.success,
+        "reward": outcome.reward,
+        "status": outcome.status,
+    }
+
+
+def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> None:
+    """Print summaries of traces, out of `total`; columns in which none has anything are left out."""
+    if not rows:
+        output.print("no traces")
+        return
+    success = {True: "yes", False: "no", None: "unknown"}
+    columns = [name for name in rows[0] if name not in _OPTIONAL or any(row[name] is not None for row in rows)]
+    texts = [{**row, "success": success[row["success"]]} for row in rows]
+    output.print_table(columns, [[row[name] for name in columns] for row in texts])
+    if total > len(rows):
+        output.note(f"{len(rows)} of {total:,} traces; --all lists them all")
 
 
 def trace_facts(trace: Trace, step: int | None) -> dict[str, Any]:
@@ -33,43 +87,43 @@ def trace_facts(trace: Trace, step: int | None) -> dict[str, Any]:
     labels = label_trace(trace)
     if step is None:
         return {"trace": trace, "labels": labels}
-    found = next(s for s in trace.steps() if s.index == step)
+    chosen = next(s for s in trace.steps() if s.index == step)
     return {
         "key": trace.key,
         "step": step,
-        "message": found.message,
-        "observations": found.observations,
+        "message": chosen.message,
+        "observations": chosen.observations,
         "label": next((label for label in labels if label.index == step), None),
     }
 
 
-def show_trace(say: Output, trace: Trace, *, step: int | None = None, full: bool = False) -> None:
+def show_trace(output: Output, trace: Trace, *, step: int | None = None, full: bool = False) -> None:
     """Print the trace, or one step of it; texts are shortened unless `full`."""
     labels = {label.index: label for label in label_trace(trace)}
-    page = _Page(say, full)
+    printer = _MessagePrinter(output, full)
     if step is not None:
-        found = next(s for s in trace.steps() if s.index == step)
-        say.line((trace.key, "bold"))
-        page.step(found.message, step, labels.get(step))
-        for message in found.observations:
-            page.observation(message)
+        chosen = next(s for s in trace.steps() if s.index == step)
+        output.print((trace.key, "bold"))
+        printer.step(chosen.message, step, labels.get(step))
+        for message in chosen.observations:
+            printer.observation(message)
         return
-    _header(say, trace)
+    _header(output, trace)
     for index, message in enumerate(trace.messages):
         if message.role == "assistant":
-            say.line()
-            page.step(message, index, labels.get(index))
+            output.print()
+            printer.step(message, index, labels.get(index))
         elif message.role == "tool":
-            page.observation(message)
+            printer.observation(message)
         else:
-            say.line()
-            page.said(message, index)
+            output.print()
+            printer.other(message, index)
 
 
-def _header(say: Output, trace: Trace) -> None:
+def _header(output: Output, trace: Trace) -> None:
     origin, outcome = trace.provenance, trace.outcome
     name, style = _SUCCESS[outcome.success]
-    say.line((one_line(trace.key), "bold"))
+    output.print((one_line(trace.key), "bold"))
     ending = [outcome.status]
     if outcome.exit_reason:
         ending.append(outcome.exit_reason)
@@ -79,17 +133,17 @@ def _header(say: Output, trace: Trace) -> None:
         ending.append("its ending was rewritten by the source")
     if outcome.error is not None:
         ending.append(f"{outcome.error.kind}: {outcome.error.message}")
-    say.line(("task     ", "dim"), one_line(f"{trace.task.id} (group {trace.task.group})"))
-    say.line(("outcome  ", "dim"), (name, style), one_line(f", {', '.join(ending)}"))
-    say.line(("source   ", "dim"), one_line(_source(origin)))
+    output.print(("task     ", "dim"), one_line(f"{trace.task.id} (group {trace.task.group})"))
+    output.print(("outcome  ", "dim"), (name, style), one_line(f", {', '.join(ending)}"))
+    output.print(("source   ", "dim"), one_line(_source(origin)))
     for name, parts in (("agent", _author(origin)), ("sampling", _sampling(origin))):
         if parts:
-            say.line((f"{name:<9}", "dim"), one_line(", ".join(parts)))
+            output.print((f"{name:<9}", "dim"), one_line(", ".join(parts)))
     steps = sum(1 for _ in trace.steps())
-    say.line(
+    output.print(
         ("size     ", "dim"), f"{steps} steps, {len(trace.messages)} messages, {len(trace.tools)} tools; id {trace.id}"
     )
-    say.line(("         ", "dim"), ("the number of a step is the index of its message", "dim"))
+    output.print(("         ", "dim"), ("the number of a step is the index of its message", "dim"))
 
 
 def _source(origin: Provenance) -> str:
@@ -114,11 +168,11 @@ def _sampling(origin: Provenance) -> list[str]:
     ]
 
 
-class _Page:
-    """Prints messages."""
+class _MessagePrinter:
+    """Prints messages; texts are shortened unless `full`."""
 
-    def __init__(self, say: Output, full: bool) -> None:
-        self._say = say
+    def __init__(self, output: Output, full: bool) -> None:
+        self._output = output
         self._full = full
 
     def step(self, message: Message, index: int, label: StepLabel | None) -> None:
@@ -127,7 +181,7 @@ class _Page:
         rule = f"  {label.rule}, {label.effect}, state {label.state_version}" if label else ""
         failed = "  failed" if label and label.failed else ""
         untrained = "  not trained on" if message.train is False else ""
-        self._say.line((f"[{index}] ", "bold"), title, (rule, "dim"), (failed, "red"), (untrained, "yellow"))
+        self._output.print((f"[{index}] ", "bold"), title, (rule, "dim"), (failed, "red"), (untrained, "yellow"))
         if message.reasoning:
             self._block(message.reasoning, "  (thinks) ", _TEXT, "dim")
         thought = remove_calls(message)
@@ -143,17 +197,17 @@ class _Page:
         self._block(message.content or "(empty)", "  < ", _OBSERVATION, style)
         self._parts(message)
 
-    def said(self, message: Message, index: int) -> None:
+    def other(self, message: Message, index: int) -> None:
         """One message of the system or the user."""
         who = message.role if message.author in ("user", "environment") else f"{message.role}, {message.author}"
-        self._say.line((f"[{index}] {who}", "dim"))
+        self._output.print((f"[{index}] {who}", "dim"))
         self._block(message.content or "(empty)", "  ", _TEXT)
         self._parts(message)
 
     def _call(self, call: ToolCall) -> None:
         extra = f"  (repaired: {', '.join(call.repairs)})" if call.repairs else ""
         error = f"  unreadable, never executed: {call.error}" if call.error else ""
-        self._say.line(
+        self._output.print(
             ("  > ", "green"),
             (one_line(call.name) or "(no name)", "green bold"),
             (one_line(extra), "dim"),
@@ -170,32 +224,32 @@ class _Page:
         for name, value in arguments.items():
             text = _as_text(value)
             if "\n" in text.strip("\n"):
-                self._say.line((f"      {one_line(str(name))}:", "dim"))
+                self._output.print((f"      {one_line(str(name))}:", "dim"))
                 self._block(text, "        | ", _ARGUMENT)
             else:
-                self._say.line((f"      {one_line(str(name))}: ", "dim"), self._cut(text.strip("\n")))
+                self._output.print((f"      {one_line(str(name))}: ", "dim"), self._shorten(text.strip("\n")))
 
     def _parts(self, message: Message) -> None:
         for part in message.parts:
-            self._say.line(
+            self._output.print(
                 (f"  ({part.type} {part.media_type} {one_line(part.ref or part.sha256 or '')[:120]})", "dim")
             )
 
-    def _block(self, text: str, indent: str, cut: _Cut, style: str = "") -> None:
+    def _block(self, text: str, indent: str, excerpt: _Excerpt, style: str = "") -> None:
         lines = text.strip("\n").split("\n")
-        left = len(lines) - cut.head - cut.tail
+        left = len(lines) - excerpt.head - excerpt.tail
         if self._full or left <= 1:
             shown: list[str | None] = [*lines]
         else:
-            shown = [*lines[: cut.head], None, *lines[len(lines) - cut.tail :]]
+            shown = [*lines[: excerpt.head], None, *lines[len(lines) - excerpt.tail :]]
         for number, line in enumerate(shown):
             begin = indent if number == 0 or "|" in indent else " " * len(indent)
             if line is None:
-                self._say.line((begin, "dim"), (f"... {left} lines ...", "dim"))
+                self._output.print((begin, "dim"), (f"... {left} lines ...", "dim"))
             else:
-                self._say.line((begin, "dim"), (self._cut(line), style))
+                self._output.print((begin, "dim"), (self._shorten(line), style))
 
-    def _cut(self, line: str) -> str:
+    def _shorten(self, line: str) -> str:
         if self._full or len(line) <= _WIDTH:
             return line
         notice = f" ... {len(line) - _WIDTH} characters more"

@@ -11,11 +11,14 @@ from foretrace.cli.output import Output
 
 
 def score(
-    say: Output,
+    output: Output,
     predictions: Annotated[Path, typer.Argument(metavar="PREDICTIONS", help="JSON lines, one prediction a row.")],
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="What `foretrace build` wrote.")],
     *,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Score although most predictions are for other rows.")
+    ] = False,
 ) -> None:
     """Score predictions on the eval rows of a dataset.
 
@@ -23,16 +26,15 @@ def score(
     """
     import msgspec
 
-    from foretrace.dataset.score import score as run
+    from foretrace.api import score
 
-    say.kept = "interrupted"
-    with say.progress(f"scoring {predictions}"):
-        report = run(predictions, dataset, seed=seed)
-    if say.emit({"predictions": str(predictions), "dataset": str(dataset), **msgspec.to_builtins(report)}):
+    with output.progress(f"scoring {predictions}"):
+        report = score(predictions, dataset, seed=seed, allow_partial=allow_partial)
+    if output.write_json({"predictions": str(predictions), "dataset": str(dataset), **msgspec.to_builtins(report)}):
         return
     names = ("slice", "metric", "value", "low", "high", "n")
-    say.table(names, [tuple(getattr(score, name) for name in names) for score in report.scores])
-    say.line(
+    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
+    output.print(
         f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
         f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )

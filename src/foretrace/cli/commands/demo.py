@@ -1,0 +1,126 @@
+"""`foretrace demo`: the whole way, on attempts of the demo model and on the samples that ship with the package."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foretrace.cli.options import Workers, write_flag
+from foretrace.cli.output import Output
+from foretrace.core.errors import SandboxError, StoreError
+
+if TYPE_CHECKING:
+    from foretrace.episodes.generate.engine import GenerateReport
+
+PROBLEMS, PROTOCOL, SAMPLES, TEMPERATURE = 10, "interleaved_tools", 2, 1.0
+"""The first ten problems of the built-in set are those that the demo model knows. At this temperature it makes
+mistakes, and mends most of them."""
+_CONCURRENCY = 4
+_MARKER = ".foretrace-demo"
+"""File that says that the folder's contents are the demo's own, to be replaced by the next run."""
+_OWN = ("traces", "labels.parquet", "dataset")
+
+
+def demo(
+    output: Output,
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("demo-out"),
+    workers: Workers = 1,
+) -> None:
+    """Generate, import, label and build, with the demo model and the shipped samples.
+
+    Takes about half a minute and no network. Its dataset is a demonstration, never training data.
+    """
+    output.note("generating, importing, labelling and building: about half a minute, without a network")
+    from foretrace.cli.commands.build import build_with_progress
+    from foretrace.cli.commands.label import label_with_progress
+    from foretrace.cli.display.demo import next_steps, show_demo
+    from foretrace.dataset.demonstration import told
+
+    _clear(out)
+    traces, labels, dataset = (out / name for name in _OWN)
+    generated = _generate(output, traces)
+    imported = _import_samples(output, traces)
+    labelled = label_with_progress(output, traces, labels, workers=workers)
+    report = build_with_progress(output, [traces], dataset, workers=workers, overwrite=True, allow_demo=True)
+    output.interrupt_message = "interrupted"
+    steps = next_steps(traces, dataset, sandbox=not isinstance(generated, str))
+    facts: dict[str, Any] = {
+        "out": str(out),
+        "generate": generated if not isinstance(generated, str) else {"skipped": generated},
+        "import": imported,
+        "labels": labelled,
+        "demonstration": told(report.manifest),
+        "manifest": report.manifest,
+        "next": steps,
+    }
+    if output.write_json(facts):
+        return
+    show_demo(output, generated, imported, labelled, report.manifest)
+    places = {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}
+    output.print()
+    output.print_fields([(name, str(path)) for name, path in places.items()])
+    output.print()
+    output.print(("next", "bold"))
+    for purpose, command in steps.items():
+        output.print((f"  # {purpose}", "dim"))
+        output.print(f"  {command}")
+
+
+def _clear(out: Path) -> None:
+    """Take away what an earlier run made, and nothing else."""
+    if out.is_file():
+        raise StoreError(f"{out}: is a file; name a folder")
+    own = (out / _MARKER).is_file()
+    for name in _OWN:
+        path = out / name
+        if path.exists() and not own:
+            raise StoreError(f"{path}: is there and was not made by the demo; choose another --out")
+    try:
+        for path in (out / name for name in _OWN):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / _MARKER).write_text("The contents of this folder are made anew by every `foretrace demo`.\n")
+    except OSError as error:
+        raise StoreError(f"{out}: cannot write: {error.strerror or error}") from error
+
+
+def _generate(output: Output, traces: Path) -> GenerateReport | str:
+    """Attempts of the demo model; or why there are none, where no sandbox serves."""
+    from foretrace.api import generate
+
+    output.interrupt_message = "interrupted; the next demo begins anew"
+    with output.progress("1. generate: starting the demo model and the sandbox") as progress:
+        try:
+            return generate(
+                "builtin",
+                limit=PROBLEMS,
+                model="demo",
+                protocol=PROTOCOL,
+                out=traces,
+                samples=SAMPLES,
+                sampling={"temperature": TEMPERATURE, "max_tokens": 1024},
+                concurrency=_CONCURRENCY,
+                progress=lambda status: progress(f"1. generate: {status.line()}"),
+            )
+        except SandboxError as error:
+            return error.render(write_flag)
+
+
+def _import_samples(output: Output, traces: Path) -> dict[str, Counter[str]]:
+    from foretrace.api import import_source
+    from foretrace.samples import sample_files
+
+    counts: dict[str, Counter[str]] = {}
+    with output.progress("2. import: the samples") as progress:
+        for name, path in sample_files().items():
+            report = import_source(name.partition(":")[0], path, out=traces, progress=progress)
+            counts[name] = Counter(rows=report.rows, traces=report.traces, drops=report.drops.total())
+    return counts

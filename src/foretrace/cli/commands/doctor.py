@@ -1,0 +1,165 @@
+"""`foretrace doctor`: what serves here: how well code is isolated and how fast it runs, or what a model can do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foretrace.cli.options import (
+    AllowWeakIsolation,
+    ApiKeyEnv,
+    BaseUrl,
+    ContextLength,
+    MinLevel,
+    ModelOption,
+    Preload,
+    Retries,
+    SandboxNames,
+    SandboxWorkers,
+    Timeout,
+    count_cores,
+    hidden_option,
+    make_server,
+)
+from foretrace.cli.output import Output
+from foretrace.core.errors import ForetraceError, SandboxError, UsageError
+
+if TYPE_CHECKING:
+    from foretrace.models.base import ChatModel
+    from foretrace.sandbox.base import SandboxSettings
+
+_Interpreter = Annotated[
+    Path | None, typer.Option("--interpreter", metavar="FILE", help="The Python that runs the code.")
+]
+_Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="KIND:NAME", help="Examine this model instead, and make one episode with it."),
+]
+_MaxTokens = Annotated[int | None, hidden_option("--max-tokens", "Tokens of one completion at most.", min=1)]
+
+
+def doctor(
+    output: Output,
+    *,
+    sandbox: SandboxNames = "local",
+    preload: Preload = "none",
+    min_level: MinLevel = 2,
+    allow_weak_isolation: AllowWeakIsolation = False,
+    interpreter: _Interpreter = None,
+    workers: SandboxWorkers = 0,
+    model: _Model = None,
+    base_url: BaseUrl = None,
+    max_tokens: _MaxTokens = None,
+    api_key_env: ApiKeyEnv = None,
+    context_length: ContextLength = None,
+    timeout: Timeout = None,
+    retries: Retries = None,
+    model_option: ModelOption = None,
+) -> None:
+    """Say what can be used here, how well it isolates, and how fast it is; with --model, what a model server can do.
+
+    Ends with exit code 1, and one line that says what to do, where no sandbox or no model serves.
+    More options for the model server are in docs/cli.md.
+    """
+    from foretrace.sandbox.base import SandboxSettings
+
+    settings = SandboxSettings(
+        workers=workers or count_cores(),
+        min_level=min_level,
+        allow_weak_isolation=allow_weak_isolation,
+        preload=preload,
+        interpreter=None if interpreter is None else str(interpreter),
+    )
+    server: dict[str, Any] = {
+        "base_url": base_url,
+        "api_key_env": api_key_env,
+        "context_length": context_length,
+        "timeout": timeout,
+        "retries": retries,
+        "model_option": model_option,
+    }
+    chosen = _make_model(model, server, max_tokens)
+    with _without_library_warnings():
+        if chosen is None:
+            _examine_sandbox(output, sandbox, settings)
+        else:
+            _examine_model(output, chosen, sandbox, settings, max_tokens)
+
+
+def _make_model(spec: str | None, server: dict[str, Any], max_tokens: int | None) -> ChatModel | None:
+    """The model that is to be examined, not asked yet; None where none is named.
+
+    Raises:
+        UsageError: no such kind of model, or a setting that does not fit.
+    """
+    from foretrace.models.registry import make_model
+
+    if spec is None:
+        given = [name for name, value in (server | {"max_tokens": max_tokens}).items() if value is not None]
+        if given:
+            raise UsageError(f"--{given[0].replace('_', '-')} is for a model server: name one with --model")
+        return None
+    return make_model(spec, make_server(**server))
+
+
+def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
+    from foretrace.cli.display.doctor import show_sandbox
+    from foretrace.cli.doctor.sandbox import examine_sandbox
+
+    with output.progress(f"testing the sandbox {names}"):
+        facts, error = examine_sandbox(names, settings)
+    if not output.write_json({"ok": error is None, "error": error, "sandbox": facts}) and facts is not None:
+        show_sandbox(output, facts)
+    if error is not None:
+        raise SandboxError(error)
+
+
+def _examine_model(
+    output: Output, model: ChatModel, sandbox: str, settings: SandboxSettings, max_tokens: int | None
+) -> None:
+    import asyncio
+
+    import msgspec
+
+    from foretrace.cli.display.doctor import show_model
+    from foretrace.cli.doctor.model import ModelReport, examine_model
+    from foretrace.cli.options import write_flag
+    from foretrace.core.completion import Sampling
+    from foretrace.sandbox.registry import make_sandbox
+
+    sampling = Sampling() if max_tokens is None else Sampling(max_tokens=max_tokens)
+    report = ModelReport(model=model.spec, endpoint=model.endpoint)
+    failure: ForetraceError | None = None
+    with output.progress(f"asking {model.spec} what it can do") as progress:
+        try:
+            asyncio.run(examine_model(report, model, make_sandbox(sandbox, settings), sampling, progress))
+        except UsageError:
+            raise
+        except ForetraceError as error:
+            failure, report.error = error, error.render(write_flag)
+    report.ok = failure is None
+    if not output.write_json(msgspec.to_builtins(report)):
+        show_model(output, report, sampling.max_tokens)
+    if failure is not None:
+        raise failure
+
+
+@contextlib.contextmanager
+def _without_library_warnings() -> Generator[None]:
+    """Keep the library's own warnings back: the report says all of it."""
+    import logging
+    import warnings
+
+    log = logging.getLogger("foretrace.sandbox")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)

@@ -1,0 +1,125 @@
+"""`foretrace problems`: which problem sets there are, and proof without a model that one is sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foretrace.cli.options import (
+    AllowWeakIsolation,
+    MinLevel,
+    Preload,
+    SandboxNames,
+    SandboxWorkers,
+    count_cores,
+)
+from foretrace.cli.output import Output, Progress
+
+if TYPE_CHECKING:
+    from foretrace.episodes.validate import Checked
+    from foretrace.sandbox.base import SandboxSettings
+
+HELP = "List problem sets, and prove them without a model."
+
+
+def show_help(ctx: typer.Context) -> None:
+    """List problem sets, and prove them without a model."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def list_(output: Output) -> None:
+    """List the problem sets that `check` can read."""
+    import sys
+
+    from foretrace.cli.display.problems import show_sets
+    from foretrace.core.plugins import names, resolve
+
+    rows: list[dict[str, Any]] = []
+    for name in names("problems"):
+        plugin = resolve("problems", name)
+        hub = plugin.hub
+        where = f"{hub.repo} ({hub.split})" if hub else "comes with foretrace" if hasattr(plugin, "count") else None
+        about = (sys.modules[plugin.__module__].__doc__ or "").strip().split("\n")[0]
+        count = getattr(plugin, "count", None)
+        rows.append({"name": name, "about": about, "problems": count, "from": where, "license": plugin.license})
+    if not output.write_json({"sets": rows}):
+        show_sets(output, rows)
+
+
+def check(
+    output: Output,
+    name: Annotated[
+        str, typer.Argument(metavar="SET", help="One that `problems list` shows, jsonl:FILE, or module:Class.")
+    ],
+    *,
+    path: Annotated[
+        Path | None, typer.Option("--path", metavar="FILE", help="Read this file or folder, not the Hub.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")] = None,
+    sandbox: SandboxNames = "local",
+    preload: Preload = "none",
+    min_level: MinLevel = 2,
+    allow_weak_isolation: AllowWeakIsolation = False,
+    workers: SandboxWorkers = 0,
+) -> None:
+    """Prove a problem set without a model.
+
+    Every reference solution must pass, and an answer that does nothing must fail.
+    """
+    import msgspec
+
+    from foretrace.cli.display.problems import show_check, verdict
+    from foretrace.core.errors import ProblemError
+    from foretrace.problems.registry import apart
+    from foretrace.sandbox.base import SandboxSettings
+
+    name, path = apart(name, path)
+    settings = SandboxSettings(
+        workers=workers, preload=preload, min_level=min_level, allow_weak_isolation=allow_weak_isolation
+    )
+    with output.progress(f"checking {name}") as progress:
+        isolation, checked = _check(name, path, limit, sandbox, settings, progress)
+    if not checked.problems and not checked.findings:
+        raise ProblemError(f"{path or name}: there is no problem in it")
+    facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
+    facts |= {"sound": checked.sound, "isolation": isolation}
+    if not output.write_json(facts):
+        show_check(output, checked, isolation)
+    if not checked.sound:
+        raise ProblemError(f"{name}: {verdict(checked)}")
+
+
+def _check(
+    name: str, path: Path | None, limit: int | None, sandbox: str, settings: SandboxSettings, progress: Progress
+) -> tuple[Any, Checked]:
+    """How well the code was isolated, and what was found."""
+    import asyncio
+
+    import msgspec
+
+    from foretrace.episodes.validate import Finding, check
+    from foretrace.problems.base import split
+    from foretrace.problems.registry import problem_set
+    from foretrace.sandbox.registry import make_sandbox
+
+    problems, drops = split(problem_set(name)().load(path), limit)
+    bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
+    box = make_sandbox(sandbox, settings)
+
+    def report(done: int) -> None:
+        progress(f"checking {name}", done, len(problems))
+
+    async def run() -> tuple[Any, Checked]:
+        async with box:
+            isolation = await box.start()
+            return isolation, await check(problems, box, workers=settings.workers or count_cores(), progress=report)
+
+    isolation, checked = asyncio.run(run())
+    return msgspec.to_builtins(isolation), msgspec.structs.replace(checked, findings=(*bad, *checked.findings))
+
+
+COMMANDS = {"list": list_, "check": check}
+"""Subcommands by name."""

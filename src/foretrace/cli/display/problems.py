@@ -1,0 +1,67 @@
+"""What `foretrace problems` prints: the sets there are, and what a check of one found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from foretrace.cli.output import Output
+
+if TYPE_CHECKING:
+    from foretrace.episodes.validate import Checked
+
+_MAX_NAMED = 5
+"""Problems that the last line of a failed check names."""
+_FAULTS = {
+    "bad_row": "left out",
+    "reference_failed": "the reference fails for",
+    "empty_passed": "an answer that does nothing passes for",
+    "unusable": "the tests cannot be judged for",
+    "lost": "the sandbox lost the run for",
+}
+
+
+def show_sets(output: Output, sets: Sequence[dict[str, Any]]) -> None:
+    """Print the problem sets: name, license, number of problems, and where they are read from."""
+    for row in sets:
+        output.print((row["name"], "bold"), f"  {row['about']}")
+        count = f"{row['problems']:,} problems; " if row["problems"] else ""
+        license = row["license"] or "that of the rows"
+        output.print((f"    {count}{row['from'] or 'local files only'}; license {license}", "dim"))
+    output.print()
+    output.print("your own: jsonl:FILE, or module:Class (docs/problems.md)")
+
+
+def show_check(output: Output, checked: Checked, isolation: dict[str, Any]) -> None:
+    """Print the counts of a check, and what it found."""
+    with_reference = checked.problems - checked.without_reference
+    output.print_fields(
+        [
+            ("problems", checked.problems),
+            ("references passed", f"{checked.references_passed:,} of {with_reference:,}"),
+            ("empty answers passed", checked.empty_passed),
+            ("without a reference", checked.without_reference),
+            ("public tests", f"{checked.public:,}, at {checked.with_public:,} problems"),
+            ("hidden tests", checked.hidden),
+            ("forms of judging", ", ".join(f"{form} {count:,}" for form, count in checked.forms.items()) or None),
+            ("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"),
+            *((f"not {name}", why) for name, why in isolation.get("refused", {}).items()),
+            ("seconds", f"{checked.seconds:.1f}"),
+        ]
+    )
+    if checked.findings:
+        output.print()
+        output.print_table(
+            ("problem", "fault", "tests", "detail"), [(f.problem, f.fault, f.tests, f.detail) for f in checked.findings]
+        )
+
+
+def verdict(checked: Checked) -> str:
+    """One line that names what is wrong, and where."""
+    parts: list[str] = []
+    for fault, text in _FAULTS.items():
+        names = list(dict.fromkeys(f.problem for f in checked.findings if f.fault == fault))
+        if names:
+            more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+            parts.append(f"{text} {len(names):,}: {', '.join(names[:_MAX_NAMED])}{more}")
+    return "; ".join(parts)

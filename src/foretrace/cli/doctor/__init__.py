@@ -1,0 +1,1 @@
+"""What `foretrace doctor` finds out about a sandbox, or about a model."""

@@ -1,0 +1,173 @@
+"""Examine a model: what its server can do, which protocols that is enough for, and how one real episode goes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from foretrace.cli.output import Progress, one_line
+from foretrace.core.completion import Capabilities, Sampling
+from foretrace.core.errors import ForetraceError, Setting
+
+if TYPE_CHECKING:
+    from foretrace.core.problem import Problem
+    from foretrace.core.trace import Isolation, Trace
+    from foretrace.models.base import ChatModel
+    from foretrace.protocols.base import Protocol
+    from foretrace.sandbox.base import Sandbox
+
+_CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
+_PREFERRED = ("interleaved_tools", "tools", "inline", "structured", "interleaved")
+"""Protocols from the one that shows most: the first that the server can do is taken."""
+_EXCERPT = 80
+
+
+class ModelReport(msgspec.Struct, kw_only=True):
+    """What was found, as far as it went."""
+
+    ok: bool = False
+    error: str | None = None
+    model: str
+    endpoint: str
+    """Scheme and host; empty for a model in this process."""
+    capabilities: dict[str, dict[str, Any]] | None = None
+    """By name: `yes` (for `context_length` also `tokens`), and the `reason` where it is missing."""
+    notes: dict[str, str] = {}
+    """What else the probe says."""
+    protocols: dict[str, dict[str, Any]] | None = None
+    """By name: `offered`, and the `reason` where it is refused."""
+    sandbox: dict[str, Any] | None = None
+    episode: dict[str, Any] | None = None
+
+
+async def examine_model(
+    report: ModelReport, model: ChatModel, sandbox: Sandbox, sampling: Sampling, progress: Progress
+) -> None:
+    """Probe a model, and make one real episode with it; both end up in `report`, as far as they go.
+
+    Raises:
+        ForetraceError: the server, the sandbox or the episode failed.
+        UsageError: a setting that does not fit.
+    """
+    from foretrace.episodes.episode import Episode
+    from foretrace.episodes.generate.resume import seed_of
+    from foretrace.episodes.identity import Identity
+    from foretrace.episodes.requirements import tokens_of
+    from foretrace.episodes.rollout import rollout
+    from foretrace.problems.registry import problems_of
+
+    async with model:
+        can = await model.probe()
+        refused = {name: None for name in ("temperature", "top_p") if name in can.reasons}
+        sampling = msgspec.structs.replace(sampling, extra=sampling.extra | refused)
+        report.capabilities = _capability_facts(can)
+        report.notes = {name: why for name, why in can.reasons.items() if name not in report.capabilities}
+        protocol = _choose_protocol(report, can)
+        progress("starting the sandbox")
+        async with sandbox:
+            report.sandbox = _isolation_facts(await sandbox.start())
+            (problem,) = problems_of("builtin", None, 1)
+            progress(f"an episode: {problem.id}, {protocol.name}")
+            # As the first attempt of `generate` with its own settings would be.
+            seeded = msgspec.structs.replace(sampling, seed=seed_of(0, problem, 0))
+            identity = Identity(model=model.spec, seed=0)
+            tokens = tokens_of(model, can) if protocol.continues else None
+            episode = Episode(problem, protocol, sandbox, identity=identity, tokens=tokens)
+            trace = await rollout(episode, model, seeded)
+    report.episode = _episode_facts(trace, problem, protocol)
+    _check_episode(report.episode, trace, model.spec)
+
+
+def _capability_facts(can: Capabilities) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name in _CAPABILITIES:
+        yes: bool = getattr(can, name)
+        found[name] = {"yes": yes, "reason": None if yes else can.reasons.get(name, "it was not found")}
+    known = can.context_length is not None
+    why = None if known else can.reasons.get("context_length", "the server does not say")
+    found["context_length"] = {"yes": known, "tokens": can.context_length, "reason": why}
+    return found
+
+
+def _choose_protocol(report: ModelReport, can: Capabilities) -> Protocol:
+    """The protocol of the episode; all of them go into the report, refused or not.
+
+    Raises:
+        ForetraceError: the server can do none.
+    """
+    from foretrace.core.plugins import names, resolve
+    from foretrace.episodes.requirements import unmet
+
+    report.protocols = {}
+    offered: dict[str, Protocol] = {}
+    preferred = [name for name in _PREFERRED if name in names("protocol")]
+    for name in [*preferred, *sorted({*names("protocol")} - {*preferred})]:
+        protocol: Protocol = resolve("protocol", name)()
+        missing = unmet(protocol, can)
+        why = None if missing is None else f"needs {missing.need}: {missing.reason}"
+        report.protocols[name] = {"offered": missing is None, "reason": why}
+        if missing is None:
+            offered[name] = protocol
+    if not offered:
+        raise ForetraceError(f"{report.model} can do no protocol: take another server (docs/models.md)")
+    return next(iter(offered.values()))
+
+
+def _isolation_facts(isolation: Isolation) -> dict[str, Any]:
+    return {
+        "name": isolation.sandbox,
+        "level": isolation.level,
+        "missing": list(isolation.missing),
+        "refused": isolation.refused,
+    }
+
+
+def _episode_facts(trace: Trace, problem: Problem, protocol: Protocol) -> dict[str, Any]:
+    outcome = trace.outcome
+    metrics, tests = outcome.metrics, outcome.tests
+    sampled_spans = [message.sampled for message in trace.messages if message.author == "model"]
+    exact = {"none" if sampled is None else sampled.exact for sampled in sampled_spans}
+    written, seconds = metrics.get("completion_tokens"), metrics.get("model_s", 0.0)
+    return {
+        "problem": problem.id,
+        "protocol": protocol.name,
+        "status": outcome.status,
+        "turns": int(metrics.get("turns", 0)),
+        "runs": int(metrics.get("execution_count", 0)),
+        "tests": None if tests is None else {"passed": tests.passed, "total": tests.total},
+        "success": outcome.success,
+        "reward": outcome.reward,
+        "prompt_tokens": _as_int(metrics.get("prompt_tokens")),
+        "completion_tokens": _as_int(written),
+        "tokens_per_s": round(written / seconds, 1) if written is not None and seconds > 0 else None,
+        "model_s": seconds,
+        "sandbox_s": metrics.get("tool_s", 0.0),
+        # The weakest of all spans: a row is as exact as all of its parts.
+        "logprobs": next((kind for kind in ("none", "text", "token") if kind in exact), "none"),
+        "cut_off": sum(sampled is not None and sampled.finish_reason == "length" for sampled in sampled_spans),
+    }
+
+
+def _as_int(count: float | None) -> int | None:
+    return None if count is None or not math.isfinite(count) else int(count)
+
+
+def _check_episode(episode: dict[str, Any], trace: Trace, spec: str) -> None:
+    """Refuse to call an episode well in which nothing happened: an answer that is wrong is the model's own affair.
+
+    Raises:
+        ForetraceError: says what happened, and what to do.
+    """
+    error = trace.outcome.error
+    if error is not None:
+        raise ForetraceError(f"the episode ended in an error, {error.kind}: {error.message}")
+    if not episode["runs"]:
+        last = next((m.content for m in reversed(trace.messages) if m.author == "model"), "")
+        excerpt = one_line(last)[-_EXCERPT:]
+        raise ForetraceError(
+            f"{spec} wrote no code that could be run in {episode['turns']} turns of {episode['protocol']} "
+            f"(it ended with {excerpt!r}): take a model that follows instructions, or give it room with ",
+            Setting("max_tokens"),
+        )

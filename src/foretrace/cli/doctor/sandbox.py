@@ -1,0 +1,105 @@
+"""Examine a sandbox: how well it isolates, guard by guard, and how fast it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from typing import Any
+
+import msgspec
+
+from foretrace.cli.options import write_flag
+from foretrace.core.errors import SandboxError
+from foretrace.core.trace import Isolation
+from foretrace.sandbox.base import Guard, Sandbox, SandboxSettings
+from foretrace.sandbox.registry import make_sandbox
+
+_TRIVIAL = "def double(x):\n    return 2 * x\nassert double(2) == 4\n"
+_ALONE_S, _ALL_WORKERS_S = 0.4, 0.8
+"""Seconds of measuring one run after another, and all workers at once."""
+_REPORT_FROM_WITHIN = """
+import json, platform, resource
+print(json.dumps([platform.python_version(), platform.machine(), resource.getrlimit(resource.RLIMIT_AS)[0] >> 20]))
+"""
+
+
+def examine_sandbox(names: str, settings: SandboxSettings) -> tuple[dict[str, Any] | None, str | None]:
+    """What was found of the first sandbox of `names` that starts, and why none serves.
+
+    Where none serves at the level asked for, what is found at a lower one is returned beside the reason.
+    """
+    try:
+        return asyncio.run(_examine(make_sandbox(names, settings), settings)), None
+    except SandboxError as error:
+        why = error.render(write_flag)
+    weaker = msgspec.structs.replace(settings, min_level=0, allow_weak_isolation=True)
+    try:
+        return asyncio.run(_examine(make_sandbox(names, weaker), settings)), why
+    except SandboxError:
+        return None, why
+
+
+async def _examine(sandbox: Sandbox, settings: SandboxSettings) -> dict[str, Any]:
+    begun = time.monotonic()
+    async with sandbox:
+        isolation = await sandbox.start()
+        started = time.monotonic() - begun
+        answer = await sandbox.run(_REPORT_FROM_WITHIN)
+        try:
+            python, machine, memory_mb = json.loads(answer.stdout)
+        except ValueError:
+            python, machine, memory_mb = None, None, None
+        return {
+            "name": isolation.sandbox or sandbox.name,
+            **_isolation_facts(isolation, await sandbox.guards(), settings),
+            "python": python,
+            "machine": machine,
+            **_settings_facts(settings, memory_mb),
+            "start_s": round(started, 3),
+            **await _measure(sandbox, settings.workers),
+        }
+
+
+def _isolation_facts(isolation: Isolation, guards: list[Guard], settings: SandboxSettings) -> dict[str, Any]:
+    return {
+        "level": isolation.level,
+        "min_level": settings.min_level,
+        "missing": list(isolation.missing),
+        "refused": isolation.refused,
+        "guards": msgspec.to_builtins(guards),
+    }
+
+
+def _settings_facts(settings: SandboxSettings, memory_mb: int | None) -> dict[str, Any]:
+    # As found from within: a preload set may ask for more memory, and a system may not limit it.
+    limits = msgspec.to_builtins(settings.limits) | {"memory_mb": memory_mb}
+    return {
+        "interpreter": settings.interpreter,
+        "preload": settings.preload,
+        "workers": settings.workers,
+        "limits": limits,
+    }
+
+
+async def _measure(sandbox: Sandbox, workers: int) -> dict[str, Any]:
+    """Wall-clock milliseconds of one run alone (median), and runs a second with all workers at it."""
+    alone: list[float] = []
+    end = time.monotonic() + _ALONE_S
+    while not alone or time.monotonic() < end:
+        before = time.monotonic()
+        await sandbox.run(_TRIVIAL)
+        alone.append(time.monotonic() - before)
+
+    async def run_until(end: float) -> int:
+        count = 0
+        while not count or time.monotonic() < end:
+            await sandbox.run(_TRIVIAL)
+            count += 1
+        return count
+
+    before = time.monotonic()
+    counts = await asyncio.gather(*(run_until(before + _ALL_WORKERS_S) for _ in range(workers)))
+    seconds = time.monotonic() - before
+    return {"runs_per_s": round(sum(counts) / seconds, 1), "ms_per_run": round(statistics.median(alone) * 1000, 2)}

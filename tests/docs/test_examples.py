@@ -1,0 +1,178 @@
+"""Every example of README.md and docs/ is run, in the order of its page, or says in the page why it is not.
+
+A block of `console` or `python` is an example. What stands before a block in the page's source, as an HTML comment:
+
+- `<!-- not run: REASON -->`: the example is not run, e.g. since it needs a model server. They are counted below.
+- `<!-- output -->`: the block is what the example before it prints.
+- `<!-- file: NAME -->`: the block is written to that file, in the folder in which the page is run; a second one is
+  added to it.
+
+Expected output is compared line by line: `...` stands for anything in a line, and alone for any lines. A command
+without expected output must only succeed; one that fails says so by a last line that begins with `foretrace: `.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from foretrace.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+_BLOCK = re.compile(r"(?:^<!-- (?P<marker>[^\n]*?) -->\n+)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+_PROGRESS = re.compile(r".* \(\d+ s\)$")
+NOT_RUN = {
+    "README.md": 6,
+    "docs/atropos.md": 3,
+    "docs/generate.md": 1,
+    "docs/models.md": 2,
+    "docs/problems.md": 1,
+    "docs/sandbox.md": 1,
+    "docs/trl.md": 7,
+    "docs/verifiers.md": 2,
+}
+"""By page: how many examples are not run. A new one must be counted here, so that none is left out in silence."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    line: int
+    language: str
+    marker: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text()
+    return [
+        Block(text.count("\n", 0, m.start("text")), m["language"], m["marker"] or "", m["text"])
+        for m in _BLOCK.finditer(text)
+    ]
+
+
+def commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a console block, each with the output that is shown."""
+    command, shown = "", list[str]()
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("$ "):
+            if command:
+                yield command, shown
+            command, shown = line[2:], []
+        else:
+            shown.append(line)
+    if command:
+        yield command, shown
+
+
+def matches(shown: list[str], printed: list[str]) -> bool:
+    """Whether the printed lines are those shown, in which `...` stands for anything."""
+    pattern = ""
+    for line in shown:
+        if line.strip() == "...":
+            pattern += r"(?:[^\n]*\n)*?"
+        else:
+            pattern += r"[^\n]*".join(re.escape(part) for part in line.rstrip().split("...")) + r"[^\S\n]*\n"
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+
+
+class Page:
+    """Runs the examples of one page in the current folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.printed = ""
+        self.not_run: list[str] = []
+
+    def run(self) -> None:
+        for block in blocks(self.name):
+            at = f"{self.name}:{block.line}"
+            kind, _, value = block.marker.partition(": ")
+            if kind == "not run":
+                self.not_run.append(f"{at}: {value}")
+            elif kind == "file":
+                Path(value).parent.mkdir(parents=True, exist_ok=True)
+                with Path(value).open("a") as file:
+                    file.write(block.text)
+            elif kind == "output":
+                self.compare(block.text.splitlines(), at)
+            elif block.language == "python":
+                self.run_python(block.text, at)
+            elif block.language == "console":
+                for command, shown in commands(block.text):
+                    self.run_command(command, shown, at)
+
+    def run_python(self, code: str, at: str) -> None:
+        with self.output(errors=False):
+            try:
+                exec(compile(code, at, "exec"), self.names)
+            except Exception:
+                pytest.fail(f"{at}: {traceback.format_exc(limit=-3)}")
+
+    def run_command(self, line: str, shown: list[str], at: str) -> None:
+        words = shlex.split(line, comments=True)
+        if words == ["make", "demo"]:
+            words = ["foretrace", "demo", "--out", "demo-out"]
+        assert words[0] == "foretrace", f"{at}: only foretrace can be run here; mark the block `<!-- not run: ... -->`"
+        with self.output():
+            code = main(words[1:])
+        fails = bool(shown) and shown[-1].startswith("foretrace: ")
+        assert (code != 0) == fails, f"{at}: {line}: exit code {code}\n{self.printed}"
+        if shown:
+            self.compare(shown, f"{at}: {line}")
+
+    def compare(self, shown: list[str], at: str) -> None:
+        printed = [line for line in self.printed.splitlines() if not _PROGRESS.fullmatch(line)]
+        if not matches(shown, printed):
+            pytest.fail("\n".join([f"{at}: the page shows", *shown, "but this was printed", *printed]), pytrace=False)
+
+    @contextlib.contextmanager
+    def output(self, *, errors: bool = True) -> Iterator[None]:
+        """Keep what is printed; of Python without stderr, where the libraries draw their bars."""
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out if errors else sys.stderr):
+            yield
+        self.printed = out.getvalue()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
+@pytest.mark.parametrize("name", PAGES)
+def test_examples_of_a_page_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("COLUMNS", "120")
+    before = {*sys.modules}
+    page = Page(name)
+    try:
+        page.run()
+    finally:
+        for module in {*sys.modules} - before:
+            file = getattr(sys.modules[module], "__file__", None) or ""
+            if file.startswith(str(tmp_path)):
+                del sys.modules[module]
+    assert len(page.not_run) == NOT_RUN.get(name, 0), "\n".join(page.not_run)
+
+
+def test_every_page_is_counted() -> None:
+    assert NOT_RUN.keys() <= {*PAGES}
+
+
+def test_what_matches() -> None:
+    assert matches(["a", "...", "b ...", "..."], ["a", "x", "y", "b 3.5 s"])
+    assert not matches(["a", "b"], ["a"]) and not matches(["a"], ["a", "b"])
+    assert not matches(["a ... b"], ["a b"]) and matches(["a ... b"], ["a 1 b  "])
+    assert [*commands("$ a \\\n  b\nout\n$ c\n")] == [("a    b", ["out"]), ("c", [])]
+    assert Counter(block.language for block in blocks("README.md"))["python"] >= 2
