@@ -56,7 +56,7 @@ def import_source(
         shards: Number of shards of a new folder.
 
     Returns:
-        Counts: `rows == traces + sum(drops) + already`.
+        Counts: `rows == traces + replaced + sum(drops) + already`.
 
     Raises:
         UsageError: an option that does not fit.

@@ -228,7 +228,7 @@ def test_shards_are_for_a_new_folder(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has 2 shards"):
         TraceWriter(tmp_path / "s", shards=3).__enter__()
     for shards in (0, -1, 10**6):
-        with pytest.raises(UsageError, match="--shards"):
+        with pytest.raises(UsageError, match="shards="):
             TraceWriter(tmp_path / "t", shards=shards)
 
 

@@ -13,89 +13,23 @@ from typing import Any, BinaryIO
 from foretrace.core.errors import StoreError, UsageError
 
 
-def replace_file(path: Path, data: bytes | memoryview) -> None:
-    """Write `data` under a temporary name, sync it, and rename it to `path`; its folder is made if absent.
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Generator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends well; its folder is made if absent.
+
+    The bytes go to a temporary name beside it, are synced, and are renamed: what stands under the final name is whole.
 
     Raises:
-        StoreError: it cannot be written (no space, no right, ...); what stood at `path` still stands.
+        StoreError: it cannot be written (no space, no right, ...), or another process is writing it; what stood at
+            `path` still stands.
     """
     partial = partial_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise StoreError(cannot_write(path, error)) from error
-        raise
-
-
-def partial_name(path: Path) -> Path:
-    """Where `replace_file` writes until the file is whole; what is left there after kill -9 is garbage."""
-    return path.with_name(f".{path.name}.partial")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files durable; where a file system cannot, it is left to it."""
-    with contextlib.suppress(OSError):
-        place = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(place)
-        finally:
-            os.close(place)
-
-
-def cannot_write(path: Path, error: OSError) -> str:
-    """One line for a failed write."""
-    return f"{path}: cannot write: {error.strerror or error}"
-
-
-@contextlib.contextmanager
-def only_writer(folder: Path) -> Generator[None]:
-    """Hold the folder's lock; the system gives it back even after kill -9.
-
-    Raises:
-        StoreError: another process holds it, or the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a")
-    except OSError as error:
-        raise StoreError(cannot_write(folder, error)) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StoreError(
-                f"{folder}: another process is writing here; wait for it or choose another folder"
-            ) from None
-        yield
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextlib.contextmanager
-def atomic_file(path: Path) -> Generator[BinaryIO, None, None]:
-    """A file to write to, which takes the place of `path` when the block ends well.
-
-    Raises:
-        StoreError: it cannot be written, or another process is writing it.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(None, "is a folder, name a file")
-        partial = path.with_name(f".{path.name}.partial")
-        file = _only_writer(partial, path)
+        file = _open_locked(partial, f"{path}: another process is writing it; wait for it")
+        file.truncate(0)  # what a killed writer left there
     except OSError as error:
         raise StoreError(cannot_write(path, error)) from error
     try:
@@ -116,24 +50,77 @@ def atomic_file(path: Path) -> Generator[BinaryIO, None, None]:
             file.close()
 
 
-def _only_writer(partial: Path, path: Path) -> BinaryIO:
+def replace_file(path: Path, data: bytes | memoryview) -> None:
+    """Write `data` to `path`, whole or not at all (see `atomic_file`).
+
+    Raises:
+        StoreError: it cannot be written, or another process is writing it.
+    """
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+def partial_name(path: Path) -> Path:
+    """Where `atomic_file` writes until the file is whole; what is left there after kill -9 is garbage."""
+    return path.with_name(f".{path.name}.partial")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of a folder's files durable; where a file system cannot, it is left to it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def cannot_write(path: Path, error: OSError) -> str:
+    """One line for a failed write."""
+    return f"{path}: cannot write: {error.strerror or error}"
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Generator[None]:
+    """Hold the folder's lock; the system gives it back even after kill -9.
+
+    Raises:
+        StoreError: another process holds it, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = f"{folder}: another process is writing here; wait for it or choose another folder"
+        file = _open_locked(folder / ".lock", taken)
+    except OSError as error:
+        raise StoreError(cannot_write(folder, error)) from error
+    with file:
+        yield
+
+
+def _open_locked(path: Path, taken: str) -> BinaryIO:
+    """The file, open for writing at its end, and locked; `taken` is the error where another process holds the lock."""
     while True:
-        file = partial.open("ab")
+        file = path.open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise StoreError(f"{path}: another process is writing it; wait for it") from None
-        # Whoever held the lock may have moved the file to its place in the meantime.
+            raise StoreError(taken) from None
+        # Whoever held the lock may have renamed or removed the file in the meantime.
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), partial.stat()):
-                file.truncate(0)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
         file.close()
 
 
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @contextlib.contextmanager
-def compressed(file: BinaryIO, name: str) -> Generator[Any, None, None]:
+def compressed(file: BinaryIO, name: str) -> Generator[Any]:
     """A stream into `file` that compresses as the suffix of `name` says (.gz, .zst), else `file` itself."""
     if name.endswith(".gz"):
         import gzip

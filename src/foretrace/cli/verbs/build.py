@@ -199,8 +199,8 @@ def _job(text: str) -> tuple[str, Spec, Source]:
 
 
 def _import(say: Output, text: str, spec: Spec, source: Source, into: Path, limit: int | None) -> dict[str, Any]:
-    from foretrace.cli.verbs.import_ import check_not_empty, import_facts
-    from foretrace.sources.importing import import_source
+    from foretrace.cli.verbs.import_ import import_facts, import_sum
+    from foretrace.sources.importing import check_not_empty, import_source
     from foretrace.sources.registry import file_inputs, hub_input
 
     say.kept = f"interrupted; what was sealed so far is kept in {into}, the same command goes on from there"
@@ -210,11 +210,8 @@ def _import(say: Output, text: str, spec: Spec, source: Source, into: Path, limi
         else:
             inputs = [hub_input(source, split=spec.split, revision=None, repo=None)]
         report = import_source(source, inputs, into, limit=limit, progress=progress)
-    check_not_empty(report, text)
-    say.note(
-        f"imported {text} into {into}: {report.rows:,} rows = {report.traces:,} traces "
-        f"+ {report.drops.total():,} drops + {report.already:,} already there"
-    )
+    check_not_empty(report, text, into)
+    say.note(f"imported {text} into {into}: {import_sum(report)}")
     return import_facts(report, text, into)
 
 

@@ -65,7 +65,7 @@ def import_(
     Every row ends as a trace, a counted drop, or was already there. The same command again goes on where an
     interrupted one stopped.
     """
-    from foretrace.sources.importing import import_source
+    from foretrace.sources.importing import check_not_empty, import_source
     from foretrace.sources.registry import file_inputs, hub_input, make_source, read_spec
 
     spec = read_spec(source)
@@ -87,7 +87,7 @@ def import_(
         report = import_source(plugin, inputs, out, limit=limit, replace=replace, shards=shards, progress=progress)
     label = inputs[0].label if len(inputs) == 1 else f"{len(inputs)} files"
     show_import(say, report, label, out)
-    check_not_empty(report, label)
+    check_not_empty(report, label, out)
 
 
 def _mapping(pairs: list[str]) -> dict[str, str]:
@@ -115,6 +115,7 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
         "out": str(out),
         "rows": report.rows,
         "traces": report.traces,
+        "replaced": report.replaced,
         "already_there": report.already,
         "drops": dict(sorted(report.drops.items())),
         "examples": report.examples,
@@ -127,7 +128,7 @@ def show_import(say: Output, report: ImportReport, label: str, out: Path) -> Non
     for reason, examples in sorted(report.examples.items()):
         for example in examples:
             say.note(f"dropped, {reason}: {example}")
-    hint = report.traces and report.success["unknown"] == report.traces
+    hint = report.success["unknown"] and not report.success["true"] + report.success["false"]
     if hint:
         say.note(
             "no row says whether its attempt succeeded: `foretrace build` takes successful attempts only, "
@@ -141,6 +142,7 @@ def show_import(say: Output, report: ImportReport, label: str, out: Path) -> Non
             ("input", label),
             ("rows", report.rows),
             ("traces", report.traces),
+            *([("replaced", report.replaced)] if report.replaced else []),
             ("drops", report.drops.total()),
             *((f"  {reason}", count) for reason, count in sorted(report.drops.items())),
             ("already there", report.already),
@@ -148,25 +150,13 @@ def show_import(say: Output, report: ImportReport, label: str, out: Path) -> Non
             ("traces folder", str(out)),
         ]
     )
-    say.line(
-        f"{report.rows:,} rows = {report.traces:,} traces + {report.drops.total():,} drops "
+    say.line(import_sum(report))
+
+
+def import_sum(report: ImportReport) -> str:
+    """What became of the rows, as a sum."""
+    replaced = f" + {report.replaced:,} replaced" if report.replaced else ""
+    return (
+        f"{report.rows:,} rows = {report.traces:,} traces{replaced} + {report.drops.total():,} drops "
         f"+ {report.already:,} already there"
-    )
-
-
-def check_not_empty(report: ImportReport, label: str) -> None:
-    """Refuse to call an import done that found nothing."""
-    from foretrace.core.errors import SourceError
-
-    if report.traces or report.already > report.dropped_before:
-        return
-    if not report.rows:
-        raise SourceError(f"{label}: holds no rows; nothing was imported")
-    if not report.drops:
-        raise SourceError(f"{label}: all {report.rows:,} rows were dropped before; is this the right source?")
-    reason, count = report.drops.most_common(1)[0]
-    example = f": {report.examples[reason][0]}" if reason in report.examples else ""
-    raise SourceError(
-        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}{example}); "
-        "is this the right source?"
     )
