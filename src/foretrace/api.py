@@ -65,10 +65,10 @@ def import_source(
     """
     from foretrace.core.errors import UsageError
     from foretrace.sources.importing import import_source as run
-    from foretrace.sources.registry import file_inputs, hub_input, make_source, read_spec
+    from foretrace.sources.registry import make_source, open_files, open_hub, parse_source_spec
 
     if isinstance(source, str):
-        spec = read_spec(source)
+        spec = parse_source_spec(source)
         if spec.path is not None or (split and spec.split not in (None, split)):
             raise UsageError(f"{source!r}: give files as inputs, and one split")
         source, split = make_source(spec.name), split or spec.split
@@ -78,9 +78,9 @@ def import_source(
         raise UsageError("split, revision and repo are for rows on the Hub; leave them out for local files")
     rows: list[Rows] = []
     for each in listed:
-        rows.extend(file_inputs([Path(each)]) if isinstance(each, (str, Path)) else [each])
+        rows.extend(open_files([Path(each)]) if isinstance(each, (str, Path)) else [each])
     if not listed:
-        rows = [hub_input(source, split=split, revision=revision, repo=repo)]
+        rows = [open_hub(source, split=split, revision=revision, repo=repo)]
     return run(source, rows, out, limit=limit, replace=replace, shards=shards, progress=progress)
 
 
@@ -124,7 +124,7 @@ def generate(
     from foretrace.core.errors import UsageError
     from foretrace.episodes.generate.resume import GenerateSettings
     from foretrace.models.registry import resolve_model
-    from foretrace.problems.registry import problems_of
+    from foretrace.problems.registry import load_problems
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import Settings
     from foretrace.sandbox.registry import make_sandbox
@@ -134,7 +134,7 @@ def generate(
     except msgspec.ValidationError as error:
         raise UsageError(f"generate settings: {error}") from None
     if isinstance(problems, str):
-        problems = problems_of(problems, None if path is None else Path(path), limit)
+        problems = load_problems(problems, None if path is None else Path(path), limit)
     elif path is not None:
         raise UsageError("path is for a problem set that is named; leave it out for Problem objects")
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol

@@ -254,7 +254,7 @@ def test_a_dataset_is_no_traces_folder(tmp_path: Path) -> None:
 def test_several_by_key(tmp_path: Path) -> None:
     for first in (0, 20):  # two segments in a shard
         write_traces([make(number) for number in range(first, first + 20)], tmp_path)
-    found = TraceStore(tmp_path).several(["key-031", "key-002", "nobody"])
+    found = TraceStore(tmp_path).get_many(["key-031", "key-002", "nobody"])
     assert found == {key: TraceStore(tmp_path).get(key) for key in ("key-031", "key-002")}
 
 

@@ -13,7 +13,7 @@ import pytest
 from envs.tokenizer import demo_tokens
 from foretrace.core.completion import Capabilities, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Message, Provenance, Sampled, Task, Trace
 from foretrace.envs.rollouts import Lane, Rolled, Rollouts, lane_of
@@ -156,7 +156,7 @@ def rolled(
     """Rollouts of one problem."""
 
     async def run() -> list[Rolled]:
-        tokens, talk = demo_tokens(), resolve("protocol", protocol)()
+        tokens, talk = demo_tokens(), load_plugin("protocol", protocol)()
         kept = Kept(str(traces) if traces else None, "test")
         async with model or Demo() as served:
             lane = await lane_of(

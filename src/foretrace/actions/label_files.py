@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from foretrace.core.errors import UsageError
-from foretrace.core.files import atomic_file, compressed
+from foretrace.core.files import atomic_file, open_compressed
 
 if TYPE_CHECKING:
     from foretrace.core.trace import Trace
@@ -126,7 +126,7 @@ def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], No
         if kind == ".parquet":
             _write_parquet(tables, file, watch)
             return
-        with compressed(file, out.name) as stream:
+        with open_compressed(file, out.name) as stream:
             for number, table in enumerate(tables):
                 watch(table)
                 stream.write(_lines(table) if kind == ".jsonl" else _csv(table, header=number == 0))

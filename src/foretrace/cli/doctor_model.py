@@ -85,7 +85,7 @@ async def _examine(found: Found, model: ChatModel, sandbox: Sandbox, sampling: S
     from foretrace.episodes.identity import Identity
     from foretrace.episodes.requirements import tokens_of
     from foretrace.episodes.rollout import rollout
-    from foretrace.problems.registry import problems_of
+    from foretrace.problems.registry import load_problems
 
     async with model:
         can = await model.probe()
@@ -97,7 +97,7 @@ async def _examine(found: Found, model: ChatModel, sandbox: Sandbox, sampling: S
         progress("starting the sandbox")
         async with sandbox:
             found.sandbox = _isolation(await sandbox.start())
-            (problem,) = problems_of("builtin", None, 1)
+            (problem,) = load_problems("builtin", None, 1)
             progress(f"an episode: {problem.id}, {protocol.name}")
             # As the first attempt of `generate` with its own settings would be.
             seeded = msgspec.structs.replace(sampling, seed=seed_of(0, problem, 0))
@@ -126,13 +126,13 @@ def _offered(found: Found, can: Capabilities) -> Protocol:
     Raises:
         ForetraceError: the server can do none.
     """
-    from foretrace.core.plugins import names, resolve
+    from foretrace.core.plugins import load_plugin, plugin_names
     from foretrace.episodes.requirements import unmet
 
     found.protocols = {}
     served: dict[str, Protocol] = {}
-    for name in sorted(names("protocol"), key=lambda n: (_BEST.index(n) if n in _BEST else len(_BEST), n)):
-        protocol: Protocol = resolve("protocol", name)()
+    for name in sorted(plugin_names("protocol"), key=lambda n: (_BEST.index(n) if n in _BEST else len(_BEST), n)):
+        protocol: Protocol = load_plugin("protocol", name)()
         missing = unmet(protocol, can)
         why = None if missing is None else f"needs {missing.need}: {missing.reason}"
         found.protocols[name] = {"offered": missing is None, "reason": why}

@@ -18,10 +18,10 @@ def check_sealed(say: Output, store: TraceStore, out: Path) -> None:
         StoreError: nothing is sealed, and a run was begun.
     """
     from foretrace.core.errors import StoreError
-    from foretrace.core.journal import journals
+    from foretrace.core.journal import find_journals
 
     waiting = warn_unsealed(say, store.folder)
-    if not store.manifest.segments and (waiting or journals(store.folder)):
+    if not store.manifest.segments and (waiting or find_journals(store.folder)):
         why = "none of its traces is sealed" if waiting else "holds no finished trace of its interrupted generate"
         raise StoreError(f"{store.folder}: {why}; {out} was not written")
 
@@ -33,10 +33,10 @@ def warn_unsealed(say: Output, folder: Path) -> bool:
         Whether it warned.
     """
     from foretrace.core.errors import StoreError
-    from foretrace.core.journal import unsealed
+    from foretrace.core.journal import count_unsealed
 
     try:
-        count = unsealed(folder)
+        count = count_unsealed(folder)
     except (StoreError, OSError) as error:
         say.warn(f"warning: {error}", "yellow")
         return True

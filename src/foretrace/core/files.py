@@ -31,7 +31,7 @@ def atomic_file(path: Path) -> Generator[BinaryIO]:
         file = _open_locked(partial, f"{path}: another process is writing it; wait for it")
         file.truncate(0)  # what a killed writer left there
     except OSError as error:
-        raise StoreError(cannot_write(path, error)) from error
+        raise StoreError(describe_write_error(path, error)) from error
     try:
         yield file
         file.flush()
@@ -42,7 +42,7 @@ def atomic_file(path: Path) -> Generator[BinaryIO]:
             partial.unlink(missing_ok=True)
         # pyarrow raises OSErrors without a number for files that it cannot read: those are not ours.
         if isinstance(error, OSError) and error.errno is not None:
-            raise StoreError(cannot_write(path, error)) from error
+            raise StoreError(describe_write_error(path, error)) from error
         raise
     finally:
         # Closing flushes once more, which fails once more on a full disk.
@@ -75,7 +75,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def cannot_write(path: Path, error: OSError) -> str:
+def describe_write_error(path: Path, error: OSError) -> str:
     """One line for a failed write."""
     return f"{path}: cannot write: {error.strerror or error}"
 
@@ -92,7 +92,7 @@ def only_writer(folder: Path) -> Generator[None]:
         taken = f"{folder}: another process is writing here; wait for it or choose another folder"
         file = _open_locked(folder / ".lock", taken)
     except OSError as error:
-        raise StoreError(cannot_write(folder, error)) from error
+        raise StoreError(describe_write_error(folder, error)) from error
     with file:
         yield
 
@@ -120,7 +120,7 @@ def sha256(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def compressed(file: BinaryIO, name: str) -> Generator[Any]:
+def open_compressed(file: BinaryIO, name: str) -> Generator[Any]:
     """A stream into `file` that compresses as the suffix of `name` says (.gz, .zst), else `file` itself."""
     if name.endswith(".gz"):
         import gzip
@@ -137,12 +137,12 @@ def compressed(file: BinaryIO, name: str) -> Generator[Any]:
         yield file
 
 
-def place(path: Path | str, replaced: bool) -> str:
+def describe_output(path: Path | str, replaced: bool) -> str:
     """The name of a file that was written, and whether there was another by that name."""
     return f"{path} (the file that was there is replaced)" if replaced else str(path)
 
 
-def check_outside(path: Path, traces: Path) -> None:
+def refuse_inside_folder(path: Path, traces: Path) -> None:
     """Refuse an output that is a folder, or inside the traces folder, whose files are its writer's alone."""
     if path.is_dir():
         raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")

@@ -22,7 +22,7 @@ import msgspec
 from foretrace.core import tokens
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
-from foretrace.core.journal import Index, folded, journals, unfolded
+from foretrace.core.journal import JournalIndex, find_journals, group_keys, ungroup_keys
 from foretrace.core.manifest import SHARDS as SHARDS
 from foretrace.core.manifest import Cursor as Cursor
 from foretrace.core.manifest import Manifest as Manifest
@@ -95,7 +95,7 @@ class TraceStore:
         whole, _, segment = found[0]
         return next(self._decode(record, packed) for _, k, record, packed in self._stream(segment) if k == whole)
 
-    def several(self, keys: Collection[str]) -> dict[str, Trace]:
+    def get_many(self, keys: Collection[str]) -> dict[str, Trace]:
         """The traces of these keys, by key; only the segments that hold one are read. An unknown key is left out."""
         found: dict[str, Trace] = {}
         for segment in self.manifest.segments:
@@ -193,7 +193,7 @@ class TraceWriter:
         """Bytes of records added since the last checkpoint."""
         self.damaged: list[Path] = []
         """Journals in which something could not be read: what could is sealed, and they are kept under these names."""
-        for journal in journals(self.folder):  # of runs that could not seal their own
+        for journal in find_journals(self.folder):  # of runs that could not seal their own
             self.seal(journal)
 
     def _remove_garbage(self) -> None:
@@ -209,7 +209,7 @@ class TraceWriter:
     @property
     def left_out(self) -> dict[str, str]:
         """Why a generated attempt that was finished is not here, by key."""
-        return {key: reason for reason, keys in self.manifest.left_out.items() for key in unfolded(keys)}
+        return {key: reason for reason, keys in self.manifest.left_out.items() for key in ungroup_keys(keys)}
 
     def seal(self, journal: Path) -> None:
         """Take what stands in a journal into segments of its run, and remove the journal; one that is damaged before
@@ -217,14 +217,14 @@ class TraceWriter:
 
         It may be interrupted anywhere: what is sealed already is found again, and nothing is taken twice.
         """
-        index = Index(journal)
+        index = JournalIndex(journal)
         for shard in sorted({shard_of(task, self.manifest.shards) for task in index.tasks}):
             for trace in index.traces(lambda task, shard=shard: shard_of(task, self.manifest.shards) == shard):
                 self.add(trace, replace=True)
             self.checkpoint(index.run)
         left_out = {k: v for k, v in self.left_out.items() if k not in index.stored} | index.left_out
         reasons = sorted(set(left_out.values()))
-        self.manifest.left_out = {r: folded(k for k, v in left_out.items() if v == r) for r in reasons}
+        self.manifest.left_out = {r: group_keys(k for k, v in left_out.items() if v == r) for r in reasons}
         self.manifest.segments = [self._recounted(s) if s.run == index.run else s for s in self.manifest.segments]
         self.checkpoint()
         for place in (self.folder, *self.folder.glob("shard-*")):

@@ -27,7 +27,7 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError("No module named 'pandas'", name=fullname)
 
 
-def stay_small() -> None:
+def limit_memory() -> None:
     """Leave out what Arrow would bring along, and give its memory back as soon as it is free.
 
     To ask whether a list is one of pandas' objects, Arrow imports pandas: 60 MB and half a second for a no. After
@@ -45,7 +45,7 @@ def stay_small() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
-def give_back_memory() -> None:
+def release_memory() -> None:
     """Return freed memory to the system, where the C library keeps it for later (glibc): a worker that builds many
     parts would else grow with each."""
     with contextlib.suppress(OSError, AttributeError):
@@ -88,7 +88,7 @@ def _begin(parent: Connection, small: bool) -> None:
     """Leave Ctrl-C to the parent, and end when it is gone or wants no more: kill -9 leaves no worker behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if small:
-        stay_small()
+        limit_memory()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

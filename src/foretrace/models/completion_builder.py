@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import Completion, Exact, Finish, Request
+from foretrace.core.completion import Completion, FinishReason, Request, TokenExactness
 from foretrace.core.trace import Usage
 from foretrace.models.http import Http
 
@@ -47,7 +47,7 @@ class Reply:
     prompt_token_ids: tuple[int, ...] | None = None
     usage: Usage | None = None
     model: str = ""
-    finish: Finish | None = None
+    finish: FinishReason | None = None
     stop: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     all_ids: bool = False
@@ -108,7 +108,7 @@ class Reply:
             extra=self.extra,
         )
 
-    def _weights(self, text: str) -> tuple[Exact, tuple[int, ...], tuple[str, ...], tuple[float, ...]]:
+    def _weights(self, text: str) -> tuple[TokenExactness, tuple[int, ...], tuple[str, ...], tuple[float, ...]]:
         logprobs = tuple(w.logprob for w in self.weighed if w.logprob is not None and math.isfinite(w.logprob))
         whole = len(logprobs) == len(self.weighed)
         if self.all_ids and self.token_ids:

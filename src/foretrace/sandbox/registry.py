@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretrace.core.errors import UsageError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.sandbox.base import Sandbox, Settings
 from foretrace.sandbox.fallback import FirstThatStarts
 
@@ -21,5 +21,5 @@ def make_sandbox(names: str, settings: Settings, *, option: str = "sandbox") -> 
     if not listed:
         raise UsageError(f"{option} names nothing: name one or several, e.g. docker,local")
     # All are looked up before any is started: a misspelt name is found at once.
-    kinds = [(name, resolve("sandbox", name)) for name in listed]
+    kinds = [(name, load_plugin("sandbox", name)) for name in listed]
     return FirstThatStarts([(name, kind(settings)) for name, kind in kinds])

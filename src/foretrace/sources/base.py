@@ -39,7 +39,7 @@ class TwoPassSource(Protocol):
         ...
 
 
-def content_name(row: dict[str, Any]) -> str:
+def make_row_id(row: dict[str, Any]) -> str:
     """A name for a row that has no id of its own: the same in whatever file and place the row stands."""
     return "row-" + digest(msgspec.json.encode(row, order="sorted").decode())
 

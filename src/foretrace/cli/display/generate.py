@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import Status
     from foretrace.models.base import ChatModel
-    from foretrace.problems.base import Drop
+    from foretrace.problems.base import UnusableRow
 
 _CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
 _MEANS = (
@@ -67,23 +67,23 @@ def probed(found: dict[str, Any]) -> list[str]:
     return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
 
 
-def note_rows(say: Output, drops: Sequence[Drop], of: int, place: Path | str) -> None:
+def note_rows(say: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
     """Say which rows of a problem set were left out."""
-    from foretrace.problems.registry import name_drops
+    from foretrace.problems.registry import describe_unusable
 
     if drops:
-        say.note(f"left out {len(drops):,} of {of:,} problems of {place}: {name_drops(drops, place)}")
+        say.note(f"left out {len(drops):,} of {of:,} problems of {place}: {describe_unusable(drops, place)}")
 
 
 def note_demo(say: Output, model: ChatModel, given: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
     from foretrace.cli.verbs.demo import PROBLEMS
     from foretrace.dataset.demonstration import is_demo
-    from foretrace.problems.registry import problems_of
+    from foretrace.problems.registry import load_problems
 
     if not is_demo(model.spec):
         return
-    unknown = {problem.id for problem in given} - {problem.id for problem in problems_of("builtin", None, PROBLEMS)}
+    unknown = {problem.id for problem in given} - {problem.id for problem in load_problems("builtin", None, PROBLEMS)}
     if unknown:
         say.note(
             f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "

@@ -14,7 +14,7 @@ from foretrace.core.errors import BuildError, StoreError, UsageError
 if TYPE_CHECKING:
     from foretrace.dataset.settings import BuildSettings
     from foretrace.sources.base import Source
-    from foretrace.sources.registry import Spec
+    from foretrace.sources.registry import SourceSpec
 
 
 _Inputs = Annotated[
@@ -182,15 +182,15 @@ def _gather(
     return [*folders, into], imported
 
 
-def _job(text: str) -> tuple[str, Spec, Source]:
-    from foretrace.core.plugins import names
-    from foretrace.sources.registry import make_source, read_spec
+def _job(text: str) -> tuple[str, SourceSpec, Source]:
+    from foretrace.core.plugins import plugin_names
+    from foretrace.sources.registry import make_source, parse_source_spec
 
-    spec = read_spec(text)
+    spec = parse_source_spec(text)
     if spec.path is not None and spec.split is not None:
         raise UsageError(f"{text!r}: a split is for rows on the Hub; write {spec.name}={spec.path}")
-    if ":" not in spec.name and spec.name not in names("source"):
-        known = ", ".join(names("source"))
+    if ":" not in spec.name and spec.name not in plugin_names("source"):
+        known = ", ".join(plugin_names("source"))
         if Path(text).name == "manifest.json" and Path(text).is_file():
             raise UsageError(f"{text}: is a file; give the traces folder")
         hint = f"; for a file write SOURCE={text}" if Path(text).is_file() else ""
@@ -198,17 +198,17 @@ def _job(text: str) -> tuple[str, Spec, Source]:
     return text, spec, make_source(spec.name)
 
 
-def _import(say: Output, text: str, spec: Spec, source: Source, into: Path, limit: int | None) -> dict[str, Any]:
+def _import(say: Output, text: str, spec: SourceSpec, source: Source, into: Path, limit: int | None) -> dict[str, Any]:
     from foretrace.cli.verbs.import_ import import_facts, import_sum
     from foretrace.sources.importing import check_not_empty, import_source
-    from foretrace.sources.registry import file_inputs, hub_input
+    from foretrace.sources.registry import open_files, open_hub
 
     say.kept = f"interrupted; what was sealed so far is kept in {into}, the same command goes on from there"
     with say.progress(f"opening {text}") as progress:
         if spec.path is not None:
-            inputs = file_inputs([spec.path])
+            inputs = open_files([spec.path])
         else:
-            inputs = [hub_input(source, split=spec.split, revision=None, repo=None)]
+            inputs = [open_hub(source, split=spec.split, revision=None, repo=None)]
         report = import_source(source, inputs, into, limit=limit, progress=progress)
     check_not_empty(report, text, into)
     say.note(f"imported {text} into {into}: {import_sum(report)}")

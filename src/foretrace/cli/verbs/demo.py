@@ -100,7 +100,7 @@ def _generate(say: Output, traces: Path) -> GenerateReport | str:
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.resume import GenerateSettings
     from foretrace.models.registry import resolve_model
-    from foretrace.problems.registry import problems_of
+    from foretrace.problems.registry import load_problems
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import Settings
     from foretrace.sandbox.registry import make_sandbox
@@ -112,7 +112,7 @@ def _generate(say: Output, traces: Path) -> GenerateReport | str:
     with say.progress("1. generate: starting the demo model and the sandbox") as progress:
         try:
             return run_generate(
-                problems_of("builtin", None, PROBLEMS),
+                load_problems("builtin", None, PROBLEMS),
                 make_protocol(PROTOCOL),
                 resolve_model("demo"),
                 make_sandbox("local", Settings(max_sessions=_AT_ONCE)),
@@ -127,12 +127,12 @@ def _generate(say: Output, traces: Path) -> GenerateReport | str:
 def _import_samples(say: Output, traces: Path) -> dict[str, Counter[str]]:
     from foretrace.samples import sample_files
     from foretrace.sources.importing import import_source
-    from foretrace.sources.registry import file_inputs, make_source
+    from foretrace.sources.registry import make_source, open_files
 
     counts: dict[str, Counter[str]] = {}
     with say.progress("2. import: the samples") as progress:
         for name, path in sample_files().items():
             source = make_source(name.partition(":")[0])
-            report = import_source(source, file_inputs([path]), traces, progress=progress)
+            report = import_source(source, open_files([path]), traces, progress=progress)
             counts[name] = Counter(rows=report.rows, traces=report.traces, drops=report.drops.total())
     return counts

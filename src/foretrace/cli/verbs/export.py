@@ -38,12 +38,12 @@ def export(
     import msgspec
 
     from foretrace.cli.unsealed import check_sealed
-    from foretrace.core.files import atomic_file, check_outside, compressed
+    from foretrace.core.files import atomic_file, open_compressed, refuse_inside_folder
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import is_demo
 
     store = TraceStore(traces)
-    check_outside(out, traces)
+    refuse_inside_folder(out, traces)
     if not out.name.endswith(_SUFFIXES):
         raise UsageError(f"{out}: name it with one of {', '.join(_SUFFIXES)}")
     check_sealed(say, store, out)
@@ -52,7 +52,11 @@ def export(
     say.kept = f"interrupted; nothing was written to {out}"
     counts: Counter[str] = Counter()
     drops: Counter[str] = Counter()
-    with say.progress(f"exporting {traces}") as progress, atomic_file(out) as file, compressed(file, out.name) as to:
+    with (
+        say.progress(f"exporting {traces}") as progress,
+        atomic_file(out) as file,
+        open_compressed(file, out.name) as to,
+    ):
         for trace in store.read():
             row = write(trace)
             counts["traces"] += 1
@@ -74,13 +78,13 @@ def export(
 
 
 def _report(say: Output, facts: dict[str, Any], drops: Counter[str], file: dict[str, Any]) -> None:
-    from foretrace.core.files import place
+    from foretrace.core.files import describe_output
 
     if say.emit({**facts, "dropped": dict(drops.most_common()), **file}):
         return
     rows: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in facts.items()]
     rows += [(f"dropped, {reason}", count) for reason, count in drops.most_common()]
-    say.facts([*rows, ("bytes", file["bytes"]), ("file", place(file["out"], file["replaced"]))])
+    say.facts([*rows, ("bytes", file["bytes"]), ("file", describe_output(file["out"], file["replaced"]))])
 
 
 def _writer(kind: str) -> Callable[[Trace], bytes | dict[str, Any] | Drop]:

@@ -112,12 +112,12 @@ def generate(
     from foretrace.episodes.generate.throttle import Budget
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.models.registry import resolve_model
-    from foretrace.problems.registry import apart, usable_problems
+    from foretrace.problems.registry import load_usable_problems, split_name
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import Settings
     from foretrace.sandbox.registry import make_sandbox
 
-    problems, path = apart(problems, path)
+    problems, path = split_name(problems, path)
     at_once = _number_of(concurrency)
     settings = GenerateSettings(
         samples=samples,
@@ -145,7 +145,7 @@ def generate(
     asked = resolve_model(model, server)
     say.kept = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with say.progress(f"reading {problems}") as progress:
-        given, drops = usable_problems(problems, path, limit)
+        given, drops = load_usable_problems(problems, path, limit)
         note_rows(say, drops, len(given) + len(drops), path or problems)
         note_demo(say, asked, given)
         watch = Watch(say, progress)

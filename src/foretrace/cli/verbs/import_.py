@@ -66,9 +66,9 @@ def import_(
     interrupted one stopped.
     """
     from foretrace.sources.importing import check_not_empty, import_source
-    from foretrace.sources.registry import file_inputs, hub_input, make_source, read_spec
+    from foretrace.sources.registry import make_source, open_files, open_hub, parse_source_spec
 
-    spec = read_spec(source)
+    spec = parse_source_spec(source)
     if spec.path is not None:
         raise UsageError(f"{source!r}: name the file behind the source: foretrace import {spec.name} {spec.path}")
     if spec.split and split and spec.split != split:
@@ -83,7 +83,7 @@ def import_(
     with say.progress(f"opening {spec.name}") as progress:
         if paths and ":" not in spec.name:
             say.stay_small()
-        inputs = file_inputs(paths) if paths else [hub_input(plugin, split=split, revision=revision, repo=repo)]
+        inputs = open_files(paths) if paths else [open_hub(plugin, split=split, revision=revision, repo=repo)]
         report = import_source(plugin, inputs, out, limit=limit, replace=replace, shards=shards, progress=progress)
     label = inputs[0].label if len(inputs) == 1 else f"{len(inputs)} files"
     show_import(say, report, label, out)

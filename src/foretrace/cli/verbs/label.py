@@ -25,7 +25,7 @@ def label(
 
     One row a step: which of the nine actions it is, the rule that decided, what running it would touch.
     """
-    from foretrace.core.files import place
+    from foretrace.core.files import describe_output
 
     facts = label_folder(say, traces, out, workers=workers)
     if say.emit(facts):
@@ -36,7 +36,7 @@ def label(
             ("traces", facts["traces"]),
             ("steps", facts["steps"]),
             ("not a step", facts["nonsteps"]),
-            ("labels", place(out, facts["replaced"])),
+            ("labels", describe_output(out, facts["replaced"])),
         ]
     )
 
@@ -47,10 +47,10 @@ def label_folder(say: Output, traces: Path, out: Path, *, workers: int = 1) -> d
     from foretrace.actions import ActionType
     from foretrace.actions.label_files import label_format, label_tables, write_labels
     from foretrace.cli.unsealed import check_sealed
-    from foretrace.core.files import check_outside
+    from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
 
-    check_outside(out, traces)
+    refuse_inside_folder(out, traces)
     label_format(out)
     check_sealed(say, TraceStore(traces), out)
     replaced = out.is_file()

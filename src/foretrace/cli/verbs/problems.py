@@ -30,11 +30,11 @@ def list_(say: Output) -> None:
     """List the problem sets that `check` can read."""
     import sys
 
-    from foretrace.core.plugins import names, resolve
+    from foretrace.core.plugins import load_plugin, plugin_names
 
     rows: list[dict[str, Any]] = []
-    for name in names("problems"):
-        plugin = resolve("problems", name)
+    for name in plugin_names("problems"):
+        plugin = load_plugin("problems", name)
         hub = plugin.hub
         where = f"{hub.repo} ({hub.split})" if hub else "comes with foretrace" if hasattr(plugin, "count") else None
         about = (sys.modules[plugin.__module__].__doc__ or "").strip().split("\n")[0]
@@ -84,10 +84,10 @@ def check(
     import msgspec
 
     from foretrace.core.errors import ProblemError
-    from foretrace.problems.registry import apart
+    from foretrace.problems.registry import split_name
     from foretrace.sandbox.base import Settings
 
-    name, path = apart(name, path)
+    name, path = split_name(name, path)
     say.kept = "interrupted"
     settings = Settings(
         workers=workers, preload=preload, min_level=min_level, allow_weak_isolation=allow_weak_isolation
@@ -115,11 +115,11 @@ def _run(
 
     from foretrace.episodes.validate import Finding
     from foretrace.episodes.validate import check as prove
-    from foretrace.problems.base import split
-    from foretrace.problems.registry import problem_set
+    from foretrace.problems.base import collect_problems
+    from foretrace.problems.registry import make_problem_set
     from foretrace.sandbox.registry import make_sandbox
 
-    problems, drops = split(problem_set(name)().load(path), limit)
+    problems, drops = collect_problems(make_problem_set(name).load(path), limit)
     bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
     at_once = settings.workers or len(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)

@@ -84,7 +84,7 @@ def _page(store: TraceStore, every: bool) -> tuple[Iterator[Trace], int]:
     pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
     keys = [key for _, key in sorted(pairs, key=lambda pair: (pair[0], *_in_order(pair[1])))]
     pages = (keys[at : at + _ROWS] for at in range(0, len(keys) if every else min(_ROWS, len(keys)), _ROWS))
-    return (found[key] for page in pages for found in [store.several(page)] for key in page), len(keys)
+    return (found[key] for page in pages for found in [store.get_many(page)] for key in page), len(keys)
 
 
 def _in_order(key: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import StoreError, UsageError
-from foretrace.core.files import cannot_write
+from foretrace.core.files import describe_write_error
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import Server
 
@@ -193,4 +193,6 @@ def check_servers(servers: Iterable[Any]) -> None:
 
 def no_evals(folder: str, error: OSError) -> StoreError:
     """The evaluation cannot be written."""
-    return StoreError(f"data_dir_to_save_evals: {cannot_write(Path(folder), error)}; give a folder that can be written")
+    return StoreError(
+        f"data_dir_to_save_evals: {describe_write_error(Path(folder), error)}; give a folder that can be written"
+    )

@@ -24,7 +24,7 @@ except ImportError as missing:
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, StoreError, UsageError
-from foretrace.core.files import cannot_write
+from foretrace.core.files import describe_write_error
 from foretrace.core.problem import Problem
 from foretrace.envs import problems
 from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_scores, check_servers, no_evals
@@ -94,7 +94,9 @@ class CodeTraceEnv(PatientEnv):
         """What went wrong in Atropos, which makes the servers, then the tokenizer, then the file of the groups."""
         if hasattr(self, "tokenizer") and isinstance(error, OSError):
             path = Path(str(config.data_path_to_save_groups))
-            return StoreError(f"data_path_to_save_groups: {cannot_write(path, error)}; give a path that can be written")
+            return StoreError(
+                f"data_path_to_save_groups: {describe_write_error(path, error)}; give a path that can be written"
+            )
         if not hasattr(self, "server"):
             return error
         why = str(error).strip().split("\n")[0]

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from threadpoolctl import ThreadpoolController
 
-from foretrace.core.completion import Capabilities, ChatMessage, Completion, Finish, Request
+from foretrace.core.completion import Capabilities, ChatMessage, Completion, FinishReason, Request
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import DEMO_MODEL, Usage
 from foretrace.models.base import Server
@@ -160,7 +160,7 @@ class Demo:
             model=NAME,
         )
 
-    def _write(self, prompt: list[int], request: Request, most: int) -> tuple[Reply, Finish]:
+    def _write(self, prompt: list[int], request: Request, most: int) -> tuple[Reply, FinishReason]:
         text, network = self._load()
         reply = Reply(request.stop)
         rng = lots(prompt, request.sampling.seed)

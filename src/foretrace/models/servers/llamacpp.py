@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import Capabilities, ChatMessage, Finish, Request, Sampling
+from foretrace.core.completion import Capabilities, ChatMessage, FinishReason, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
 from foretrace.models.adapter import Adapter, with_extra
@@ -21,7 +21,7 @@ from foretrace.models.sse import sse_data
 from foretrace.models.think_prefill import opens_think, without_doubled_think
 
 _LOCAL = "http://127.0.0.1:8080"
-_FINISH: dict[str, Finish] = {"eos": "stop", "limit": "length", "word": "stop_sequence"}
+_FINISH: dict[str, FinishReason] = {"eos": "stop", "limit": "length", "word": "stop_sequence"}
 
 
 class _Slot(msgspec.Struct):
