@@ -11,7 +11,7 @@ import pytest
 
 import foretrace
 from foretrace.core import plugins
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import ForetraceWarning, UsageError
 from foretrace.sources.chat import Chat
 
 SRC = Path(foretrace.__file__).parents[1]
@@ -82,10 +82,10 @@ def test_entry_points_add_names() -> None:
 @pytest.mark.usefixtures("stranger")
 def test_an_entry_point_never_shadows_our_own_in_silence() -> None:
     with pytest.warns(
-        UserWarning, match=r"stranger brings a source 'chat'.*ours is used; name theirs stranger:Strange"
+        ForetraceWarning, match=r"stranger brings a source 'chat'.*ours is used; name theirs stranger:Strange"
     ):
         assert "chat" in plugins.plugin_names("source")
-    with pytest.warns(UserWarning, match="ours is used"):
+    with pytest.warns(ForetraceWarning, match="ours is used"):
         assert plugins.load_plugin("source", "chat") is Chat
     assert plugins.load_plugin("source", "stranger:Strange").name == "strange"
 

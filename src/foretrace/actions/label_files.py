@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -78,26 +77,19 @@ def label_tables(folder: Path, *, workers: int = 1, traces: Callable[[int], None
 
 def _by_shard(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
     """Label shards in other processes; never more than a few wait for being written."""
-    from concurrent.futures import Future, ProcessPoolExecutor
-    from multiprocessing import get_context
+    from concurrent.futures import Future
+
+    from foretrace.engines.processes import worker_pool
 
     waiting: deque[Future[tuple[Table, int]]] = deque()
-    # Not by fork: threads are running here.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _die_when_interrupted) as pool:
-        try:
-            for shard in shards:
-                waiting.append(pool.submit(_label_shard, folder, shard))
-                if len(waiting) > workers:
-                    yield waiting.popleft().result()
-            while waiting:
+    with worker_pool(workers) as pool:
+        assert pool is not None
+        for shard in shards:
+            waiting.append(pool.submit(_label_shard, folder, shard))
+            if len(waiting) > workers:
                 yield waiting.popleft().result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _die_when_interrupted() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _label_shard(folder: Path, shard: int) -> tuple[Table, int]:

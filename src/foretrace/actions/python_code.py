@@ -13,6 +13,7 @@ import msgspec
 from foretrace.actions.meaning import Kind, Meaning, meaning, words
 from foretrace.actions.sql import is_query, sql_reads
 from foretrace.actions.taxonomy import Effect
+from foretrace.core.python_source import try_parse
 
 LIMIT = 30_000
 """Characters of code that are read."""
@@ -58,9 +59,8 @@ class _Facts(msgspec.Struct):
 def facts_of(code: str) -> _Facts | None:
     """Facts about the code, or null when it does not parse. Never raises."""
     text = _MAGIC.sub("pass", code[:LIMIT])
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = try_parse(text)
+    if tree is None:
         return None
     facts = _Facts()
     todo: list[ast.AST] = [tree]

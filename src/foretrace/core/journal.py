@@ -31,7 +31,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     key: str
     trace: Trace | None = None
-    """Null for an attempt that is not kept."""
+    """`None` for an attempt that is not kept."""
     left_out: str = ""
     """Why it is not kept."""
 
@@ -200,8 +200,8 @@ def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
-    """Content and size of the frame that begins with `rest` and goes on in the file, and what was read behind it; null
-    where there is no whole one."""
+    """Content and size of the frame that begins with `rest` and goes on in the file, and what was read behind it;
+    `None` where there is no whole one."""
     stream = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     used = 0
@@ -220,7 +220,7 @@ def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
 
 
 def _next_frame(file: BinaryIO, at: int) -> int | None:
-    """Where, from `at` on, a frame may begin; the file is left there. Null where none can."""
+    """Where, from `at` on, a frame may begin; the file is left there. `None` where none can."""
     file.seek(at)
     seen = b""
     while chunk := file.read(_CHUNK):

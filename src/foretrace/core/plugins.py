@@ -14,7 +14,7 @@ import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import ForetraceWarning, UsageError
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "source": {
@@ -98,6 +98,7 @@ def _entry_points(kind: str) -> dict[str, EntryPoint]:
             warnings.warn(
                 f"{owner} brings a {kind} {point.name!r}, which is the name of foretrace's own: ours is used; "
                 f"name theirs {point.value}",
+                ForetraceWarning,
                 stacklevel=3,
             )
         else:

@@ -242,7 +242,7 @@ class TraceWriter:
         """Take a trace, which is durable after the next `checkpoint`.
 
         Args:
-            replace: Take it where its key is known with other content; null is the writer's own setting.
+            replace: Take it where its key is known with other content; `None` is the writer's own setting.
 
         Returns:
             `new`, `present` (same key, same id), or for a known key with other content `conflict` (not taken)

@@ -8,7 +8,6 @@ row to one Problem. See docs/problems.md.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +16,7 @@ import msgspec
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Problem, Test
+from foretrace.core.python_source import parse_quietly
 from foretrace.rows.base import Hub
 
 
@@ -174,15 +174,13 @@ def split_asserts(code: str) -> tuple[Test, ...]:
 
 
 def parse_code(code: str) -> ast.Module:
-    """`ast.parse` without warnings.
+    """The syntax tree of the code.
 
     Raises:
         UnusableError: it is no Python; names the line.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in model-written or ageing code
-            return ast.parse(code)
+        return parse_quietly(code)
     except SyntaxError as error:
         raise UnusableError(f"no Python: {error.msg} (line {error.lineno})") from None
     except (ValueError, RecursionError, MemoryError) as error:

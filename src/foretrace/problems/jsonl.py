@@ -86,7 +86,7 @@ class Jsonl:
 
 
 def _take(left: dict[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value of the first key that is there, taken out; null when none is."""
+    """The value of the first key that is there, taken out; `None` when none is."""
     return next((left.pop(key) for key in keys if key in left), None)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -91,6 +90,7 @@ def build(
     from foretrace.cli.display.dataset import show_dataset
     from foretrace.dataset.demonstration import told
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.engines.processes import usable_cores
 
     if push is None and (private or allow_undecided):
         raise UsageError(f"{'--private' if private else '--allow-undecided'} is for --push ORG")
@@ -117,7 +117,7 @@ def build(
     check_out(out, overwrite)
     folders, imported = _gather(say, inputs, out, limit, allow_demo=allow_demo)
     manifest = build_dataset(
-        say, folders, out, settings, workers=workers or min(4, os.cpu_count() or 1), overwrite=overwrite
+        say, folders, out, settings, workers=workers or min(4, usable_cores()), overwrite=overwrite
     )
     facts: dict[str, Any] = {
         "out": str(out),

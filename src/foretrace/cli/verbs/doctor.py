@@ -72,10 +72,11 @@ def doctor(
     More options for the model server are in docs/cli.md.
     """
     from foretrace.core.errors import SandboxError
+    from foretrace.engines.processes import usable_cores
     from foretrace.sandbox.base import Settings
 
     settings = Settings(
-        workers=workers or _cores(),
+        workers=workers or usable_cores(),
         min_level=min_level,
         allow_weak_isolation=allow_weak_isolation,
         preload=preload,
@@ -264,9 +265,3 @@ def _told_here() -> Generator[None]:
             yield
     finally:
         log.setLevel(before)
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

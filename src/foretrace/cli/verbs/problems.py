@@ -109,10 +109,10 @@ def _run(
 ) -> tuple[Any, Checked]:
     """How well the code was isolated, and what was found."""
     import asyncio
-    import os
 
     import msgspec
 
+    from foretrace.engines.processes import usable_cores
     from foretrace.episodes.validate import Finding
     from foretrace.episodes.validate import check as prove
     from foretrace.problems.base import collect_problems
@@ -121,9 +121,7 @@ def _run(
 
     problems, drops = collect_problems(make_problem_set(name).load(path), limit)
     bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
-    at_once = settings.workers or len(
-        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    )
+    at_once = settings.workers or usable_cores()
     runner = make_sandbox(sandbox, settings)
 
     async def run() -> tuple[Any, Checked]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from foretrace.core.python_source import try_parse
 from foretrace.encodings.code_calls.escapes import (
     OUTSIDE,
     UNICODE,
@@ -78,12 +78,7 @@ def tree(code: str) -> ast.Module | None:
     """The code's syntax tree, null when it is no Python (or has no statement and no comment)."""
     if not code.strip() or len(code) > MOST_READ:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape in a string is only a warning, of no use here
-        try:
-            return ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+    return try_parse(code)
 
 
 def unfenced(text: str) -> str:

@@ -8,12 +8,12 @@ import itertools
 import json
 import re
 import tokenize
-import warnings
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 
+from foretrace.core.python_source import parse_quietly
 from foretrace.encodings.code_calls.code_text import Reading, tree
 from foretrace.encodings.code_calls.escapes import bare_quotes, lenient, mixes_quotes, outside_ways, unquoted
 
@@ -217,12 +217,10 @@ def _python_dict(text: str) -> Any:
     if not _PYTHON_DICT.match(text) or _NOT_PYTHON.search(text):
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline)]
-            if any(a == b == tokenize.STRING for a, b in itertools.pairwise(tokens)):
-                return None
-            return ast.literal_eval(text.strip())
+        tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline)]
+        if any(a == b == tokenize.STRING for a, b in itertools.pairwise(tokens)):
+            return None
+        return ast.literal_eval(parse_quietly(text.strip(), "eval"))
     except (SyntaxError, ValueError, TypeError, tokenize.TokenError, RecursionError, MemoryError):
         return None
 
