@@ -58,7 +58,7 @@ async def write(each: Mapping[str, int], seed: int) -> list[Example]:
 
 async def _attempt(name: str, problem: Problem, lesson: Lesson, sandbox: Sandbox, seed: str) -> Example | None:
     author = AUTHORS[name](lesson, random.Random(seed))
-    episode = Episode(problem, plugins.resolve("protocol", name)(), sandbox)
+    episode = Episode(problem, plugins.load_plugin("protocol", name)(), sandbox)
     async with episode:
         await episode.start()
         said = next(author)

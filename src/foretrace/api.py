@@ -111,7 +111,7 @@ def import_source(
         shards: Number of shards of a new folder.
 
     Returns:
-        Counts: `rows == traces + sum(drops) + already`.
+        Counts: `rows == traces + replaced + sum(drops) + already`.
 
     Raises:
         UsageError: an option that does not fit.
@@ -131,7 +131,7 @@ def open_source(source: str | Source, split: str | None = None, **options: Any) 
     Raises:
         UsageError: no such source, options that it does not take, two splits, or a file in its name.
     """
-    from foretrace.sources.registry import make_source, read_spec
+    from foretrace.sources.registry import make_source, parse_source_spec
 
     given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items() if value}
     if not isinstance(source, str):
@@ -139,7 +139,7 @@ def open_source(source: str | Source, split: str | None = None, **options: Any) 
             name = next(iter(given))
             raise UsageError(Setting(name), " is for a source that is named: give it to the Source object itself")
         return source, split
-    spec = read_spec(source)
+    spec = parse_source_spec(source)
     if spec.path is not None:
         raise UsageError(f"{source!r} names a file: give the source {spec.name} and the file {spec.path} one by one")
     if spec.split and split and spec.split != split:
@@ -161,12 +161,12 @@ def open_rows(
         UsageError: settings of the Hub together with local files.
         SourceError: a file that cannot be read.
     """
-    from foretrace.sources.registry import file_inputs, hub_input
+    from foretrace.sources.registry import open_files, open_hub
 
     single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
     listed: list[Any] = [inputs] if single else [*cast("Any", inputs)]
     if not listed:
-        return [hub_input(source, split=split, revision=revision, repo=repo)]
+        return [open_hub(source, split=split, revision=revision, repo=repo)]
     for name, value in (("split", split), ("revision", revision), ("repo", repo)):
         if value is not None:
             raise UsageError(
@@ -174,7 +174,7 @@ def open_rows(
             )
     rows: list[Rows] = []
     for each in listed:
-        rows.extend(file_inputs([Path(each)]) if isinstance(each, (str, Path)) else [each])
+        rows.extend(open_files([Path(each)]) if isinstance(each, (str, Path)) else [each])
     return rows
 
 
@@ -226,7 +226,7 @@ def generate(
     """
     from foretrace.episodes.generate.resume import GenerateSettings
     from foretrace.models.registry import make_model
-    from foretrace.problems.registry import problems_of
+    from foretrace.problems.registry import load_problems
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import SandboxSettings
     from foretrace.sandbox.registry import make_sandbox
@@ -241,7 +241,7 @@ def generate(
         **{name: table for name, table in tables.items() if table is not None},
     )
     if isinstance(problems, str):
-        problems = problems_of(problems, None if path is None else Path(path), limit)
+        problems = load_problems(problems, None if path is None else Path(path), limit)
     elif path is not None:
         raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
@@ -342,11 +342,11 @@ def label_folder(
     """
     from foretrace.actions import ActionType
     from foretrace.actions.label_table import find_label_format, make_label_tables, write_labels
-    from foretrace.core.files import check_outside
+    from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
 
     traces, out = Path(traces), Path(out)
-    check_outside(out, traces)
+    refuse_inside_folder(out, traces)
     find_label_format(out)
     store = TraceStore(traces)
     _check_sealed(store, out)
@@ -389,21 +389,21 @@ def export(
         UsageError: no such format, or an `out` that does not fit.
         StoreError: the traces cannot be read, or `out` cannot be written.
     """
-    from foretrace.core.files import atomic_file, check_outside, compressed
+    from foretrace.core.files import atomic_file, open_compressed, refuse_inside_folder
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import is_demo
 
     traces, out = Path(traces), Path(out)
     make_row = _row_maker(format)
     store = TraceStore(traces)
-    check_outside(out, traces)
+    refuse_inside_folder(out, traces)
     if not out.name.endswith(EXPORT_SUFFIXES):
         raise UsageError(f"{out}: name it with one of {', '.join(EXPORT_SUFFIXES)}")
     _check_sealed(store, out)
     replaced, total = out.is_file(), len(store.columns("key"))
     counts: Counter[str] = Counter()
     drops: Counter[str] = Counter()
-    with atomic_file(out) as file, compressed(file, out.name) as stream:
+    with atomic_file(out) as file, open_compressed(file, out.name) as stream:
         for trace in store.read():
             row = make_row(trace)
             counts["traces"] += 1
@@ -450,15 +450,15 @@ def _check_sealed(store: TraceStore, out: Path) -> None:
     Raises:
         StoreError: nothing is sealed, and a run was begun.
     """
-    from foretrace.core.journal import journals, unsealed
+    from foretrace.core.journal import count_unsealed, find_journals
 
     if store.manifest.segments:
         return
     try:
-        waiting = unsealed(store.folder) > 0
+        waiting = count_unsealed(store.folder) > 0
     except (StoreError, OSError):
         waiting = True
-    if waiting or journals(store.folder):
+    if waiting or find_journals(store.folder):
         why = "none of its traces is sealed" if waiting else "holds no finished trace of its interrupted generate"
         raise StoreError(f"{store.folder}: {why}; {out} was not written")
 

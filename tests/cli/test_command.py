@@ -158,7 +158,7 @@ def test_colours_are_for_terminals(traces: Path, no_color: str) -> None:
 
 def test_unexpected_errors_are_one_line_without_debug(tmp_path: Path) -> None:
     source = SLOW.replace(
-        "def to_trace", "def look(self, rows):\n        raise RuntimeError('bo\\x1bom')\n\n    def to_trace"
+        "def to_trace", "def scan(self, rows):\n        raise RuntimeError('bo\\x1bom')\n\n    def to_trace"
     )
     (tmp_path / "mine.py").write_text(source)
     file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0}])

@@ -11,7 +11,7 @@ import pytest
 from cli.conftest import Result, Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Capabilities
-from foretrace.core.plugins import names, resolve
+from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.episodes.requirements import unmet
 
 CODE = """
@@ -84,7 +84,7 @@ def test_a_script_as_an_object(doctor: Run) -> None:
         "reason": "a script has no tokens: give the option tokens=bytes to simulate them",
     }
     assert found["capabilities"]["continuation"] == {"yes": True, "reason": None}
-    assert sorted(found["protocols"]) == names("protocol")
+    assert sorted(found["protocols"]) == plugin_names("protocol")
     episode = found["episode"]
     assert (episode["problem"], episode["protocol"]) == ("builtin/two_sum", "interleaved_tools")
     assert (episode["turns"], episode["success"], episode["reward"]) == (2, True, 1.0)
@@ -136,7 +136,7 @@ def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None
 
 
 def test_needs_are_held_against_what_was_found() -> None:
-    protocol: Any = resolve("protocol", "inline")()
+    protocol: Any = load_plugin("protocol", "inline")()
     assert unmet(protocol, Capabilities(continuation=True)) is None
     assert unmet(protocol, Capabilities()) == ("continuation", "it was not found")
     assert unmet(protocol, Capabilities(reasons={"continuation": "no"})) == ("continuation", "no")

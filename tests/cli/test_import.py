@@ -176,6 +176,19 @@ def test_replace_takes_other_content(run: Run, tmp_path: Path) -> None:
     assert trace.outcome.success is False
 
 
+def test_replaced_rows_stand_in_the_sum(run: Run, tmp_path: Path) -> None:
+    rows = [swe_row("a__b.0123abcd.f__x", str(n % 2), resolved=n > 3) for n in range(6)]
+    result = run("import", "swe_smith", write_rows(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "t", "--replace")
+    assert result.out.splitlines()[-1] == "6 rows = 2 traces + 2 replaced + 0 drops + 2 already there"
+    assert len(list(read_traces(tmp_path / "t"))) == 2
+
+
+def test_an_import_that_found_nothing_leaves_no_folder(run: Run, tmp_path: Path) -> None:
+    result = run("import", "swe_smith", write_rows(tmp_path / "rows.jsonl", ["{broken"]), "--out", tmp_path / "t")
+    assert result.code == 1 and "nothing was imported" in result.err
+    assert not (tmp_path / "t").exists()
+
+
 def test_dataset_folder_stands_for_the_hub(run: Run, swe_file: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     folder = tmp_path / "hub"

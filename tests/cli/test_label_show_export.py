@@ -14,7 +14,7 @@ import pytest
 from cli.conftest import Run, call, chat_row, swe_row, write_rows
 from foretrace.actions import ActionType
 from foretrace.core.files import only_writer
-from foretrace.core.store import read_traces
+from foretrace.core.store import read_traces, write_traces
 
 COLUMNS = [
     *("key", "id", "source", "raw_file", "raw_row", "message_index", "raw_index"),
@@ -55,7 +55,7 @@ def test_workers_leave_no_mark(run: Run, traces: Path, tmp_path: Path) -> None:
 
 
 def test_empty_folder_gives_an_empty_file(run: Run, tmp_path: Path) -> None:
-    run("import", "chat", write_rows(tmp_path / "r.jsonl", [{}]), "--out", tmp_path / "t")
+    write_traces([], tmp_path / "t")
     for name in ("l.parquet", "l.csv"):
         assert run("label", tmp_path / "t", "--out", tmp_path / name).code == 0
     assert pq.read_table(tmp_path / "l.parquet").column_names == COLUMNS

@@ -17,7 +17,7 @@ from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Provenance, Task, Trace
 from foretrace.models.servers.demo import Demo
-from foretrace.problems.registry import problems_of
+from foretrace.problems.registry import load_problems
 
 replace = msgspec.structs.replace
 
@@ -163,5 +163,5 @@ def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.Capt
 
 def test_problems_that_the_demo_model_does_not_know_are_said(capfd: pytest.CaptureFixture[str]) -> None:
     for problems, said in ((10, False), (12, True)):
-        note_unknown_to_demo(Output(), Demo(), problems_of("builtin", None, problems))
+        note_unknown_to_demo(Output(), Demo(), load_problems("builtin", None, problems))
         assert ("knows the first ten builtin problems; the 2 others" in capfd.readouterr().err) is said

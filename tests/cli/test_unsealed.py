@@ -9,7 +9,7 @@ import pytest
 from cli.conftest import Run
 from core.test_journal import journal_of, seal
 from core.test_store import make
-from foretrace.core.journal import Entry, unsealed
+from foretrace.core.journal import JournalEntry, count_unsealed
 
 SAID = "finished traces of an interrupted generate (or of one that still runs) are not sealed yet and not read"
 
@@ -17,7 +17,7 @@ SAID = "finished traces of an interrupted generate (or of one that still runs) a
 @pytest.fixture
 def torn(traces: Path) -> Path:
     """A folder with four traces, and a journal of two more, of one that was left out, and of half of another."""
-    left_out = Entry(key="k", left_out="not_success")
+    left_out = JournalEntry(key="k", left_out="not_success")
     path = journal_of(traces, make(1), make(2), make(2), left_out)
     whole = path.stat().st_size
     journal_of(traces, make(3))
@@ -36,7 +36,7 @@ def test_told_in_one_line_on_stderr(run: Run, torn: Path, tmp_path: Path, verb: 
     assert "not sealed" not in done.out
     seal(torn)
     assert "not sealed" not in run(verb, torn, *out, *more, *(["--overwrite"] if verb == "build" else [])).err
-    assert unsealed(torn) == 0 and run("show", torn, "--json").json["traces"] == 6
+    assert count_unsealed(torn) == 0 and run("show", torn, "--json").json["traces"] == 6
 
 
 @pytest.mark.parametrize("verb", ["label", "export"])
@@ -68,7 +68,7 @@ def test_one_trace_too(run: Run, traces: Path) -> None:
 
 
 def test_a_run_that_finished_nothing_is_not_worth_a_line(run: Run, traces: Path) -> None:
-    journal_of(traces, Entry(key="k", left_out="not_success"))
+    journal_of(traces, JournalEntry(key="k", left_out="not_success"))
     assert run("show", traces).err == ""
 
 

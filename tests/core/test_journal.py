@@ -17,21 +17,23 @@ from hypothesis import strategies as st
 
 from core.test_store import listing, make
 from foretrace.core.errors import StoreError
-from foretrace.core.journal import FOLDER, Entry, Index, Journal, encode_entry, folded, unfolded
+from foretrace.core.journal import FOLDER, Journal, JournalEntry, JournalIndex, encode_entry, group_keys, ungroup_keys
 from foretrace.core.store import TraceStore, TraceWriter, read_traces, write_traces
 from foretrace.core.trace import Outcome, Trace, with_id
 
 RUN = "0123456789abcdef"
 
 
-def journal_of(folder: Path, *entries: Trace | Entry, run: str = RUN) -> Path:
+def journal_of(folder: Path, *entries: Trace | JournalEntry, run: str = RUN) -> Path:
     """A journal that a killed run has left behind."""
     folder.mkdir(exist_ok=True)
     if not (folder / "manifest.json").exists():
         write_traces([], folder)
     journal = Journal(folder, run)
     for entry in entries:
-        journal.append([encode_entry(entry if isinstance(entry, Entry) else Entry(key=entry.key, trace=entry))])
+        journal.append(
+            [encode_entry(entry if isinstance(entry, JournalEntry) else JournalEntry(key=entry.key, trace=entry))]
+        )
     journal.close()
     return journal.path
 
@@ -42,7 +44,7 @@ def seal(folder: Path) -> None:
 
 
 def test_it_reads_as_json_lines_with_any_zstd_tool(tmp_path: Path) -> None:
-    path = journal_of(tmp_path / "t", make(1), Entry(key="k", left_out="not_success"))
+    path = journal_of(tmp_path / "t", make(1), JournalEntry(key="k", left_out="not_success"))
     with zstandard.open(path, "rt", encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     assert [line["key"] for line in lines] == ["key-001", "k"]
@@ -53,16 +55,16 @@ def test_a_tail_that_was_torn_off_anywhere_is_no_entry(tmp_path: Path) -> None:
     path = journal_of(tmp_path / "t", make(1), make(2))
     two = path.read_bytes()
     journal = Journal(tmp_path / "t", RUN)
-    journal.append([encode_entry(Entry(key="key-003", trace=make(3)))])
+    journal.append([encode_entry(JournalEntry(key="key-003", trace=make(3)))])
     journal.close()
     whole = path.read_bytes()
     for end in [*range(len(two), len(whole), 7), len(whole) - 1]:
         path.write_bytes(whole[:end])
-        assert Index(path).stored == {"key-001", "key-002"}
+        assert JournalIndex(path).stored == {"key-001", "key-002"}
         path.write_bytes(whole[:end] + bytes(len(whole) - end))  # blocks that the file system never wrote
-        assert Index(path).stored == {"key-001", "key-002"}
+        assert JournalIndex(path).stored == {"key-001", "key-002"}
     path.write_bytes(whole)
-    assert Index(path).stored == {"key-001", "key-002", "key-003"}
+    assert JournalIndex(path).stored == {"key-001", "key-002", "key-003"}
 
 
 def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,11 +78,11 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(StoreError, match="No space left"):
-            journal.append([encode_entry(Entry(key="key-002", trace=make(2)))])
+            journal.append([encode_entry(JournalEntry(key="key-002", trace=make(2)))])
     assert path.read_bytes() == before
-    journal.append([encode_entry(Entry(key="key-003", trace=make(3)))])
+    journal.append([encode_entry(JournalEntry(key="key-003", trace=make(3)))])
     journal.close()
-    assert Index(path).stored == {"key-001", "key-003"}
+    assert JournalIndex(path).stored == {"key-001", "key-003"}
 
 
 def test_what_could_not_be_taken_back_costs_no_other_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,14 +103,14 @@ def test_what_could_not_be_taken_back_costs_no_other_entry(tmp_path: Path, monke
     with monkeypatch.context() as patch:
         patch.setattr(journal, "_file", Sick())
         with pytest.raises(StoreError, match="Input/output error"):
-            journal.append([encode_entry(Entry(key="key-002", trace=make(2)))])
-    journal.append([encode_entry(Entry(key="key-003", trace=make(3)))])
+            journal.append([encode_entry(JournalEntry(key="key-002", trace=make(2)))])
+    journal.append([encode_entry(JournalEntry(key="key-003", trace=make(3)))])
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: journal._file.write(b"") or os.stat("/nowhere/at/all"))
         with pytest.raises(StoreError):
-            journal.append([encode_entry(Entry(key="key-004", trace=make(4)))])
+            journal.append([encode_entry(JournalEntry(key="key-004", trace=make(4)))])
     journal.close()
-    assert Index(path).stored == {"key-001", "key-003"}
+    assert JournalIndex(path).stored == {"key-001", "key-003"}
 
 
 @pytest.mark.parametrize("how", ["flipped", "zeroed", "torn out"])
@@ -130,13 +132,13 @@ def test_entries_behind_a_damaged_one_are_read(tmp_path: Path, how: str) -> None
             else:
                 del data[max(at, start + 1) : end]
             path.write_bytes(data)
-            index = Index(path)
+            index = JournalIndex(path)
             assert index.stored >= {f"key-{n:03d}" for n in range(6) if n != hit}, (hit, at)
             assert index.damaged == (hit < 5 and len(index.stored) < 6)
 
 
 def frame_of(trace: Trace) -> bytes:
-    line = encode_entry(Entry(key=trace.key, trace=trace))
+    line = encode_entry(JournalEntry(key=trace.key, trace=trace))
     return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(line)
 
 
@@ -157,12 +159,12 @@ def test_a_damaged_journal_is_sealed_and_kept_aside(tmp_path: Path) -> None:
 
 def test_no_line_is_written_that_could_not_be_read() -> None:
     with pytest.raises((UnicodeError, msgspec.MsgspecError)):
-        encode_entry(Entry(key="k", trace=make(1, extra={"text": "\ud800"})))
+        encode_entry(JournalEntry(key="k", trace=make(1, extra={"text": "\ud800"})))
 
 
 def test_the_next_writer_seals_what_a_dead_run_left(tmp_path: Path) -> None:
     folder = tmp_path / "t"
-    path = journal_of(folder, *map(make, range(20)), Entry(key="set/a/7", left_out="not_success"))
+    path = journal_of(folder, *map(make, range(20)), JournalEntry(key="set/a/7", left_out="not_success"))
     seal(folder)
     assert not path.exists()
     assert sorted(read_traces(folder), key=lambda t: t.key) == [with_id(make(n)) for n in range(20)]
@@ -199,7 +201,7 @@ def test_an_attempt_made_again_takes_the_place_of_its_error(tmp_path: Path) -> N
     seal(tmp_path / "t")
     assert [t.outcome.status for t in sorted(read_traces(tmp_path / "t"), key=lambda t: t.key)] == ["done", "done"]
     write_traces([make(5, outcome=Outcome(status="error"))], tmp_path / "t")  # in a segment of no run
-    journal_of(tmp_path / "t", make(5), Entry(key="key-006", left_out="not_ideal"))
+    journal_of(tmp_path / "t", make(5), JournalEntry(key="key-006", left_out="not_ideal"))
     seal(tmp_path / "t")
     journal_of(tmp_path / "t", make(6))
     seal(tmp_path / "t")
@@ -217,7 +219,7 @@ def test_a_strange_journal_is_named(tmp_path: Path) -> None:
 
 @given(st.sets(st.text("ab/019", min_size=1, max_size=6).map(lambda t: f"{t}/{len(t)}") | st.text("xyz", min_size=1)))
 def test_folded_keys_come_back(keys: set[str]) -> None:
-    assert set(unfolded(folded(keys))) == keys
+    assert set(ungroup_keys(group_keys(keys))) == keys
 
 
 _KILLED = textwrap.dedent("""
@@ -282,7 +284,7 @@ def test_kill_nine_anywhere_in_the_sealing(tmp_path: Path) -> None:
     write_traces([make(n) for n in range(100, 104)], start, replace=False)
     journal_of(start, *(make(n) for n in range(0, 30, 2)), make(1, outcome=Outcome(status="error")))
     seal(start)
-    journal_of(start, *(make(n) for n in range(1, 30, 2)), Entry(key="x/1", left_out="not_success"))
+    journal_of(start, *(make(n) for n in range(1, 30, 2)), JournalEntry(key="x/1", left_out="not_success"))
     command = [sys.executable, "-c", _KILLED, str(start), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

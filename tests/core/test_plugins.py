@@ -11,7 +11,7 @@ import pytest
 
 import foretrace
 from foretrace.core import plugins
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import ForetraceWarning, UsageError
 from foretrace.sources.chat import Chat
 
 SRC = Path(foretrace.__file__).parents[1]
@@ -39,13 +39,13 @@ def test_the_table_names_every_plugin_and_nothing_else() -> None:
 def test_a_plugin_is_called_like_its_file(kind: str) -> None:
     for name, module in plugins.BUILT_IN[kind].items():
         assert module.rpartition(".")[2] == name
-        assert plugins.resolve(kind, name) is not None
-        assert name in plugins.names(kind)
+        assert plugins.load_plugin(kind, name) is not None
+        assert name in plugins.plugin_names(kind)
 
 
 def test_resolve_by_name_or_module_and_class() -> None:
-    assert plugins.resolve("source", "chat") is Chat
-    assert plugins.resolve("source", "foretrace.sources.chat:Chat") is Chat
+    assert plugins.load_plugin("source", "chat") is Chat
+    assert plugins.load_plugin("source", "foretrace.sources.chat:Chat") is Chat
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_resolve_by_name_or_module_and_class() -> None:
 )
 def test_unknown_plugins_are_named_with_a_remedy(name: str) -> None:
     with pytest.raises(UsageError, match=r"unknown source|cannot load source"):
-        plugins.resolve("source", name)
+        plugins.load_plugin("source", name)
 
 
 @pytest.fixture
@@ -73,26 +73,26 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("stranger")
 @pytest.mark.filterwarnings("ignore:stranger brings a source")
 def test_entry_points_add_names() -> None:
-    assert plugins.names("source")[-2:] == ["broken", "strange"]
-    assert plugins.resolve("source", "strange").name == "strange"
+    assert plugins.plugin_names("source")[-2:] == ["broken", "strange"]
+    assert plugins.load_plugin("source", "strange").name == "strange"
     with pytest.raises(UsageError, match=r"cannot load source 'broken' .*: no license file"):
-        plugins.resolve("source", "broken")
+        plugins.load_plugin("source", "broken")
 
 
 @pytest.mark.usefixtures("stranger")
 def test_an_entry_point_never_shadows_our_own_in_silence() -> None:
     with pytest.warns(
-        UserWarning, match=r"stranger brings a source 'chat'.*ours is used; name theirs stranger:Strange"
+        ForetraceWarning, match=r"stranger brings a source 'chat'.*ours is used; name theirs stranger:Strange"
     ):
-        assert "chat" in plugins.names("source")
-    with pytest.warns(UserWarning, match="ours is used"):
-        assert plugins.resolve("source", "chat") is Chat
-    assert plugins.resolve("source", "stranger:Strange").name == "strange"
+        assert "chat" in plugins.plugin_names("source")
+    with pytest.warns(ForetraceWarning, match="ours is used"):
+        assert plugins.load_plugin("source", "chat") is Chat
+    assert plugins.load_plugin("source", "stranger:Strange").name == "strange"
 
 
 def test_names_import_no_plugin() -> None:
     script = (
-        "import sys; from foretrace.core.plugins import names; names('source'); "
+        "import sys; from foretrace.core.plugins import plugin_names; plugin_names('source'); "
         "print([m for m in sys.modules if m.startswith('foretrace.sources')])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -228,7 +228,7 @@ def test_shards_are_for_a_new_folder(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has 2 shards"):
         TraceWriter(tmp_path / "s", shards=3).__enter__()
     for shards in (0, -1, 10**6):
-        with pytest.raises(UsageError, match="--shards"):
+        with pytest.raises(UsageError, match="shards="):
             TraceWriter(tmp_path / "t", shards=shards)
 
 
@@ -254,7 +254,7 @@ def test_a_dataset_is_no_traces_folder(tmp_path: Path) -> None:
 def test_several_by_key(tmp_path: Path) -> None:
     for first in (0, 20):  # two segments in a shard
         write_traces([make(number) for number in range(first, first + 20)], tmp_path)
-    found = TraceStore(tmp_path).several(["key-031", "key-002", "nobody"])
+    found = TraceStore(tmp_path).get_many(["key-031", "key-002", "nobody"])
     assert found == {key: TraceStore(tmp_path).get(key) for key in ("key-031", "key-002")}
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from core.any_traces import traces
 from foretrace.core import tokens
-from foretrace.core.digest import digest, unit
+from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.trace import (
     Message,
     Outcome,
@@ -105,8 +105,8 @@ def test_id_changes_with_content(other: Trace) -> None:
 def test_digests_are_stable_and_unambiguous() -> None:
     assert digest("a", "bc") != digest("ab", "c") != digest("abc")
     assert digest("\ud800")  # half a character is no reason to fall over
-    assert 0 <= unit("seed", "key", "3") < 1
-    assert unit("seed", "key") == unit("seed", "key")
+    assert 0 <= hash_fraction("seed", "key", "3") < 1
+    assert hash_fraction("seed", "key") == hash_fraction("seed", "key")
 
 
 def steps_of(*spec: tuple[str, str]) -> list[tuple[str, list[str]]]:

@@ -20,7 +20,7 @@ from foretrace.encodings.json_arguments import dumps, read_arguments
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.encodings.tool_call_json import PLUGIN as JSON
 
-ALL = [plugins.resolve("encoding", name) for name in plugins.names("encoding")]
+ALL = [plugins.load_plugin("encoding", name) for name in plugins.plugin_names("encoding")]
 TAGS = [
     "<function=f>",
     "</function>",

@@ -24,7 +24,7 @@ def content_text(value: object) -> str:
 @pytest.mark.parametrize("folder", ENCODINGS)
 def test_every_message_and_call_of_every_real_row(shared: Path, folder: str) -> None:
     path = shared / "data" / "traces" / folder / "rows.jsonl"
-    source = plugins.resolve("source", "toolbench" if folder == "toolbench_v1" else "swe_smith")()
+    source = plugins.load_plugin("source", "toolbench" if folder == "toolbench_v1" else "swe_smith")()
     encoding, rows, calls = ENCODINGS[folder], 0, 0
     for raw in FileRows(path).read():
         trace = source.to_trace(raw.value, raw.at)
@@ -50,7 +50,7 @@ def test_every_text_of_every_other_source_is_read(shared: Path) -> None:
     """Text of agents that write in other ways: nothing raises, and what is found is rendered back."""
     for path in sorted((shared / "data" / "traces").glob("*/rows.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
-            for encoding in (XML, FENCE, REACT, plugins.resolve("encoding", "tool_call_json")):
+            for encoding in (XML, FENCE, REACT, plugins.load_plugin("encoding", "tool_call_json")):
                 for text in strings(json.loads(line)):
                     for call in encoding.parse(text):
                         assert call.span is not None

@@ -13,7 +13,7 @@ import pytest
 from envs.tokenizer import demo_tokenizer
 from foretrace.core.completion import Capabilities, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.core.store import TraceStore
 from foretrace.envs.rollout_model import connect_model
 from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
@@ -58,7 +58,7 @@ def make_rollouts(
     """Rollouts of one problem."""
 
     async def run() -> list[Rollout]:
-        tokenizer, chosen = demo_tokenizer(), resolve("protocol", protocol)()
+        tokenizer, chosen = demo_tokenizer(), load_plugin("protocol", protocol)()
         sink = TraceSink(str(traces) if traces else None, "test")
         settings = RolloutSettings(
             protocol=chosen, episode=EpisodeSettings(), identity=Identity(), seed=3, keep_inexact=keep_inexact

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from foretrace.core.errors import ProblemError, SandboxError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.episodes.validate import Checked, check, empty_answer
@@ -35,7 +35,7 @@ def problem(own: str, reference: str | None = "def f(n):\n    return n + 1\n", *
 
 def real(problems: Sequence[Problem], **options: Any) -> Checked:
     async def run() -> Checked:
-        async with resolve("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
+        async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
             return await check(problems, sandbox, **options)
 
     return asyncio.run(run())
@@ -239,7 +239,7 @@ def test_the_empty_class_has_the_methods_of_the_reference() -> None:
 
 def test_human_eval_is_sound(shared: Path) -> None:
     path = shared / "data" / "problems" / "HumanEval.jsonl.gz"
-    found = real(list(resolve("problems", "humaneval")().load(path)))
+    found = real(list(load_plugin("problems", "humaneval")().load(path)))
     assert found.findings == ()
     assert (found.problems, found.references_passed, found.empty_passed) == (164, 164, 0)
     assert (found.with_public, found.public) == (150, 429) and sum(found.forms.values()) == 164

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from episodes.generating import ids, plus, stored
-from foretrace.core.journal import FOLDER, Index
+from foretrace.core.journal import FOLDER, JournalIndex
 from foretrace.core.store import TraceStore
 
 KILLS = 20
@@ -49,7 +49,7 @@ def finished(out: Path) -> Iterator[str]:
         for heads in TraceStore(out).manifest.left_out.values():
             yield from (f"{head}/{number}" for head, numbers in heads.items() for number in numbers)
     for journal in (out / FOLDER).glob("*.zst"):
-        index = Index(journal)
+        index = JournalIndex(journal)
         yield from (*index.stored, *index.left_out)
 
 

@@ -11,7 +11,7 @@ import pytest
 from foretrace.api import build, label
 from foretrace.core.completion import Completion
 from foretrace.core.errors import ProblemError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import Trace, Usage, decode_trace, encode_trace, with_id
@@ -309,7 +309,7 @@ def test_the_key_names_the_attempt_and_nothing_else(stage: Stage) -> None:
     def key(identity: Identity = MODEL, problem: Problem = ADD, protocol: str = "tools", **settings: Any) -> str:
         episode = Episode(
             problem,
-            resolve("protocol", protocol)(),
+            load_plugin("protocol", protocol)(),
             stage.sandbox,
             identity=identity,
             settings=EpisodeSettings(**settings),

@@ -19,7 +19,7 @@ from episodes.generating import PROBLEMS, SETTINGS, Ground, half, ids, number_in
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Capabilities, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, ProblemError, SandboxError, StoreError, UsageError
-from foretrace.core.journal import Index, Journal
+from foretrace.core.journal import Journal, JournalIndex
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Usage
@@ -198,7 +198,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(
         with pytest.raises(StoreError, match="No space left on device"):
             ground.generate(tmp_path / "t", right, concurrency=1)
     (journal,) = (tmp_path / "t" / "journal").iterdir()
-    durable = len(Index(journal).stored)
+    durable = len(JournalIndex(journal).stored)
     assert durable > 1
     assert ground.generate(tmp_path / "t", right).there == durable
 

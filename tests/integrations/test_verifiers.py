@@ -17,7 +17,7 @@ import pytest
 
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Sampling
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
@@ -101,7 +101,7 @@ def vf_eval(tmp_path: Path) -> Eval:
 
 
 def problems(limit: int) -> list[Problem]:
-    found = [one for one in resolve("problems", "builtin")().load() if isinstance(one, Problem)]
+    found = [one for one in load_plugin("problems", "builtin")().load() if isinstance(one, Problem)]
     return found[:limit]
 
 

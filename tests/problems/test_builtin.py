@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foretrace.core.errors import UsageError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Verdict
 from foretrace.episodes.validate import Checked, check
 from foretrace.problems.builtin import Builtin
@@ -30,7 +30,7 @@ def verdicts() -> Verdicts:
 
     async def judge_all() -> Verdicts:
         found: Verdicts = {}
-        async with resolve("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
+        async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
             for own, name in ANSWERS:
                 problem, code = PROBLEMS[own], WRONG[own][name]
                 options = {"entry_point": problem.entry_point, "limits": Limits(cpu_s=1.0, wall_s=4.0)}
@@ -71,7 +71,7 @@ def test_an_answer_that_looks_right_fails_the_hidden_tests(own: str, name: str, 
 
 def test_the_set_is_sound() -> None:
     async def prove() -> Checked:
-        async with resolve("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
+        async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
             return await check(PROBLEMS.values(), sandbox)
 
     found = asyncio.run(prove())
@@ -80,5 +80,5 @@ def test_the_set_is_sound() -> None:
 
 
 def test_a_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="leave --path out"):
+    with pytest.raises(UsageError, match="leave path out"):
         Builtin().load(tmp_path)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.problems.humaneval import WRONG_EXAMPLES
-from foretrace.problems.public_tests.extract import public_tests
+from foretrace.problems.public_tests.extract import extract_public_tests
 
 DEF = 'def f(n):\n    """Do it.\n\n'
 READ = {
@@ -132,7 +132,7 @@ LEFT_OUT = [
 
 
 def codes(text: str) -> list[str]:
-    return [test.code for test in public_tests(text, "f")]
+    return [test.code for test in extract_public_tests(text, "f")]
 
 
 @pytest.mark.parametrize("text", READ)
@@ -157,7 +157,7 @@ def test_order_is_that_of_the_text() -> None:
 
 
 def test_a_program_shows_nothing() -> None:
-    assert public_tests("f(1) == 2", None) == () == public_tests("f(1) == 2", "no name")
+    assert extract_public_tests("f(1) == 2", None) == () == extract_public_tests("f(1) == 2", "no name")
 
 
 pieces = st.sampled_from(
@@ -244,7 +244,7 @@ def test_human_eval_solutions_pass_what_their_prompts_show(human_eval: list[dict
     counts: list[int] = []
     wrong: dict[str, set[str]] = {}
     for row in human_eval:
-        shown = public_tests(row["prompt"], row["entry_point"])
+        shown = extract_public_tests(row["prompt"], row["entry_point"])
         space: dict[str, Any] = {}
         exec(row["prompt"] + row["canonical_solution"], space)
         for test in shown:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import Drop, checked, problems_of, split, strict
-from foretrace.problems.registry import apart
+from foretrace.problems.base import UnusableRow, check_problem, collect_problems, make_problems, refuse_unusable
+from foretrace.problems.registry import split_name
 
-SETS = plugins.names("problems")
+SETS = plugins.plugin_names("problems")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "problems.md"
 HUMAN_EVAL = {
     "task_id": "HumanEval/900",
@@ -46,10 +46,10 @@ OWN = {"statement": "def f(n): ...\n\nf(1) == 2", "entry_point": "f", "tests": [
 CASES = {"statement": "Double it.", "cases": [{"input": "1\n", "output": "2\n"}, {"stdout": "0\n", "tolerance": 0.1}]}
 
 
-def read(name: str, tmp_path: Path, *rows: dict[str, Any]) -> tuple[list[Problem], list[Drop]]:
+def read(name: str, tmp_path: Path, *rows: dict[str, Any]) -> tuple[list[Problem], list[UnusableRow]]:
     path = tmp_path / "set.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return split(plugins.resolve("problems", name)().load(path))
+    return collect_problems(plugins.load_plugin("problems", name)().load(path))
 
 
 def load(name: str, tmp_path: Path, *rows: dict[str, Any]) -> list[Problem]:
@@ -60,11 +60,11 @@ def load(name: str, tmp_path: Path, *rows: dict[str, Any]) -> list[Problem]:
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_contract_is_kept(name: str) -> None:
-    plugin = plugins.resolve("problems", name)()
+    plugin = plugins.load_plugin("problems", name)()
     assert plugin.name == name and (plugin.license is None or isinstance(plugin.license, str))
     assert plugin.hub is None or (plugin.hub.repo.count("/") == 1 and plugin.hub.split)
     if plugin.hub is None and name != "builtin":
-        with pytest.raises(UsageError, match="--path FILE"):
+        with pytest.raises(UsageError, match="path="):
             list(plugin.load())
 
 
@@ -212,10 +212,10 @@ def test_what_follows_a_row_that_cannot_be_used_is_read(tmp_path: Path) -> None:
     rows = [{**OWN, "id": "a"}, {}, {**OWN, "id": "b"}, {**OWN, "id": "a"}, {**OWN, "id": "c"}]
     problems, drops = read("jsonl", tmp_path, *rows)
     assert [p.id for p in problems] == ["a", "b", "c"] and [d.at[-5:] for d in drops] == ["row 1", "row 3"]
-    problems, drops = split(plugins.resolve("problems", "jsonl")().load(tmp_path / "set.jsonl"), limit=2)
+    problems, drops = collect_problems(plugins.load_plugin("problems", "jsonl")().load(tmp_path / "set.jsonl"), limit=2)
     assert [p.id for p in problems] == ["a", "b"] and [d.at[-5:] for d in drops] == ["row 1"]
     with pytest.raises(ProblemError, match=r"set\.jsonl row 1: no statement"):
-        list(strict(plugins.resolve("problems", "jsonl")().load(tmp_path / "set.jsonl")))
+        list(refuse_unusable(plugins.load_plugin("problems", "jsonl")().load(tmp_path / "set.jsonl")))
 
 
 KEYS = ["statement", "prompt", "text", "question", "entry_point", "tests", "check", "test", "cases", "public_tests"]
@@ -248,7 +248,7 @@ def test_any_row_is_a_problem_or_a_drop(
     problems, drops = read(name, tmp_path_factory.mktemp("any"), {**base, **row})
     assert len(problems) + len(drops) == 1
     assert all(drop.at.endswith("row 0") and drop.reason and "\n" not in drop.reason for drop in drops)
-    assert all(checked(problem) == problem for problem in problems)
+    assert all(check_problem(problem) == problem for problem in problems)
 
 
 def test_a_plugin_may_raise() -> None:
@@ -258,7 +258,7 @@ def test_a_plugin_may_raise() -> None:
     def make(row: Any) -> Problem:
         raise KeyError("task")
 
-    assert list(problems_of([Row()], make)) == [Drop("here row 0", "no key 'task'")]  # type: ignore[list-item]
+    assert list(make_problems([Row()], make)) == [UnusableRow("here row 0", "no key 'task'")]  # type: ignore[list-item]
 
 
 def test_the_examples_of_the_docs_are_problems(tmp_path: Path) -> None:
@@ -277,12 +277,13 @@ def test_the_examples_of_the_docs_are_problems(tmp_path: Path) -> None:
         ("jsonl", Path("mine.jsonl"), ("jsonl", Path("mine.jsonl"))),
         ("package.module:Class", None, ("package.module:Class", None)),
         ("module:Class", Path("mine.jsonl"), ("module:Class", Path("mine.jsonl"))),
+        ("package.module:Class:mine.jsonl", None, ("package.module:Class", Path("mine.jsonl"))),
     ],
 )
 def test_a_set_and_its_file_in_one_word(told: str, path: Path | None, meant: tuple[str, Path | None]) -> None:
-    assert apart(told, path) == meant
+    assert split_name(told, path) == meant
 
 
 def test_a_set_and_two_files_are_too_many() -> None:
     with pytest.raises(UsageError, match="give one of them"):
-        apart("jsonl:mine.jsonl", Path("other.jsonl"))
+        split_name("jsonl:mine.jsonl", Path("other.jsonl"))

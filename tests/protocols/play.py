@@ -8,7 +8,7 @@ from typing import Any
 
 from foretrace.actions import label_trace
 from foretrace.core.completion import Completion
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import Message, Trace, with_id
 from foretrace.episodes.episode import Episode
@@ -61,7 +61,7 @@ class Stage:
         **settings: Any,
     ) -> Played:
         """Feed the replies until the episode is done; there may not be more of them than it takes."""
-        chosen: Protocol = resolve("protocol", protocol)() if isinstance(protocol, str) else protocol
+        chosen: Protocol = load_plugin("protocol", protocol)() if isinstance(protocol, str) else protocol
         return self.runner.run(self._play(chosen, replies, problem, identity, EpisodeSettings(**settings)))
 
     async def _play(

@@ -8,7 +8,7 @@ from hypothesis import settings as trials
 from hypothesis import strategies as st
 
 from foretrace.core.completion import Completion
-from foretrace.core.plugins import names, resolve
+from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.encodings.reply_blocks import find_hallucinated_result
 from foretrace.episodes.transcript import Record
 from foretrace.protocols.base import Act, Protocol
@@ -28,7 +28,10 @@ BITS = st.one_of(
     st.text(max_size=12),
 )
 TEXTS = st.lists(BITS, max_size=14).map("".join)
-PROTOCOLS: list[Protocol] = [*(resolve("protocol", name)() for name in names("protocol")), Interleaved(forced=True)]
+PROTOCOLS: list[Protocol] = [
+    *(load_plugin("protocol", name)() for name in plugin_names("protocol")),
+    Interleaved(forced=True),
+]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)

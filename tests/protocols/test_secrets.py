@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from foretrace.core.plugins import names, resolve
+from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import encode_trace
 from foretrace.protocols.base import Protocol
@@ -46,9 +46,9 @@ def steps(code: str, protocol: Protocol) -> list[str]:
 
 
 @pytest.mark.parametrize("feedback", ["public", "counts"])
-@pytest.mark.parametrize("protocol", [*names("protocol"), "forced"])
+@pytest.mark.parametrize("protocol", [*plugin_names("protocol"), "forced"])
 def test_no_hidden_value_reaches_the_model_or_the_trace(stage: Stage, protocol: str, feedback: str) -> None:
-    chosen = Interleaved(forced=True) if protocol == "forced" else resolve("protocol", protocol)()
+    chosen = Interleaved(forced=True) if protocol == "forced" else load_plugin("protocol", protocol)()
     problems: list[tuple[Problem, tuple[str, ...]]] = [
         (ADD, (WRONG, NOSY, RIGHT)),
         (CHECKED, (WRONG, NOSY, RIGHT)),

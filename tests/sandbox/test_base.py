@@ -16,9 +16,9 @@ from foretrace.sandbox.base import Guard, Limits, SandboxSettings
 from sandbox.boxes import Box, skip_if_refused
 
 
-@pytest.fixture(scope="module", params=plugins.names("sandbox"))
+@pytest.fixture(scope="module", params=plugins.plugin_names("sandbox"))
 def any_box(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[Box]:
-    sandbox = plugins.resolve("sandbox", request.param)(SandboxSettings(workers=1))
+    sandbox = plugins.load_plugin("sandbox", request.param)(SandboxSettings(workers=1))
     try:
         isolation = runner.run(sandbox.start())
     except SandboxError as error:
@@ -34,12 +34,12 @@ def any_box(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[
 
 
 def test_there_are_sandboxes() -> None:
-    assert "local" in plugins.names("sandbox")
+    assert "local" in plugins.plugin_names("sandbox")
 
 
-@pytest.mark.parametrize("name", plugins.names("sandbox"))
+@pytest.mark.parametrize("name", plugins.plugin_names("sandbox"))
 def test_it_can_be_closed_before_it_was_started(runner: asyncio.Runner, name: str) -> None:
-    sandbox = plugins.resolve("sandbox", name)()
+    sandbox = plugins.load_plugin("sandbox", name)()
     assert sandbox.name == name
     runner.run(sandbox.close())
 

@@ -213,5 +213,5 @@ def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
 
 
 def test_a_row_without_messages_says_what_it_has() -> None:
-    with pytest.raises(RowError, match=r"it has dialogue, text \(--map messages=COLUMN\)"):
+    with pytest.raises(RowError, match=r"it has dialogue, text: say which of them holds the messages"):
         read({"text": "x", "dialogue": []})

@@ -17,7 +17,7 @@ from foretrace.rows.base import Drop, RawRow, RowRef
 from foretrace.sources.importing import import_source
 from sources.raw_rows import FINISH, bench_row, swe_row, xml_messages
 
-SOURCES = plugins.names("source")
+SOURCES = plugins.plugin_names("source")
 VALUES: list[Any] = [
     None,
     True, 0, -1, 1.5, 10**30, "", "x", "[]", "{}", "[{}]", '[{"role": "assistant"}]', "[" * 9999, "\x00", [], [None],
@@ -84,19 +84,19 @@ def test_every_kind_of_value_in_every_column(name: str, tmp_path: Path) -> None:
     rows: list[Any] = [{column: value} for column in COLUMNS for value in VALUES]
     rows += [{**row, column: value} for row in GOOD for column in COLUMNS for value in VALUES]
     rows += [Drop("bad_json", "made up"), {}, {"messages": VALUES}]
-    check(plugins.resolve("source", name)(), rows, tmp_path / "out")
+    check(plugins.load_plugin("source", name)(), rows, tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", SOURCES)
 @settings(max_examples=25)
 @given(rows=st.lists(garbage | spoiled, max_size=8))
 def test_any_garbage(name: str, tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
-    check(plugins.resolve("source", name)(), rows, tmp_path_factory.mktemp("g") / "out")
+    check(plugins.load_plugin("source", name)(), rows, tmp_path_factory.mktemp("g") / "out")
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_contract_is_kept(name: str) -> None:
-    source = plugins.resolve("source", name)()
+    source = plugins.load_plugin("source", name)()
     assert source.name == name
     assert source.license is None or isinstance(source.license, str)
     assert source.hub is None or (source.hub.repo.count("/") == 1 and source.hub.split)
@@ -114,7 +114,9 @@ class Wild:
             raise KeyError("x")
         if row["do"] == "nothing":
             return None
-        good = plugins.resolve("source", "chat")().to_trace({"messages": [{"role": "assistant", "content": "x"}]}, at)
+        good = plugins.load_plugin("source", "chat")().to_trace(
+            {"messages": [{"role": "assistant", "content": "x"}]}, at
+        )
         assert isinstance(good, Trace)
         if row["do"] == "bad type":
             return Trace(key=5, task=good.task, messages=good.messages, provenance=good.provenance)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from foretrace.core.store import TraceStore, read_traces
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing
 from foretrace.sources.chat import Chat
-from foretrace.sources.importing import ImportReport, import_source
+from foretrace.sources.importing import ImportReport, check_not_empty, import_source
 from foretrace.sources.swe_smith import SweSmith
 from sources.raw_rows import swe_row, swe_rows, write_jsonl, xml_messages
 
@@ -116,11 +116,11 @@ def test_a_known_key_with_other_content_is_a_conflict_until_replace(tmp_path: Pa
     changed = FileRows(write_jsonl(tmp_path / "b.jsonl", [{**row, "resolved": False} for row in rows[:2]] + rows[2:]))
     report = import_source(SweSmith(), [changed], tmp_path / "out")
     assert (report.already, dict(report.drops)) == (2, {"key_conflict": 2})
-    assert "--replace" in report.examples["key_conflict"][0]
+    assert "(replace takes it)" in report.examples["key_conflict"][0]
     assert all(t.outcome.success for t in read_traces(tmp_path / "out"))
     # The same file again with --replace: its cursor is at the end, and yet its rows are read.
     report = import_source(SweSmith(), [changed], tmp_path / "out", replace=True)
-    assert (report.rows, report.traces, report.already, dict(report.drops)) == (4, 2, 2, {})
+    assert (report.rows, report.traces, report.replaced, report.already, dict(report.drops)) == (4, 0, 2, 2, {})
     assert sorted(t.outcome.success is True for t in read_traces(tmp_path / "out")) == [False, False, True, True]
     manifest = TraceStore(tmp_path / "out").manifest
     assert manifest.drops == {} and manifest.counts == {"rows": 8, "traces": 4}
@@ -131,6 +131,71 @@ def test_repeated_keys_inside_one_file(tmp_path: Path) -> None:
     rows = FileRows(write_jsonl(tmp_path / "a.jsonl", [row, row, {**row, "resolved": False}]))
     report = import_source(SweSmith(), [rows], tmp_path / "out")
     assert (report.traces, report.already, dict(report.drops)) == (1, 1, {"key_conflict": 1})
+
+
+def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> None:
+    """Six rows of two keys: the last of each is there, and the other four were replaced."""
+    rows = [{**row, "resolved": n == 2} for n in range(3) for row in swe_rows(2)]
+    files = [FileRows(write_jsonl(tmp_path / f"{n}.jsonl", some)) for n, some in enumerate((rows[:3], rows[3:]))]
+    report = import_source(SweSmith(), files, tmp_path / "out", replace=True)
+    assert len(list(read_traces(tmp_path / "out"))) == 2
+    assert (report.rows, report.traces, report.replaced, report.already) == (6, 2, 2, 2)
+    assert +report.success == {"true": 2}
+
+
+def test_a_failed_import_takes_its_empty_folder_away(tmp_path: Path) -> None:
+    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", [*swe_rows(1), *mixed_rows(4)]))
+    with pytest.raises(SourceError):
+        import_source(SweSmith(), [Breaking(rows, 0)], tmp_path / "new" / "out")
+    assert not (tmp_path / "new" / "out").exists()
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(SourceError):
+        import_source(SweSmith(), [Breaking(rows, 0)], tmp_path / "mine")
+    assert (tmp_path / "mine").exists()
+    import_source(SweSmith(), [rows], tmp_path / "full")
+    before = listing(tmp_path / "full")
+    with pytest.raises(SourceError):
+        import_source(Chat(), [Breaking(rows, 0)], tmp_path / "full")
+    assert listing(tmp_path / "full") == before
+
+
+def test_an_import_that_found_nothing_takes_its_folder_away(tmp_path: Path) -> None:
+    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", [{"a": 1}]))
+    for _ in range(2):
+        report = import_source(SweSmith(), [rows], tmp_path / "out")
+        with pytest.raises(SourceError, match="nothing was imported, all 1 rows were dropped"):
+            check_not_empty(report, "r.jsonl", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "good.jsonl", swe_rows(2)))], tmp_path / "out")
+    with pytest.raises(SourceError, match="nothing was imported"):
+        check_not_empty(import_source(SweSmith(), [rows], tmp_path / "out"), "r.jsonl", tmp_path / "out")
+    assert len(list(read_traces(tmp_path / "out"))) == 2
+
+
+def test_an_import_ends_in_few_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it was interrupted or not, and a small import later leaves the large segments as they are."""
+    monkeypatch.setattr(importing, "CHECKPOINT_ROWS", 10)
+    rows = FileRows(
+        write_jsonl(
+            tmp_path / "r.jsonl",
+            [swe_row(xml_messages(["ls"]), n, instance_id=f"a__b.0123abcd.{n}") for n in range(400)],
+        )
+    )
+    import_source(SweSmith(), [rows], tmp_path / "whole", shards=2)
+    assert [s.path for s in TraceStore(tmp_path / "whole").manifest.segments] == [
+        "shard-00/000043.parquet", "shard-01/000043.parquet",
+    ]  # fmt: skip
+    with pytest.raises(SourceError):
+        import_source(SweSmith(), [Breaking(rows, 395)], tmp_path / "out", shards=2)
+    assert len(TraceStore(tmp_path / "out").manifest.segments) > 70
+    import_source(SweSmith(), [rows], tmp_path / "out")
+    assert listing(tmp_path / "out") == listing(tmp_path / "whole")
+    assert sum(1 for _ in (tmp_path / "out").rglob("*.parquet")) == 2
+    few = FileRows(
+        write_jsonl(tmp_path / "few.jsonl", [{**row, "traj_id": f"few-{n}"} for n, row in enumerate(swe_rows(3))])
+    )
+    import_source(SweSmith(), [few], tmp_path / "out")
+    assert listing(tmp_path / "whole").keys() < listing(tmp_path / "out").keys()
 
 
 def test_other_settings_read_the_same_rows_anew(tmp_path: Path) -> None:

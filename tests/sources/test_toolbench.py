@@ -27,7 +27,7 @@ RETRY = ("user", "\nThis is not the first time you try this task, all previous t
 def convert(rows: list[dict[str, Any]], **settings: Any) -> list[Trace | Drop]:
     source = ToolBench(**settings)
     raw = [RawRow(RowRef(n, "rows.jsonl"), row) for n, row in enumerate(rows)]
-    source.look(raw)
+    source.scan(raw)
     results: list[Trace | Drop] = []
     for at, row in raw:
         try:
@@ -215,12 +215,12 @@ def test_branches_over_several_files(tmp_path: Path) -> None:
     assert len(turns) == len(set(turns)) == 7
 
 
-def test_another_limit_needs_another_look(tmp_path: Path) -> None:
+def test_another_limit_needs_another_scan(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "rows.jsonl", bench_prefixes(LONG))
     report = import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2)
     assert (report.rows, report.traces) == (2, 1)
     assert import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2).already == 2
-    with pytest.raises(UsageError, match="--limit 2"):
+    with pytest.raises(UsageError, match="limit=2"):
         import_source(ToolBench(), [FileRows(path)], tmp_path / "out")
     again = import_source(ToolBench(keep_prefix_rows=True), [FileRows(path)], tmp_path / "out")
     assert (again.rows, again.traces, again.already) == (3, 2, 1)

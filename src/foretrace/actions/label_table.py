@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from foretrace.core.errors import UsageError
-from foretrace.core.files import atomic_file, compressed
+from foretrace.core.files import atomic_file, open_compressed
 
 if TYPE_CHECKING:
     from foretrace.core.trace import Trace
@@ -92,26 +91,19 @@ def make_label_tables(
 
 def _label_shards(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
     """Label shards in other processes; no more than `workers` + 1 tables wait to be written."""
-    from concurrent.futures import Future, ProcessPoolExecutor
-    from multiprocessing import get_context
+    from concurrent.futures import Future
+
+    from foretrace.engines.processes import worker_pool
 
     waiting: deque[Future[tuple[Table, int]]] = deque()
-    # Not by fork: threads are running here.
-    with ProcessPoolExecutor(workers, get_context("spawn"), _exit_on_interrupt) as pool:
-        try:
-            for shard in shards:
-                waiting.append(pool.submit(_label_shard, folder, shard))
-                if len(waiting) > workers:
-                    yield waiting.popleft().result()
-            while waiting:
+    with worker_pool(workers) as pool:
+        assert pool is not None
+        for shard in shards:
+            waiting.append(pool.submit(_label_shard, folder, shard))
+            if len(waiting) > workers:
                 yield waiting.popleft().result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _exit_on_interrupt() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _label_shard(folder: Path, shard: int) -> tuple[Table, int]:
@@ -149,7 +141,7 @@ def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], No
         if kind == ".parquet":
             _write_parquet(tables, file, watch)
             return
-        with compressed(file, out.name) as stream:
+        with open_compressed(file, out.name) as stream:
             for number, table in enumerate(tables):
                 watch(table)
                 stream.write(_format_jsonl(table) if kind == ".jsonl" else _format_csv(table, header=number == 0))

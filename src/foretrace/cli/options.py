@@ -124,8 +124,3 @@ def parse_folder(name: str | Path) -> Path:
     if not str(name).strip():
         raise typer.BadParameter("name a folder")
     return Path(name)
-
-
-def count_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -55,9 +55,9 @@ class Output:
     def stay_small(self) -> None:
         """Do without pandas from here on, where the process is ours: only the `datasets` library needs it."""
         if self.own_process:
-            from foretrace.engines.processes import stay_small
+            from foretrace.engines.processes import limit_memory
 
-            stay_small()
+            limit_memory()
 
     def write_json(self, data: Any) -> bool:
         """Under `--json`: write the one object, and return True."""

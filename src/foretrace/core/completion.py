@@ -8,10 +8,10 @@ import msgspec
 
 from foretrace.core.trace import Usage
 
-Exact = Literal["token", "text", "none"]
+TokenExactness = Literal["token", "text", "none"]
 """`token`: the ids are the sampled ones. `text`: logprobs stand beside pieces of text without ids. `none`: neither."""
 
-Finish = Literal["stop", "length", "stop_sequence", "tool_calls"]
+FinishReason = Literal["stop", "length", "stop_sequence", "tool_calls"]
 """Why a completion ended: the model's own end, the token limit, a stop sequence of ours, or native calls."""
 
 
@@ -61,7 +61,7 @@ class Completion(_Record, frozen=True, kw_only=True):
     """The reply, without the prefill and without the stop sequence that ended it."""
     reasoning: str | None = None
     """Thinking that the server keeps apart from the text."""
-    finish: Finish = "stop"
+    finish: FinishReason = "stop"
     stop: str | None = None
     """The stop sequence that ended it, where the server says or the text shows which."""
     token_ids: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ class Completion(_Record, frozen=True, kw_only=True):
     pieces: tuple[str, ...] = ()
     """Text of each token for which there is a logprob. Joined, they begin with `text`; the last may go beyond it."""
     prompt_token_ids: tuple[int, ...] | None = None
-    exact: Exact = "none"
+    exact: TokenExactness = "none"
     usage: Usage | None = None
     seconds: float = 0.0
     """Wall-clock seconds from the request to the last byte, retries left out."""

@@ -10,7 +10,7 @@ def digest(*parts: str, size: int = 8) -> str:
     return _blake(parts, size).hex()
 
 
-def unit(*parts: str) -> float:
+def hash_fraction(*parts: str) -> float:
     """A number in [0, 1) from the parts: what every "random" choice in foretrace is made of."""
     return int.from_bytes(_blake(parts, 7), "big") / (1 << 56)
 

@@ -63,7 +63,7 @@ class ModelError(ForetraceError):
         retryable: whether trying the whole episode again later may help.
         retry_after_s: how long the server asked to wait, seconds.
         final: whether no other episode would fare better (a refused key, an unknown model, a used-up quota), so that
-            a run had better stop; null goes by the kind.
+            a run had better stop; `None` goes by the kind.
     """
 
     def __init__(
@@ -97,10 +97,18 @@ class BuildError(ForetraceError):
     """A dataset that cannot be built."""
 
 
+class WorkerError(BuildError):
+    """A worker process was killed from outside, such as for want of memory."""
+
+
 class GateError(BuildError):
     """A gate failed: the dataset was not written."""
 
     exit_code = 3
+
+
+class ForetraceWarning(UserWarning):
+    """A warning of foretrace: one plain line, which the command writes as it is."""
 
 
 class PushError(ForetraceError):

@@ -13,44 +13,69 @@ from typing import Any, BinaryIO
 from foretrace.core.errors import StoreError, UsageError
 
 
-def replace_file(path: Path, data: bytes | memoryview) -> None:
-    """Write `data` under a temporary name, sync it, and rename it to `path`; its folder is made if absent.
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Generator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends well; its folder is made if absent.
+
+    The bytes go to a temporary name beside it, are synced, and are renamed: what stands under the final name is whole.
 
     Raises:
-        StoreError: it cannot be written (no space, no right, ...); what stood at `path` still stands.
+        StoreError: it cannot be written (no space, no right, ...), or another process is writing it; what stood at
+            `path` still stands.
     """
     partial = partial_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        if path.is_dir():
+            raise IsADirectoryError(None, "is a folder, name a file")
+        file = _open_locked(partial, f"{path}: another process is writing it; wait for it")
+        file.truncate(0)  # what a killed writer left there
+    except OSError as error:
+        raise StoreError(describe_write_error(path, error)) from error
+    try:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
         partial.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise StoreError(cannot_write(path, error)) from error
+        # pyarrow raises OSErrors without a number for files that it cannot read: those are not ours.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StoreError(describe_write_error(path, error)) from error
         raise
+    finally:
+        # Closing flushes once more, which fails once more on a full disk.
+        with contextlib.suppress(OSError):
+            file.close()
+
+
+def replace_file(path: Path, data: bytes | memoryview) -> None:
+    """Write `data` to `path`, whole or not at all (see `atomic_file`).
+
+    Raises:
+        StoreError: it cannot be written, or another process is writing it.
+    """
+    with atomic_file(path) as file:
+        file.write(data)
 
 
 def partial_name(path: Path) -> Path:
-    """Where `replace_file` writes until the file is whole; what is left there after kill -9 is garbage."""
+    """Where `atomic_file` writes until the file is whole; what is left there after kill -9 is garbage."""
     return path.with_name(f".{path.name}.partial")
 
 
 def sync_folder(folder: Path) -> None:
     """Make the names of a folder's files durable; where a file system cannot, it is left to it."""
     with contextlib.suppress(OSError):
-        place = os.open(folder, os.O_RDONLY)
+        handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(place)
+            os.fsync(handle)
         finally:
-            os.close(place)
+            os.close(handle)
 
 
-def cannot_write(path: Path, error: OSError) -> str:
+def describe_write_error(path: Path, error: OSError) -> str:
     """One line for a failed write."""
     return f"{path}: cannot write: {error.strerror or error}"
 
@@ -64,17 +89,28 @@ def only_writer(folder: Path) -> Generator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a")
+        taken = f"{folder}: another process is writing here; wait for it or choose another folder"
+        file = _open_locked(folder / ".lock", taken)
     except OSError as error:
-        raise StoreError(cannot_write(folder, error)) from error
+        raise StoreError(describe_write_error(folder, error)) from error
     with file:
+        yield
+
+
+def _open_locked(path: Path, taken: str) -> BinaryIO:
+    """The file, open for writing at its end, and locked; `taken` is the error where another process holds the lock."""
+    while True:
+        file = path.open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise StoreError(
-                f"{folder}: another process is writing here; wait for it or choose another folder"
-            ) from None
-        yield
+            file.close()
+            raise StoreError(taken) from None
+        # Whoever held the lock may have renamed or removed the file in the meantime.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
 
 
 def sha256(path: Path) -> str:
@@ -84,56 +120,7 @@ def sha256(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path) -> Generator[BinaryIO, None, None]:
-    """A file to write to, which takes the place of `path` when the block ends well.
-
-    Raises:
-        StoreError: it cannot be written, or another process is writing it.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(None, "is a folder, name a file")
-        partial = path.with_name(f".{path.name}.partial")
-        file = _only_writer(partial, path)
-    except OSError as error:
-        raise StoreError(cannot_write(path, error)) from error
-    try:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        # pyarrow raises OSErrors without a number for files that it cannot read: those are not ours.
-        if isinstance(error, OSError) and error.errno is not None:
-            raise StoreError(cannot_write(path, error)) from error
-        raise
-    finally:
-        # Closing flushes once more, which fails once more on a full disk.
-        with contextlib.suppress(OSError):
-            file.close()
-
-
-def _only_writer(partial: Path, path: Path) -> BinaryIO:
-    while True:
-        file = partial.open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise StoreError(f"{path}: another process is writing it; wait for it") from None
-        # Whoever held the lock may have moved the file to its place in the meantime.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), partial.stat()):
-                file.truncate(0)
-                return file
-        file.close()
-
-
-@contextlib.contextmanager
-def compressed(file: BinaryIO, name: str) -> Generator[Any, None, None]:
+def open_compressed(file: BinaryIO, name: str) -> Generator[Any]:
     """A stream into `file` that compresses as the suffix of `name` says (.gz, .zst), else `file` itself."""
     if name.endswith(".gz"):
         import gzip
@@ -150,12 +137,12 @@ def compressed(file: BinaryIO, name: str) -> Generator[Any, None, None]:
         yield file
 
 
-def place(path: Path | str, replaced: bool) -> str:
+def describe_output(path: Path | str, replaced: bool) -> str:
     """The name of a file that was written, and whether there was another by that name."""
     return f"{path} (the file that was there is replaced)" if replaced else str(path)
 
 
-def check_outside(path: Path, traces: Path) -> None:
+def refuse_inside_folder(path: Path, traces: Path) -> None:
     """Refuse an output that is a folder, or inside the traces folder, whose files are its writer's alone."""
     if path.is_dir():
         raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")

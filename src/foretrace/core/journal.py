@@ -15,7 +15,7 @@ import msgspec
 import zstandard
 
 from foretrace.core.errors import StoreError
-from foretrace.core.files import cannot_write, sync_folder
+from foretrace.core.files import describe_write_error, sync_folder
 from foretrace.core.trace import Trace
 
 FOLDER = "journal"
@@ -26,21 +26,21 @@ _MAGIC = zstandard.FRAME_HEADER
 T = TypeVar("T")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finished attempt."""
 
     key: str
     trace: Trace | None = None
-    """Null for an attempt that is not kept."""
+    """`None` for an attempt that is not kept."""
     left_out: str = ""
     """Why it is not kept."""
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(JournalEntry)
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: JournalEntry) -> bytes:
     """The entry as one JSON line, which is certain to be readable.
 
     Raises:
@@ -64,7 +64,7 @@ class Journal:
             self.path.parent.mkdir(exist_ok=True)
             self._file = self.path.open("ab", buffering=0)
         except OSError as error:
-            raise StoreError(cannot_write(self.path, error)) from error
+            raise StoreError(describe_write_error(self.path, error)) from error
         sync_folder(self.path.parent)
         self._whole = self._file.tell()
         self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
@@ -84,7 +84,7 @@ class Journal:
         except OSError as error:
             with contextlib.suppress(OSError):  # what cannot be taken back is read as damage or as an attempt
                 self._file.truncate(self._whole)
-            raise StoreError(cannot_write(self.path, error)) from error
+            raise StoreError(describe_write_error(self.path, error)) from error
         self._whole = self._file.tell()
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Journal:
         self._file.close()
 
 
-class _Place(NamedTuple):
+class _EntryLocation(NamedTuple):
     """Where the trace of a key stands."""
 
     task: str
@@ -100,23 +100,23 @@ class _Place(NamedTuple):
     size: int
 
 
-class _HeadTask(msgspec.Struct):
+class _TaskHeader(msgspec.Struct):
     id: str
 
 
-class _HeadTrace(msgspec.Struct):
-    task: _HeadTask
+class _TraceHeader(msgspec.Struct):
+    task: _TaskHeader
 
 
-class _Head(msgspec.Struct):
+class _EntryHeader(msgspec.Struct):
     """What of an entry is read without reading its trace."""
 
     key: str
-    trace: _HeadTrace | None = None
+    trace: _TraceHeader | None = None
     left_out: str = ""
 
 
-class Index:
+class JournalIndex:
     """What stands in a journal, without holding its traces.
 
     Raises:
@@ -130,18 +130,18 @@ class Index:
         """Reasons by key."""
         self.damaged = False
         """Whether something before the last whole frame could not be read."""
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _EntryLocation] = {}
         end = 0
         for offset, size, data in _frames(path):
             self.damaged = self.damaged or offset != end
             end = offset + size
-            head = _read(path, data, _Head)
+            head = _read(path, data, _EntryHeader)
             self._places.pop(head.key, None)
             self.left_out.pop(head.key, None)
             if head.trace is None:
                 self.left_out[head.key] = head.left_out
             else:
-                self._places[head.key] = _Place(head.trace.task.id, offset, size)
+                self._places[head.key] = _EntryLocation(head.trace.task.id, offset, size)
 
     @property
     def stored(self) -> set[str]:
@@ -160,17 +160,17 @@ class Index:
                 if wanted(place.task):
                     file.seek(place.offset)
                     data = zstandard.ZstdDecompressor().decompressobj().decompress(file.read(place.size))
-                    trace = _read(self.path, data, Entry).trace
+                    trace = _read(self.path, data, JournalEntry).trace
                     assert trace is not None
                     yield trace
 
 
-def journals(folder: Path) -> list[Path]:
+def find_journals(folder: Path) -> list[Path]:
     """The journals in a folder: of runs that go on, or did not come to their end."""
     return sorted((folder / FOLDER).glob(f"*{SUFFIX}"))
 
 
-def unsealed(folder: Path) -> int:
+def count_unsealed(folder: Path) -> int:
     """Finished traces that stand in the journals of a folder: their run was interrupted, or still goes on.
 
     Raises:
@@ -178,9 +178,9 @@ def unsealed(folder: Path) -> int:
         OSError: one cannot be read.
     """
     count = 0
-    for path in journals(folder):
+    for path in find_journals(folder):
         with contextlib.suppress(FileNotFoundError):  # sealed just now
-            count += len(Index(path).stored)
+            count += len(JournalIndex(path).stored)
     return count
 
 
@@ -200,8 +200,8 @@ def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
-    """Content and size of the frame that begins with `rest` and goes on in the file, and what was read behind it; null
-    where there is no whole one."""
+    """Content and size of the frame that begins with `rest` and goes on in the file, and what was read behind it;
+    `None` where there is no whole one."""
     stream = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     used = 0
@@ -220,7 +220,7 @@ def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
 
 
 def _next_frame(file: BinaryIO, at: int) -> int | None:
-    """Where, from `at` on, a frame may begin; the file is left there. Null where none can."""
+    """Where, from `at` on, a frame may begin; the file is left there. `None` where none can."""
     file.seek(at)
     seen = b""
     while chunk := file.read(_CHUNK):
@@ -239,7 +239,7 @@ def _read(path: Path, data: bytes, kind: type[T]) -> T:
         raise StoreError(f"{path}: is no journal of this foretrace ({error}); move it away to go on") from None
 
 
-def folded(keys: Iterable[str]) -> dict[str, list[int]]:
+def group_keys(keys: Iterable[str]) -> dict[str, list[int]]:
     """Keys that end in a number (`set/problem/7`) as numbers by what stands before; other keys have no numbers."""
     found: dict[str, list[int]] = {}
     for key in sorted(keys):
@@ -251,7 +251,7 @@ def folded(keys: Iterable[str]) -> dict[str, list[int]]:
     return {head: sorted(numbers) for head, numbers in found.items()}
 
 
-def unfolded(found: dict[str, list[int]]) -> Iterator[str]:
+def ungroup_keys(found: dict[str, list[int]]) -> Iterator[str]:
     """The keys again."""
     for head, numbers in found.items():
         yield from (f"{head}/{number}" for number in numbers) if numbers else (head,)

@@ -26,7 +26,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     drops: dict[str, int] = {}
     done: bool = False
     limit: int | None = None
-    """`--limit` of an input whose source looked at that many rows before the first was taken."""
+    """Rows that a source scanned before it took the first; `None` for all, or a source that does not scan."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -42,7 +42,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     counts: dict[str, int] = {}
     drops: dict[str, int] = {}
     left_out: dict[str, dict[str, list[int]]] = {}
-    """Keys of generated attempts that were finished and not kept, by reason (see `journal.folded`)."""
+    """Keys of generated attempts that were finished and not kept, by reason (see `journal.group_keys`)."""
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -14,7 +14,7 @@ import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import ForetraceWarning, UsageError
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "source": {
@@ -63,12 +63,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
 """By kind: the name a user gives, and the module whose `PLUGIN` it is. Lists of names keep this order."""
 
 
-def names(kind: str) -> list[str]:
+def plugin_names(kind: str) -> list[str]:
     """Names of the plugins of one kind: our own in the order of the table, then those of entry points by name."""
     return [*BUILT_IN[kind], *sorted(_entry_points(kind))]
 
 
-def resolve(kind: str, name: str) -> Any:
+def load_plugin(kind: str, name: str) -> Any:
     """The plugin of that name: `PLUGIN` of its module, the object at `module:Class`, or an entry point's.
 
     Raises:
@@ -81,7 +81,7 @@ def resolve(kind: str, name: str) -> Any:
         return importlib.import_module(BUILT_IN[kind][name]).PLUGIN
     point = others.get(name)
     if point is None:
-        raise UsageError(f"unknown {kind} {name!r}: choose one of {', '.join(names(kind))}, or module:Class")
+        raise UsageError(f"unknown {kind} {name!r}: choose one of {', '.join(plugin_names(kind))}, or module:Class")
     try:
         return point.load()
     except Exception as error:  # another package's module may fail in any way while it is imported
@@ -98,6 +98,7 @@ def _entry_points(kind: str) -> dict[str, EntryPoint]:
             warnings.warn(
                 f"{owner} brings a {kind} {point.name!r}, which is the name of foretrace's own: ours is used; "
                 f"name theirs {point.value}",
+                ForetraceWarning,
                 stacklevel=3,
             )
         else:
@@ -113,5 +114,5 @@ def _external(kind: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        known = ", ".join(names(kind))
+        known = ", ".join(plugin_names(kind))
         raise UsageError(f"cannot load {kind} {name!r}: {error}; foretrace's own are {known}") from None

@@ -41,11 +41,11 @@ class Test(_Record, frozen=True, kw_only=True):
     """One `assert` statement or several, or code that defines `check(candidate)`. The candidate is called by the
     problem's entry point or as `candidate`."""
     stdin: str | None = None
-    """Input of a program whose output is compared; null for a test made of code."""
+    """Input of a program whose output is compared; `None` for a test made of code."""
     stdout: str | None = None
     """What the program must print."""
     tolerance: float | None = None
-    """Largest absolute or relative difference at which two printed numbers are equal; null asks for equal text."""
+    """Largest absolute or relative difference at which two printed numbers are equal; `None` asks for equal text."""
 
 
 class Problem(_Record, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Problem(_Record, frozen=True, kw_only=True):
     statement: str
     """What a model is shown: the task in words, or a signature with a docstring."""
     entry_point: str | None = None
-    """Name of the function (or class) asked for; null for a program that reads stdin."""
+    """Name of the function (or class) asked for; `None` for a program that reads stdin."""
     prompt: str = ""
     """Code that an answer may continue or build on (imports, helpers, the signature); empty when there is none."""
     setup: str = ""
@@ -68,11 +68,11 @@ class Problem(_Record, frozen=True, kw_only=True):
     reference: str | None = None
     """A whole answer that passes all tests."""
     form: Integrity | None = None
-    """Asks for a weaker form of judging than the tests would get; null takes the strongest that serves."""
+    """Asks for a weaker form of judging than the tests would get; `None` takes the strongest that serves."""
     source: str = ""
     """Name of the problem set."""
     group: str | None = None
-    """What no split may straddle; null is the id."""
+    """What no split may straddle; `None` is the id."""
     license: str | None = None
     extra: dict[str, Any] = {}
 
@@ -107,7 +107,7 @@ class RunResult(_Record, frozen=True, kw_only=True):
     """CPU seconds of the code's process, when the system says."""
     isolation: Isolation
     step: int | None = None
-    """In a session: the number of the state that this block made; null when the state is as before."""
+    """In a session: the number of the state that this block made; `None` when the state is as before."""
     mode: Literal["fork", "replay"] | None = None
     """In a session: how earlier blocks are in place. `fork`: a checkpoint was forked. `replay`: they were run again
     where that was needed."""
@@ -127,14 +127,14 @@ class TestResult(_Record, frozen=True, kw_only=True):
     """Which test: its number, and the line of the assert in check code (`2`, `0:14`)."""
     passed: bool
     actual: str | None = None
-    """`repr` of what the candidate gave, at most 500 characters; null when it gave nothing."""
+    """`repr` of what the candidate gave, at most 500 characters; `None` when it gave nothing."""
     expected: str | None = None
-    """`repr` of what the test asks for, at most 500 characters; null when the test is no comparison. Not for a
+    """`repr` of what the test asks for, at most 500 characters; `None` when the test is no comparison. Not for a
     model's eyes where the test is hidden."""
     error: str | None = None
     """Why there is no value: an exception, a limit, or `not run`."""
     seconds: float | None = None
-    """Wall-clock seconds until this answer, measured outside of the candidate's process; null when not run."""
+    """Wall-clock seconds until this answer, measured outside of the candidate's process; `None` when not run."""
 
 
 class Verdict(_Record, frozen=True, kw_only=True):

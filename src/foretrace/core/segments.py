@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
+import heapq
+import itertools
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ from typing import Any
 import msgspec
 
 from foretrace.core.errors import StoreError
-from foretrace.core.files import replace_file
+from foretrace.core.files import atomic_file
 from foretrace.core.trace import Trace
 
+Row = dict[str, Any]
+"""The columns of one trace (see `schema`)."""
 _ROW_GROUP_ROWS = 8
 
 
@@ -27,8 +31,8 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
     interrupted ends in the same files as one that was not."""
 
 
-def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write one segment, whole or not at all."""
+def write_segment(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows, which come sorted (see `sort_key`), as one segment, whole or not at all; few are held at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -37,15 +41,50 @@ def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
         "compression_level": 3,
         "use_dictionary": ["group", "source", "license", "model"],
         "write_statistics": ["key", "task_id"],
-        "row_group_size": _ROW_GROUP_ROWS,
     }
-    buffer = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema()), buffer, **options)
-    replace_file(path, memoryview(buffer.getvalue()))
+    columns, stream = schema(), iter(rows)
+    with atomic_file(path) as file, pq.ParquetWriter(file, columns, **options) as writer:
+        while group := list(itertools.islice(stream, _ROW_GROUP_ROWS)):
+            writer.write_table(pa.Table.from_pylist(group, schema=columns))
 
 
-def row_of(trace: Trace, record: bytes, packed: bytes | None) -> dict[str, Any]:
-    """A trace as a row."""
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a segment in their order; few are held at a time."""
+    import pyarrow.parquet as pq
+
+    with reading(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+        for batch in file.iter_batches(batch_size=_ROW_GROUP_ROWS, use_threads=False):
+            yield from batch.to_pylist()
+
+
+def sort_key(row: Row) -> tuple[str, str]:
+    """What the rows of a segment are sorted by: task id and key."""
+    return row["task_id"], row["key"]
+
+
+def merge_rows(streams: Iterable[Iterable[Row]]) -> Iterator[Row]:
+    """Rows of several sorted streams, sorted."""
+    return heapq.merge(*streams, key=sort_key)
+
+
+def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
+    """The segments of one shard that are to become one: all from the first on that is no larger than those after it
+    together. Sizes then fall by half or more from each segment to the next, so a shard has few of them, and a small
+    import into a large folder leaves the large segments alone.
+
+    Args:
+        segments: All segments of imported traces of the shard, oldest first.
+    """
+    after = sum(s.rows for s in segments)
+    for index, segment in enumerate(segments):
+        after -= segment.rows
+        if segment.rows <= after:
+            return segments[index:]
+    return []
+
+
+def make_row(trace: Trace, record: bytes, packed: bytes | None) -> Row:
+    """A trace as a row: its record as JSON, and its token arrays packed (see `core.tokens`)."""
     return {
         "key": trace.key,
         "id": trace.id,
@@ -78,9 +117,19 @@ def reading(path: Path) -> Generator[None]:
 
     try:
         yield
+    except FileNotFoundError:
+        raise StoreError(missing_segment(path)) from None
     except (pa.ArrowException, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise StoreError(f"{path}: damaged, cannot read: {reason}; import again into a new folder") from error
+
+
+def missing_segment(path: Path) -> str:
+    """One line for a segment that the manifest lists and that is not there."""
+    return (
+        f"{path}: a segment that the manifest lists is missing; run again if another process was importing into the "
+        "folder, else import again into a new folder"
+    )
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> Any:

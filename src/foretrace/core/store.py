@@ -7,10 +7,11 @@ its last checkpoint. Generated traces come by way of a journal, which the next w
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import heapq
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,28 +20,36 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.core import tokens
-from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
-from foretrace.core.journal import Index, folded, journals, unfolded
+from foretrace.core.journal import JournalIndex, find_journals, group_keys, ungroup_keys
 from foretrace.core.manifest import SHARDS as SHARDS
 from foretrace.core.manifest import Cursor as Cursor
 from foretrace.core.manifest import Manifest as Manifest
 from foretrace.core.manifest import read_manifest
 from foretrace.core.segments import (
+    Row,
     Segment,
+    find_compaction,
+    make_row,
+    merge_rows,
+    missing_segment,
     number_of,
+    read_rows,
     read_table,
     reading,
-    row_of,
     schema,
     shard_number,
     shard_of,
-    write_table,
+    sort_key,
+    write_segment,
 )
 from foretrace.core.trace import Trace, decode_trace, encode_trace, with_id
 
-_MOST_SHARDS = 4096
+MAX_SHARDS = 4096
 _READ_ROWS = 8
+_MERGED_AT_ONCE = 32
+"""Segments that are read side by side while they become one."""
 
 Added = Literal["new", "present", "conflict", "replaced"]
 
@@ -86,7 +95,7 @@ class TraceStore:
         whole, _, segment = found[0]
         return next(self._decode(record, packed) for _, k, record, packed in self._stream(segment) if k == whole)
 
-    def several(self, keys: Collection[str]) -> dict[str, Trace]:
+    def get_many(self, keys: Collection[str]) -> dict[str, Trace]:
         """The traces of these keys, by key; only the segments that hold one are read. An unknown key is left out."""
         found: dict[str, Trace] = {}
         for segment in self.manifest.segments:
@@ -114,7 +123,7 @@ class TraceStore:
     def _path(self, segment: Segment) -> Path:
         path = self.folder / segment.path
         if not path.is_file():
-            raise StoreError(f"{path}: a segment that the manifest lists is missing; import again into a new folder")
+            raise StoreError(missing_segment(path))
         return path
 
     def _table(self, segment: Segment, names: list[str]) -> Any:
@@ -142,8 +151,8 @@ class TraceWriter:
     """Adds traces to a folder: `with TraceWriter(folder) as writer`, then `add` and `checkpoint`."""
 
     def __init__(self, folder: Path | str, *, shards: int | None = None, replace: bool = False) -> None:
-        if shards is not None and not 1 <= shards <= _MOST_SHARDS:
-            raise UsageError(f"--shards {shards}: choose 1 to {_MOST_SHARDS}")
+        if shards is not None and not 1 <= shards <= MAX_SHARDS:
+            raise UsageError(Setting("shards", shards), f": choose 1 to {MAX_SHARDS}")
         self.folder = Path(folder)
         self._asked_shards = shards
         self._replace = replace
@@ -151,6 +160,8 @@ class TraceWriter:
 
     def __enter__(self) -> TraceWriter:
         _refuse_strangers(self.folder)
+        self.made_folder = not self.folder.exists()
+        """Whether this writer made the folder."""
         self._stack.enter_context(only_writer(self.folder))
         try:
             self._open()
@@ -166,29 +177,39 @@ class TraceWriter:
         if (self.folder / "manifest.json").exists():
             self.manifest = read_manifest(self.folder)
             if self._asked_shards not in (None, self.manifest.shards):
-                raise StoreError(f"{self.folder}: has {self.manifest.shards} shards; --shards is for a new folder")
+                raise StoreError(
+                    f"{self.folder}: has {self.manifest.shards} shards; ", Setting("shards"), " is for a new folder"
+                )
         else:
             self.manifest = Manifest(shards=self._asked_shards or SHARDS)
         self._ids: dict[str, str] = {}
         if self.manifest.segments:
             table = TraceStore(self.folder).columns("key", "id")
             self._ids = dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
-        for pattern in (partial_name(Path("*")).name, f"shard-*/{partial_name(Path('*')).name}"):
-            for left in self.folder.glob(pattern):  # by a writer that was killed: nobody else holds the lock
-                left.unlink(missing_ok=True)
-        self._waiting: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._remove_garbage()
+        self._waiting: dict[str, tuple[int, Row]] = {}
         self._replaced: set[str] = set()
         self.waiting_bytes = 0
         """Bytes of records added since the last checkpoint."""
         self.damaged: list[Path] = []
         """Journals in which something could not be read: what could is sealed, and they are kept under these names."""
-        for journal in journals(self.folder):  # of runs that could not seal their own
+        for journal in find_journals(self.folder):  # of runs that could not seal their own
             self.seal(journal)
+
+    def _remove_garbage(self) -> None:
+        """Remove what a killed writer left behind; nobody else holds the lock."""
+        for pattern in (partial_name(Path("*")).name, f"shard-*/{partial_name(Path('*')).name}"):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
+        listed = {self.folder / s.path for s in self.manifest.segments}
+        for path in self.folder.glob("shard-*/*.parquet") if listed else ():
+            if path not in listed:
+                path.unlink(missing_ok=True)
 
     @property
     def left_out(self) -> dict[str, str]:
         """Why a generated attempt that was finished is not here, by key."""
-        return {key: reason for reason, keys in self.manifest.left_out.items() for key in unfolded(keys)}
+        return {key: reason for reason, keys in self.manifest.left_out.items() for key in ungroup_keys(keys)}
 
     def seal(self, journal: Path) -> None:
         """Take what stands in a journal into segments of its run, and remove the journal; one that is damaged before
@@ -196,14 +217,14 @@ class TraceWriter:
 
         It may be interrupted anywhere: what is sealed already is found again, and nothing is taken twice.
         """
-        index = Index(journal)
+        index = JournalIndex(journal)
         for shard in sorted({shard_of(task, self.manifest.shards) for task in index.tasks}):
             for trace in index.traces(lambda task, shard=shard: shard_of(task, self.manifest.shards) == shard):
                 self.add(trace, replace=True)
             self.checkpoint(index.run)
         left_out = {k: v for k, v in self.left_out.items() if k not in index.stored} | index.left_out
         reasons = sorted(set(left_out.values()))
-        self.manifest.left_out = {r: folded(k for k, v in left_out.items() if v == r) for r in reasons}
+        self.manifest.left_out = {r: group_keys(k for k, v in left_out.items() if v == r) for r in reasons}
         self.manifest.segments = [self._recounted(s) if s.run == index.run else s for s in self.manifest.segments]
         self.checkpoint()
         for place in (self.folder, *self.folder.glob("shard-*")):
@@ -215,13 +236,13 @@ class TraceWriter:
 
     def _recounted(self, segment: Segment) -> Segment:
         """The segment as it is on disk: a writer may have been killed between the segment and the manifest."""
-        return Segment(segment.path, read_table(self.folder / segment.path, ["key"]).num_rows, segment.run)
+        return Segment(segment.path, len(self._keys(segment)), segment.run)
 
     def add(self, trace: Trace, *, replace: bool | None = None) -> Added:
         """Take a trace, which is durable after the next `checkpoint`.
 
         Args:
-            replace: Take it where its key is known with other content; null is the writer's own setting.
+            replace: Take it where its key is known with other content; `None` is the writer's own setting.
 
         Returns:
             `new`, `present` (same key, same id), or for a known key with other content `conflict` (not taken)
@@ -243,7 +264,7 @@ class TraceWriter:
         if known is not None and trace.key not in self._waiting:
             self._replaced.add(trace.key)
         shard = shard_of(trace.task.id, self.manifest.shards)
-        self._waiting[trace.key] = (shard, row_of(trace, record, packed))
+        self._waiting[trace.key] = (shard, make_row(trace, record, packed))
         self._ids[trace.key] = trace.id
         self.waiting_bytes += len(record)
         return "new" if known is None else "replaced"
@@ -254,65 +275,139 @@ class TraceWriter:
         Args:
             run: Of generated traces: their run, which has one segment in a shard.
         """
-        gone = self._seal(run)
-        self.manifest.counts["traces"] = sum(s.rows for s in self.manifest.segments)
-        data = msgspec.json.format(msgspec.json.encode(self.manifest, order="deterministic"), indent=1)
-        replace_file(self.folder / "manifest.json", data)
-        for path in gone:
-            (self.folder / path).unlink(missing_ok=True)
+        self._list(removed=self._seal(run))
         self._waiting.clear()
         self._replaced.clear()
         self.waiting_bytes = 0
 
+    def compact(self) -> None:
+        """Merge the small segments that checkpoints of imported traces leave behind, and list the merged ones in one
+        rename. What is merged depends on the segments alone, so it may be interrupted anywhere and done again."""
+        jobs: list[tuple[Sequence[Segment], int, int]] = []
+        for shard in sorted({shard_number(s.path) for s in self.manifest.segments}):
+            own = sorted(
+                (s for s in self.manifest.segments if shard_number(s.path) == shard), key=lambda s: number_of(s.path)
+            )
+            if small := find_compaction([s for s in own if not s.run]):
+                jobs.append((small, shard, 1 + number_of(own[-1].path)))
+        if not jobs:
+            return
+        merged = [self._merge(*job) for job in jobs]  # one after another: each holds rows of many segments
+        removed = {s.path for small, _, _ in jobs for s in small}
+        self.manifest.segments = [*(s for s in self.manifest.segments if s.path not in removed), *merged]
+        self._list(removed)
+
+    def remove_if_empty(self) -> None:
+        """Take away the folder that this writer made, where nothing was put into it."""
+        if self.made_folder:
+            _remove_if_empty(self.folder)
+
+    def _merge(self, segments: Sequence[Segment], shard: int, number: int) -> Segment:
+        """Write the rows of several segments as one, whose number is `number` or, after steps in between, higher."""
+        steps: list[Path] = []
+        while len(segments) > 1:
+            merged: list[Segment] = []
+            for first in range(0, len(segments), _MERGED_AT_ONCE):
+                some = segments[first : first + _MERGED_AT_ONCE]
+                segment = Segment(f"shard-{shard:02d}/{number:06d}.parquet", sum(s.rows for s in some))
+                write_segment(self.folder / segment.path, merge_rows(read_rows(self.folder / s.path) for s in some))
+                steps.append(self.folder / segment.path)
+                merged.append(segment)
+                number += 1
+            segments = merged
+        for path in steps[:-1]:
+            path.unlink()
+        return segments[0]
+
+    def _list(self, removed: Iterable[str]) -> None:
+        """Write the manifest, and remove the segments that it does not list any more."""
+        self.manifest.segments = sorted(self.manifest.segments, key=lambda s: s.path)
+        self.manifest.counts["traces"] = sum(s.rows for s in self.manifest.segments)
+        data = msgspec.json.format(msgspec.json.encode(self.manifest, order="deterministic"), indent=1)
+        replace_file(self.folder / "manifest.json", data)
+        for path in removed:
+            (self.folder / path).unlink(missing_ok=True)
+
     def _seal(self, run: str) -> list[str]:
-        """Write the waiting rows; returns the segments that they replace."""
-        kept: list[Segment] = []
-        homes: dict[tuple[int, str], str] = {}
-        rewritten: dict[tuple[int, str], list[dict[str, Any]]] = {}
-        gone: list[str] = []
+        """Write the waiting rows; returns the segments that the written ones stand for."""
+        jobs: dict[tuple[int, str], _NewSegment] = {}
         for shard, row in self._waiting.values():
-            rewritten.setdefault((shard, run), []).append(row)
+            jobs.setdefault((shard, run), _NewSegment()).rows.append(row)
+        listed: list[Segment] = []
+        removed: list[str] = []
         for segment in self.manifest.segments:
             place = shard_number(segment.path), segment.run
-            if run and place in rewritten and segment.run == run:
+            grows = bool(run) and segment.run == run and place in jobs
+            if not grows and not self._replaced:
+                listed.append(segment)
+                continue
+            left = [key not in self._waiting for key in self._keys(segment)]
+            if not grows and all(left):
+                listed.append(segment)
+                continue
+            job = jobs.setdefault(place, _NewSegment())
+            job.sources.append(self.folder / segment.path)
+            job.source_rows.append(sum(left))
+            if grows:
                 # Written over: it holds all that it held, so that a reader misses nothing at any moment.
-                homes[place] = segment.path
-                rewritten[place].extend(r for r in self._rows(segment) if r["key"] not in self._waiting)
-            elif (rows := self._without_replaced(segment)) is None:
-                kept.append(segment)
+                job.path = segment.path
             else:
-                rewritten.setdefault(place, []).extend(rows)
-                gone.append(segment.path)
+                removed.append(segment.path)
         taken = [s.path for s in self.manifest.segments]
-        written: dict[str, list[dict[str, Any]]] = {}
-        for place in sorted(rewritten):
-            rows = sorted(rewritten[place], key=lambda r: (r["task_id"], r["key"]))
+        writes: list[tuple[Path, Iterator[Row]]] = []
+        for place, job in sorted(jobs.items()):
             number = 1 + max((number_of(p) for p in taken if shard_number(p) == place[0]), default=0)
-            path = homes.get(place) or f"shard-{place[0]:02d}/{number:06d}.parquet"
-            if rows:
+            path = job.path or f"shard-{place[0]:02d}/{number:06d}.parquet"
+            if count := len(job.rows) + sum(job.source_rows):
                 taken.append(path)
-                written[path] = rows
-                kept.append(Segment(path, len(rows), place[1]))
+                listed.append(Segment(path, count, place[1]))
+                writes.append((self.folder / path, self._merged(job)))
         # Compressing and syncing leave the interpreter free: the segments are written side by side.
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(write_table, (self.folder / path for path in written), written.values()))
-        self.manifest.segments = sorted(kept, key=lambda s: s.path)
-        return gone
+            list(pool.map(lambda write: write_segment(*write), writes))
+        self.manifest.segments = listed
+        return removed
 
-    def _rows(self, segment: Segment) -> list[dict[str, Any]]:
+    def _merged(self, job: _NewSegment) -> Iterator[Row]:
+        old = ((r for r in read_rows(path) if r["key"] not in self._waiting) for path in job.sources)
+        return merge_rows([sorted(job.rows, key=sort_key), *old])
+
+    def _keys(self, segment: Segment) -> list[str]:
         path = self.folder / segment.path
         with reading(path):
-            return read_table(path).to_pylist()
+            return read_table(path, ["key"])["key"].to_pylist()
 
-    def _without_replaced(self, segment: Segment) -> list[dict[str, Any]] | None:
-        if not self._replaced:
-            return None
-        path = self.folder / segment.path
-        with reading(path):
-            keys = read_table(path, ["key"])["key"].to_pylist()
-            if not self._replaced.intersection(keys):
-                return None
-            return [r for r in read_table(path).to_pylist() if r["key"] not in self._replaced]
+
+class _NewSegment:
+    """A segment that is to be written: new rows, and those of the segments that it stands for."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.sources: list[Path] = []
+        self.source_rows: list[int] = []
+        """Rows of each source that are not replaced."""
+        self.path = ""
+        """The segment that it is written over; empty for a new one."""
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Take a traces folder away that lists no segment and holds nothing else; any other stays."""
+    with contextlib.suppress(StoreError), only_writer(folder):
+        _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError, StoreError):
+        if (folder / "manifest.json").is_file() and read_manifest(folder).segments:
+            return
+        empty = [path for path in folder.glob("shard-*") if not any(path.iterdir())]
+        known = {folder / "manifest.json", folder / ".lock", *empty}
+        if known.issuperset(folder.iterdir()):
+            for path in empty:
+                path.rmdir()
+            (folder / "manifest.json").unlink(missing_ok=True)
+            (folder / ".lock").unlink(missing_ok=True)
+            folder.rmdir()
 
 
 def read_traces(folder: Path | str) -> Iterator[Trace]:
@@ -329,6 +424,7 @@ def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool =
             if number % 512 == 0:
                 writer.checkpoint()
         writer.checkpoint()
+        writer.compact()
     return counts
 
 

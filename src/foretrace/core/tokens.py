@@ -17,7 +17,7 @@ class _Packed(msgspec.Struct, array_like=True):
 
 
 def pack(trace: Trace) -> tuple[Trace, bytes | None]:
-    """The trace without its token arrays, and the arrays (int32 ids, float64 logprobs), null when there are none."""
+    """The trace without its token arrays, and the arrays (int32 ids, float64 logprobs), `None` when there are none."""
     if all(m.sampled is None for m in trace.messages):
         return trace, None
     import numpy as np

@@ -61,7 +61,7 @@ class ToolCall(_Record, frozen=True, kw_only=True):
     arguments: str = "{}"
     """JSON text of the arguments, verbatim where the source had JSON."""
     span: tuple[int, int] | None = None
-    """Start and end character offsets into `Message.content` for a call written as text, else null."""
+    """Start and end character offsets into `Message.content` for a call written as text, else `None`."""
     repairs: tuple[str, ...] = ()
     """Kinds of repair that reading the call took; empty when it was well formed."""
     error: str | None = None
@@ -105,7 +105,7 @@ class Message(_Record, frozen=True, kw_only=True):
     tool_call_ids: tuple[str, ...] = ()
     """Which calls this result answers; a result may answer several."""
     is_error: bool | None = None
-    """Whether the environment said that the call failed; null when it did not say."""
+    """Whether the environment said that the call failed; `None` when it did not say."""
     turn: int = 0
     """Index of the turn; spans of one turn share it."""
     continues: bool = False
@@ -113,7 +113,7 @@ class Message(_Record, frozen=True, kw_only=True):
     injected: bool = False
     """True for environment text inside an assistant turn: never trainable."""
     train: bool | None = None
-    """Whether to train on this message; null leaves it to the recipe."""
+    """Whether to train on this message; `None` leaves it to the recipe."""
     train_weight: float | None = None
     prefix: str = ""
     """An observation marker cut off the content: `prefix + content` is the original text."""
@@ -180,7 +180,7 @@ class Outcome(_Record, frozen=True, kw_only=True):
 
     status: Status = "done"
     success: bool | None = None
-    """Whether the task was solved; null is unknown, which is not failure."""
+    """Whether the task was solved; `None` is unknown, which is not failure."""
     reward: float | None = None
     tests: TestCounts | None = None
     exit_reason: str | None = None

@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, GateError, UsageError
-from foretrace.core.files import cannot_write, only_writer
+from foretrace.core.files import describe_write_error, only_writer
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration, splits
 from foretrace.dataset.card import card
@@ -106,7 +106,7 @@ def _staging(out: Path) -> Generator[Path]:
             folder.mkdir()
             yield folder
         except OSError as error:
-            raise BuildError(cannot_write(Path(error.filename or staging), error)) from error
+            raise BuildError(describe_write_error(Path(error.filename or staging), error)) from error
         finally:
             if out.exists() or not previous.exists():
                 shutil.rmtree(staging, ignore_errors=True)

@@ -19,7 +19,7 @@ from foretrace.dataset.recipes.verifier import MIRRORED, UNTOLD
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import PartJob, PartResult, read_merged
 from foretrace.dataset.target import has_target, message_text
-from foretrace.engines.processes import give_back_memory
+from foretrace.engines.processes import release_memory
 
 Verdict = Literal["pass", "fail", "undecided", "removed"]
 """`removed`: the rows that failed are not in the dataset."""
@@ -80,7 +80,7 @@ class PartCheck(msgspec.Struct, kw_only=True):
 
 def check_part(job: PartJob, built: PartResult) -> PartCheck:
     """Read the part's files back and hold them against its traces."""
-    give_back_memory()
+    release_memory()
     check = PartCheck(
         groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, prompts={s: set() for s in SPLITS}
     )

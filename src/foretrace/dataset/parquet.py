@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
-from foretrace.core.files import cannot_write
+from foretrace.core.files import describe_write_error
 from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes.base import Config, Kind, Row
 
@@ -84,7 +84,7 @@ class TableWriter:
                 self._writer = pq.ParquetWriter(self.path, table.schema, **options)
             self._writer.write_table(table)
         except OSError as error:
-            raise BuildError(cannot_write(self.path, error)) from error
+            raise BuildError(describe_write_error(self.path, error)) from error
         self.rows += len(self._window)
         self._window, self._texts, self._size = [], set(), 0
 
@@ -96,7 +96,7 @@ class TableWriter:
                 self._writer.add_key_value_metadata({"huggingface": features(self._config)})
                 self._writer.close()
             except OSError as error:
-                raise BuildError(cannot_write(self.path, error)) from error
+                raise BuildError(describe_write_error(self.path, error)) from error
         return self.rows
 
 

@@ -21,7 +21,7 @@ from foretrace.dataset.prompts import Prompts, counter_for
 from foretrace.dataset.recipes import load
 from foretrace.dataset.recipes.base import Attempt, Config, Recipe, Row, Siblings
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.engines.processes import give_back_memory
+from foretrace.engines.processes import release_memory
 
 SAMPLE = 1000
 """Pairs of each family that a part hands to the statistical gates at most."""
@@ -83,7 +83,7 @@ class PartResult(msgspec.Struct, kw_only=True):
 
 def build_part(job: PartJob) -> PartResult:
     """Write the part's files under `job.folder` and count what happened."""
-    give_back_memory()
+    release_memory()
     part = _Part(job)
     for task, traces in groupby(read_merged(job, part.result), key=lambda t: t.task.id):
         part.add(task, list(traces))

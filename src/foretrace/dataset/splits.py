@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from foretrace.core.digest import unit
+from foretrace.core.digest import hash_fraction
 from foretrace.dataset.settings import SPLITS
 
 
@@ -16,7 +16,7 @@ def assign(
     A group's place in [0, 1) is its hash; the shares cut that range. Where a split with a share would stay empty,
     the group nearest to its range moves in, taken from a split that keeps others.
     """
-    places = {group: unit("split", str(seed), group) for group in sorted(groups)}
+    places = {group: hash_fraction("split", str(seed), group) for group in sorted(groups)}
     bounds: dict[str, tuple[float, float]] = {}
     low = 0.0
     for name, share in zip(SPLITS, shares, strict=True):

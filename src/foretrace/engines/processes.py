@@ -1,4 +1,4 @@
-"""Keep a process of our own small: a command or a worker, never the process of somebody who imports foretrace."""
+"""Processes on this machine: worker processes, the cores for them, and what keeps a process of our own small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from foretrace.core.errors import BuildError
+from foretrace.core.errors import Setting, WorkerError
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Names of settings in glibc's malloc.h."""
@@ -27,8 +27,9 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError("No module named 'pandas'", name=fullname)
 
 
-def stay_small() -> None:
-    """Leave out what Arrow would bring along, and give its memory back as soon as it is free.
+def limit_memory() -> None:
+    """Leave out what Arrow would bring along, and give its memory back as soon as it is free. For a process of our own
+    (a command, a worker), never that of somebody who imports foretrace.
 
     To ask whether a list is one of pandas' objects, Arrow imports pandas: 60 MB and half a second for a no. After
     this, nothing in the process can import pandas, so the `datasets` library cannot be used in it.
@@ -45,21 +46,28 @@ def stay_small() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
-def give_back_memory() -> None:
+def release_memory() -> None:
     """Return freed memory to the system, where the C library keeps it for later (glibc): a worker that builds many
     parts would else grow with each."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def usable_cores() -> int:
+    """Number of CPU cores that this process may use, 1 or more."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextlib.contextmanager
 def worker_pool(workers: int, *, small: bool = True) -> Generator[ProcessPoolExecutor | None]:
-    """A pool of so many processes, or null where one is enough.
+    """A pool of so many processes, or `None` where one is enough. They end at once when the block fails or when this
+    process is gone, even by kill -9.
 
-    `small` workers do without pandas; code from outside of foretrace may want it.
+    Args:
+        small: Workers do without pandas; code from outside of foretrace may want it.
 
     Raises:
-        BuildError: a worker was killed.
+        WorkerError: a worker was killed.
     """
     if workers <= 1:
         yield None
@@ -69,30 +77,31 @@ def worker_pool(workers: int, *, small: bool = True) -> Generator[ProcessPoolExe
     with (
         ours,
         theirs,
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(theirs, small)) as pool,
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
     ):
         try:
             yield pool
         except BaseException as error:
-            ours.close()  # which ends the workers at once; none may write while the folder is cleared
+            ours.close()  # which ends the workers at once: none may write after this
             pool.shutdown(wait=True, cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
-                raise BuildError(
-                    "a worker process died, perhaps for want of memory; nothing was written; "
-                    "run again, with fewer --workers if memory is short"
+                raise WorkerError(
+                    "a worker process died, perhaps for want of memory; nothing was written; run again, with fewer ",
+                    Setting("workers"),
+                    " if memory is short",
                 ) from None
             raise
 
 
-def _begin(parent: Connection, small: bool) -> None:
+def _start_worker(parent: Connection, small: bool) -> None:
     """Leave Ctrl-C to the parent, and end when it is gone or wants no more: kill -9 leaves no worker behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if small:
-        stay_small()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+        limit_memory()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: Connection) -> None:
+def _exit_with_parent(parent: Connection) -> None:
     with contextlib.suppress(OSError):
         parent.poll(None)
     os._exit(1)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
-from foretrace.core.digest import unit
+from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem
-from foretrace.problems.registry import apart, problem_set
+from foretrace.problems.registry import make_problem_set, split_name
 
 _log = logging.getLogger("foretrace.envs")
 
@@ -24,8 +24,8 @@ def read_problems(name: str, path: str | None) -> Iterator[Problem]:
         ProblemError: it cannot be read, or has no problem that can be used.
     """
     count = 0
-    name, file = apart(name, Path(path) if path else None)
-    for one in problem_set(name)().load(file):
+    name, file = split_name(name, Path(path) if path else None)
+    for one in make_problem_set(name).load(file):
         if isinstance(one, Problem):
             count += 1
             yield one
@@ -57,8 +57,8 @@ def split_problems(problems: Sequence[Problem], fraction: float, seed: int) -> t
     """
     if not 0.0 <= fraction <= 1.0:
         raise UsageError(Setting("eval_fraction", fraction), ": choose 0 to 1")
-    groups = sorted({_group(p) for p in problems}, key=lambda group: unit("eval", str(seed), group))
-    held = {group for group in groups if unit("eval", str(seed), group) < fraction}
+    groups = sorted({_group(p) for p in problems}, key=lambda group: hash_fraction("eval", str(seed), group))
+    held = {group for group in groups if hash_fraction("eval", str(seed), group) < fraction}
     if 0.0 < fraction < 1.0 and len(groups) > 1:
         held = (held | set(groups[:1])) - set(groups[-1:])
     return [p for p in problems if _group(p) not in held], [p for p in problems if _group(p) in held]
@@ -71,4 +71,4 @@ def _group(problem: Problem) -> str:
 def repeat_shuffled(problems: Sequence[Problem], seed: int) -> Iterator[Problem]:
     """All problems, again and again, each time in another order."""
     for epoch in count():
-        yield from sorted(problems, key=lambda p: unit("order", str(seed), str(epoch), p.source, p.id))
+        yield from sorted(problems, key=lambda p: hash_fraction("order", str(seed), str(epoch), p.source, p.id))

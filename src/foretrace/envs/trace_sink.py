@@ -6,7 +6,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
-from foretrace.core.journal import Entry, Journal, encode_entry
+from foretrace.core.journal import Journal, JournalEntry, encode_entry
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.generate.journal import Log
@@ -50,7 +50,7 @@ class TraceSink:
             StoreError: it could not be written.
         """
         if self._log is not None:
-            await self._log.put(encode_entry(Entry(key=trace.key, trace=trace)))
+            await self._log.put(encode_entry(JournalEntry(key=trace.key, trace=trace)))
 
     async def close(self) -> None:
         """Seal what was added. May be called twice."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
+from foretrace.core.python_source import try_parse
 from foretrace.sandbox.base import Sandbox, Session
 
 
@@ -178,12 +178,7 @@ def plans(blocks: Sequence[str], fix: str) -> list[Plan]:
 @lru_cache(maxsize=64)
 def parsed(code: str) -> ast.Module | None:
     """The code's syntax tree, null when it is no Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in a string is of no use here
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    return try_parse(code)
 
 
 def kept_in_place(code: str, fix: str) -> str | None:

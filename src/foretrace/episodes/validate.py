@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Literal
@@ -14,6 +13,7 @@ import msgspec
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Problem, Test, Verdict
+from foretrace.core.python_source import try_parse
 from foretrace.sandbox.base import Limits, Sandbox
 
 Fault = Literal["reference_failed", "empty_passed", "unusable", "lost", "bad_row"]
@@ -205,14 +205,11 @@ def empty_answer(problem: Problem) -> str:
 
 
 def _definition(code: str, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            body = ast.parse(code).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = try_parse(code)
+    if tree is None:
         return None
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return next((node for node in reversed(body) if isinstance(node, kinds) and node.name == name), None)
+    return next((node for node in reversed(tree.body) if isinstance(node, kinds) and node.name == name), None)
 
 
 def _hollow(function: ast.FunctionDef | ast.AsyncFunctionDef, indent: str) -> str:

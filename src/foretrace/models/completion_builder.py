@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import Completion, Exact, Finish, Request
+from foretrace.core.completion import Completion, FinishReason, Request, TokenExactness
 from foretrace.core.trace import Usage
 from foretrace.models.server_errors import ServerErrors
 
@@ -47,7 +47,7 @@ class CompletionBuilder:
     prompt_token_ids: tuple[int, ...] | None = None
     usage: Usage | None = None
     model: str = ""
-    finish: Finish | None = None
+    finish: FinishReason | None = None
     stop: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     ids_complete: bool = False
@@ -116,7 +116,7 @@ class CompletionBuilder:
             extra=self.extra,
         )
 
-    def _align_logprobs(self, text: str) -> tuple[Exact, tuple[int, ...], tuple[str, ...], tuple[float, ...]]:
+    def _align_logprobs(self, text: str) -> tuple[TokenExactness, tuple[int, ...], tuple[str, ...], tuple[float, ...]]:
         logprobs = tuple(t.logprob for t in self.token_logprobs if t.logprob is not None and math.isfinite(t.logprob))
         complete = len(logprobs) == len(self.token_logprobs)
         if self.ids_complete and self.token_ids:

@@ -32,5 +32,5 @@ def make_model(spec: str, server: Server | None = None) -> ChatModel:
     Raises:
         UsageError: no such kind, a missing name, or settings that do not fit.
     """
-    kind, name = split_spec(spec, plugins.names("model"))
-    return plugins.resolve("model", kind)(name, server or Server())
+    kind, name = split_spec(spec, plugins.plugin_names("model"))
+    return plugins.load_plugin("model", kind)(name, server or Server())

@@ -1,14 +1,13 @@
 """The contract of a problem set: where it lives, and how its rows become Problems.
 
 To add a problem set, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and `load`.
-`problems_of(rows(path, self.hub), make)` does the reading; what is left to write is `make`, from one row to one
-Problem. See docs/problems.md.
+`make_problems(read_problem_rows(path, self.hub), make)` does the reading; what is left to write is `make`, from one
+row to one Problem. See docs/problems.md.
 """
 
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,17 +16,11 @@ import msgspec
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Problem, Test
+from foretrace.core.python_source import parse_quietly
+from foretrace.rows.base import Hub
 
 
-class Hub(NamedTuple):
-    """Where a set lives on the Hugging Face Hub."""
-
-    repo: str
-    split: str
-    config: str | None = None
-
-
-class Row(NamedTuple):
+class ProblemRow(NamedTuple):
     """One row of a file or of the Hub, and its place in words."""
 
     at: str
@@ -37,7 +30,7 @@ class Row(NamedTuple):
     value: dict[str, Any]
 
 
-class Drop(NamedTuple):
+class UnusableRow(NamedTuple):
     """A row that cannot be used."""
 
     at: str
@@ -51,11 +44,11 @@ class ProblemSet(Protocol):
     name: str
     license: str | None
     hub: Hub | None
-    """Where it is read from when no path is given; null when there must be one (or when it needs none)."""
+    """Where it is read from when no path is given; `None` when there must be one (or when it needs none)."""
 
-    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
-        """Problems in the order of the set, from a local file or folder, or from the Hub; a Drop for each row that
-        cannot be used.
+    def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
+        """Problems in the order of the set, from a local file or folder, or from the Hub; an UnusableRow for each row
+        that cannot be used.
 
         Raises:
             ProblemError: it cannot be opened, or is damaged so that what follows cannot be read.
@@ -68,42 +61,46 @@ class UnusableError(ValueError):
     """Raised while a row is made into a Problem: says what is wrong with it."""
 
 
-def problems_of(rows: Iterable[Row | Drop], make: Callable[[Row], Problem]) -> Iterator[Problem | Drop]:
-    """The Problem of each row, checked; a Drop where there is none."""
+def make_problems(
+    rows: Iterable[ProblemRow | UnusableRow], make: Callable[[ProblemRow], Problem]
+) -> Iterator[Problem | UnusableRow]:
+    """The Problem of each row, checked; an UnusableRow where there is none."""
     seen: dict[str, str] = {}
     for row in rows:
-        if isinstance(row, Drop):
+        if isinstance(row, UnusableRow):
             yield row
             continue
         try:
-            problem = checked(make(row))
+            problem = check_problem(make(row))
             if problem.id in seen:
                 raise UnusableError(f"the id {problem.id!r} stands at {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
-            yield Drop(row.at, _reason(error))
+            yield UnusableRow(row.at, _reason(error))
             continue
         seen[problem.id] = row.at
         yield problem
 
 
-def strict(found: Iterable[Problem | Drop]) -> Iterator[Problem]:
+def refuse_unusable(found: Iterable[Problem | UnusableRow]) -> Iterator[Problem]:
     """The problems.
 
     Raises:
         ProblemError: a row that cannot be used; names where it stands.
     """
     for one in found:
-        if isinstance(one, Drop):
+        if isinstance(one, UnusableRow):
             raise ProblemError(f"{one.at}: {one.reason}")
         yield one
 
 
-def split(found: Iterable[Problem | Drop], limit: int | None = None) -> tuple[list[Problem], list[Drop]]:
+def collect_problems(
+    found: Iterable[Problem | UnusableRow], limit: int | None = None
+) -> tuple[list[Problem], list[UnusableRow]]:
     """The first problems (all of them without a limit), and the rows before the last of them that cannot be used."""
     problems: list[Problem] = []
-    drops: list[Drop] = []
+    drops: list[UnusableRow] = []
     for one in found:
-        if isinstance(one, Drop):
+        if isinstance(one, UnusableRow):
             drops.append(one)
             continue
         problems.append(one)
@@ -112,7 +109,7 @@ def split(found: Iterable[Problem | Drop], limit: int | None = None) -> tuple[li
     return problems, drops
 
 
-def checked(problem: Problem) -> Problem:
+def check_problem(problem: Problem) -> Problem:
     """The Problem, held against its own field types and what can be judged.
 
     Raises:
@@ -143,7 +140,7 @@ def checked(problem: Problem) -> Problem:
     return problem
 
 
-def text_of(row: Row, key: str) -> str:
+def get_text(row: ProblemRow, key: str) -> str:
     """The text under a key.
 
     Raises:
@@ -155,7 +152,7 @@ def text_of(row: Row, key: str) -> str:
     return value
 
 
-def texts_of(row: Row, key: str) -> list[str]:
+def get_texts(row: ProblemRow, key: str) -> list[str]:
     """The texts of a list under a key, or the one text; none where the key is missing or all are blank.
 
     Raises:
@@ -170,32 +167,30 @@ def texts_of(row: Row, key: str) -> list[str]:
 
 def split_asserts(code: str) -> tuple[Test, ...]:
     """One Test for each assert where the code is nothing but asserts; else one Test of the whole."""
-    body = parse(code).body
+    body = parse_code(code).body
     if not body or not all(isinstance(node, ast.Assert) for node in body):
         return (Test(code=code),)
     return tuple(Test(code=ast.get_source_segment(code, node) or ast.unparse(node)) for node in body)
 
 
-def parse(code: str) -> ast.Module:
-    """`ast.parse` without warnings.
+def parse_code(code: str) -> ast.Module:
+    """The syntax tree of the code.
 
     Raises:
         UnusableError: it is no Python; names the line.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in model-written or ageing code
-            return ast.parse(code)
+        return parse_quietly(code)
     except SyntaxError as error:
         raise UnusableError(f"no Python: {error.msg} (line {error.lineno})") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UnusableError(f"no Python: {error or type(error).__name__}") from None
 
 
-def defined(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
     """Functions and classes at the top of the code, by name; empty when it does not parse."""
     try:
-        body = parse(code).body
+        body = parse_code(code).body
     except UnusableError:
         return {}
     return {n.name: n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
@@ -211,7 +206,7 @@ def _check_cases(problem: Problem, tests: Iterable[Test]) -> None:
 
 def _check_code(code: str, what: str) -> None:
     try:
-        parse(code)
+        parse_code(code)
     except UnusableError as error:
         raise UnusableError(f"{what} is {error}") from None
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import checked, defined
+from foretrace.problems.base import check_problem, find_definitions
 from foretrace.problems.builtin_tasks.lists_and_texts import LISTS_AND_TEXTS, Item
 from foretrace.problems.builtin_tasks.numbers_and_programs import NUMBERS_AND_RANGES, PROGRAMS
-from foretrace.problems.public_tests.extract import public_tests
+from foretrace.problems.public_tests.extract import extract_public_tests
 
 _FUNCTIONS = (*LISTS_AND_TEXTS, *NUMBERS_AND_RANGES)
 
@@ -26,18 +26,18 @@ class Builtin:
     def load(self, path: Path | None = None) -> Iterator[Problem]:
         """See `ProblemSet.load`; there is nothing to read, so a path is an error."""
         if path is not None:
-            raise UsageError("the builtin problems come with foretrace: leave --path out")
-        return (checked(problem) for problem in (*map(_function, _FUNCTIONS), *map(_program, PROGRAMS)))
+            raise UsageError("the builtin problems come with foretrace: leave ", Setting("path"), " out")
+        return (check_problem(problem) for problem in (*map(_function, _FUNCTIONS), *map(_program, PROGRAMS)))
 
 
 def _function(item: Item) -> Problem:
-    (entry_point,) = defined(item.prompt)
+    (entry_point,) = find_definitions(item.prompt)
     return Problem(
         id=f"builtin/{item.id}",
         statement=item.prompt,
         entry_point=entry_point,
         prompt=item.prompt,
-        public_tests=public_tests(item.prompt, entry_point),
+        public_tests=extract_public_tests(item.prompt, entry_point),
         hidden_tests=tuple(Test(code=code) for code in item.hidden),
         reference=item.prompt + item.solution,
         source=Builtin.name,

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import Drop, Hub, Row, UnusableError, problems_of, text_of
-from foretrace.problems.files import rows
-from foretrace.problems.public_tests.extract import public_tests
+from foretrace.problems.base import ProblemRow, UnusableError, UnusableRow, get_text, make_problems
+from foretrace.problems.public_tests.extract import extract_public_tests
+from foretrace.problems.rows import read_problem_rows
+from foretrace.rows.base import Hub
 
 WRONG_EXAMPLES: dict[str, frozenset[str]] = {
     "HumanEval/47": frozenset({"assert median([-10, 4, 6, 1000, 10, 20]) == 15.0"}),
@@ -34,13 +35,13 @@ class HumanEval:
     hub = Hub("openai/openai_humaneval", "test", "openai_humaneval")
     count = 164
 
-    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
+    def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """See `ProblemSet.load`."""
-        return problems_of(rows(path, self.hub), self._problem)
+        return make_problems(read_problem_rows(path, self.hub), self._problem)
 
-    def _problem(self, row: Row) -> Problem:
-        own, prompt = text_of(row, "task_id"), text_of(row, "prompt")
-        entry_point, test = text_of(row, "entry_point"), text_of(row, "test")
+    def _problem(self, row: ProblemRow) -> Problem:
+        own, prompt = get_text(row, "task_id"), get_text(row, "prompt")
+        entry_point, test = get_text(row, "entry_point"), get_text(row, "test")
         if "def check(" not in test:
             raise UnusableError("`test` defines no check(candidate); read other forms with the set jsonl")
         solution = row.value.get("canonical_solution")
@@ -53,7 +54,7 @@ class HumanEval:
             entry_point=entry_point,
             prompt=prompt,
             setup=prompt,  # its helpers are what some of the tests call
-            public_tests=tuple(t for t in public_tests(prompt, entry_point) if t.code not in wrong),
+            public_tests=tuple(t for t in extract_public_tests(prompt, entry_point) if t.code not in wrong),
             hidden_tests=(Test(code=test),),
             reference=prompt + solution if solution else None,
             source=self.name,

@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import Drop, Row, UnusableError, defined, parse, problems_of, split_asserts
-from foretrace.problems.files import rows
-from foretrace.problems.public_tests.extract import public_tests
+from foretrace.problems.base import (
+    ProblemRow,
+    UnusableError,
+    UnusableRow,
+    find_definitions,
+    make_problems,
+    parse_code,
+    split_asserts,
+)
+from foretrace.problems.public_tests.extract import extract_public_tests
+from foretrace.problems.rows import read_problem_rows
 
 _STATEMENT = ("statement", "question", "text", "prompt")
 _REFERENCE = ("reference", "solution", "canonical_solution")
@@ -30,20 +38,20 @@ class Jsonl:
     license = None
     hub = None
 
-    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
+    def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """See `ProblemSet.load`."""
-        return problems_of(rows(path, self.hub), self._problem)
+        return make_problems(read_problem_rows(path, self.hub), self._problem)
 
-    def _problem(self, row: Row) -> Problem:
+    def _problem(self, row: ProblemRow) -> Problem:
         left = {key: value for key, value in row.value.items() if value is not None}
         own = _take(left, _ID)
         statement, entry_point = _text(left, _STATEMENT), _text(left, ("entry_point",))
         if statement is None:
             raise UnusableError(f"no statement: give one of the keys {', '.join(_STATEMENT)}")
         # Where there is a statement, `prompt` is code; where there is none, it is the statement and may be code.
-        prompt = _text(left, ("prompt",)) or (statement if entry_point in defined(statement) else "")
+        prompt = _text(left, ("prompt",)) or (statement if entry_point in find_definitions(statement) else "")
         reference = _text(left, _REFERENCE)
-        if reference and prompt and entry_point and entry_point not in defined(reference):
+        if reference and prompt and entry_point and entry_point not in find_definitions(reference):
             reference = prompt + reference
         tolerance = _take(left, ("tolerance",))
         given = _tests(left, "tests", tolerance) + _tests(left, "cases", tolerance)
@@ -51,11 +59,11 @@ class Jsonl:
         given += [Test(code=check)] if check else []
         public = _tests(left, "public_tests", tolerance)
         if not public and given and given[0].stdout is None:
-            public = list(public_tests(f"{statement}\n\n{prompt}", entry_point, code=prompt or reference or ""))
+            public = list(extract_public_tests(f"{statement}\n\n{prompt}", entry_point, code=prompt or reference or ""))
         shown = {_normal(test) for test in public}
         setup = _text(left, ("setup",))
         if setup is None:  # helpers beside the function may be what the tests call
-            setup = prompt if set(defined(prompt)) - {entry_point} else ""
+            setup = prompt if set(find_definitions(prompt)) - {entry_point} else ""
         form: Any = _text(left, ("form",))
         if left and not (given or public):
             unread = ", ".join(sorted(left)[:5])
@@ -78,7 +86,7 @@ class Jsonl:
 
 
 def _take(left: dict[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value of the first key that is there, taken out; null when none is."""
+    """The value of the first key that is there, taken out; `None` when none is."""
     return next((left.pop(key) for key in keys if key in left), None)
 
 
@@ -118,7 +126,7 @@ def _normal(test: Test) -> tuple[object, ...]:
     """What two tests have in common that ask the same."""
     if test.stdout is not None:
         return (test.stdin, test.stdout)
-    return (ast.unparse(parse(test.code)),)
+    return (ast.unparse(parse_code(test.code)),)
 
 
 PLUGIN = Jsonl

@@ -13,8 +13,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import Drop, Hub, Row, UnusableError, defined, parse, problems_of, text_of, texts_of
-from foretrace.problems.files import rows
+from foretrace.problems.base import (
+    ProblemRow,
+    UnusableError,
+    UnusableRow,
+    find_definitions,
+    get_text,
+    get_texts,
+    make_problems,
+    parse_code,
+)
+from foretrace.problems.rows import read_problem_rows
+from foretrace.rows.base import Hub
 
 
 class Mbpp:
@@ -25,17 +35,17 @@ class Mbpp:
     hub = Hub("google-research-datasets/mbpp", "test", "full")
     count = 500
 
-    def load(self, path: Path | None = None) -> Iterator[Problem | Drop]:
+    def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """See `ProblemSet.load`."""
-        return problems_of(rows(path, self.hub), self._problem)
+        return make_problems(read_problem_rows(path, self.hub), self._problem)
 
-    def _problem(self, row: Row) -> Problem:
-        asked = text_of(row, "text" if "text" in row.value else "prompt")
-        code = text_of(row, "code")
-        shown, *others = [*texts_of(row, "test_list"), *texts_of(row, "challenge_test_list")] or [""]
+    def _problem(self, row: ProblemRow) -> Problem:
+        asked = get_text(row, "text" if "text" in row.value else "prompt")
+        code = get_text(row, "code")
+        shown, *others = [*get_texts(row, "test_list"), *get_texts(row, "challenge_test_list")] or [""]
         if not shown:
             raise UnusableError("no test at all: `test_list` is empty")
-        setup = "\n".join([*texts_of(row, "test_imports"), *texts_of(row, "test_setup_code")]).strip()
+        setup = "\n".join([*get_texts(row, "test_imports"), *get_texts(row, "test_setup_code")]).strip()
         entry_point = _entry_point([shown, *others], code)
         beside = _beside([shown, *others], code, setup, entry_point)
         needs = f"\n\nThe tests also use your {', '.join(f'`{name}`' for name in beside)}." if beside else ""
@@ -56,11 +66,11 @@ class Mbpp:
 
 def _entry_point(tests: Sequence[str], code: str) -> str:
     """The function that the tests are of: the one defined in the code that most of them call."""
-    known = defined(code)
+    known = find_definitions(code)
     calls = [
         node.func.id
         for test in tests
-        for node in ast.walk(parse(test))
+        for node in ast.walk(parse_code(test))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     functions = [name for name in calls if name in known and not isinstance(known[name], ast.ClassDef)]
@@ -73,8 +83,8 @@ def _entry_point(tests: Sequence[str], code: str) -> str:
 
 def _beside(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
     """What the tests use of the code beside the entry point, such as a class of their arguments."""
-    used = {node.id for test in tests for node in ast.walk(parse(test)) if isinstance(node, ast.Name)}
-    return sorted((used & set(defined(code))) - {entry_point} - set(defined(setup)))
+    used = {node.id for test in tests for node in ast.walk(parse_code(test)) if isinstance(node, ast.Name)}
+    return sorted((used & set(find_definitions(code))) - {entry_point} - set(find_definitions(setup)))
 
 
 PLUGIN = Mbpp

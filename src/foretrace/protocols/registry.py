@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from foretrace.core.errors import UsageError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.protocols.base import Protocol
 
 
@@ -15,7 +15,7 @@ def make_protocol(name: str, *, forced: bool = False, option: str = "forced") ->
     Raises:
         UsageError: no such protocol, or it has no forced form.
     """
-    kind = resolve("protocol", name)
+    kind = load_plugin("protocol", name)
     if not forced:
         return kind()
     if "forced" not in inspect.signature(kind).parameters:

@@ -31,9 +31,9 @@ class RowRef(NamedTuple):
     row: int
     """0-based row; bad lines count."""
     file: str | None = None
-    """Base name of the file; null for the Hub."""
+    """Base name of the file; `None` for the Hub."""
     revision: str | None = None
-    """Commit of the Hub repository; null for local files."""
+    """Commit of the Hub repository; `None` for local files."""
     split: str | None = None
 
 

@@ -22,6 +22,8 @@ SUFFIXES = (".jsonl", ".json", ".ndjson", ".parquet", ".gz", ".zst")
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
 MAX_LINE = 512 * 1024 * 1024
 """Bytes of one line that are still read; a longer one is dropped without being held."""
+_LISTS = ("data", "problems")
+"""Keys under which a JSON document may hold the list of its rows."""
 _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 13
 """Compressed bytes at a time: zstd gives all that they hold at once, and 4 bytes can hold 128 KiB."""
@@ -30,22 +32,29 @@ _ZSTD_CHUNK = 1 << 13
 class FileRows:
     """Rows of one file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, max_document: int | None = None) -> None:
+        """
+        Args:
+            max_document: Bytes of one JSON document, unpacked, that are still read; it is held as a whole.
+        """
         if not path.is_file():
             raise SourceError(f"{path}: no such file")
         if not path.name.endswith(SUFFIXES):
             raise SourceError(f"{path}: cannot tell the format; name it with one of {', '.join(SUFFIXES)}")
         self.path = path
+        self.stem = path.name.removesuffix(".gz").removesuffix(".zst")
+        """Name of the file without the ending of its packing."""
+        self._max_document = max_document
         self.label = str(path)
         self._fingerprint: str | None = None
-        with self._opened() as file:
+        with self._open() as file:
             _refuse_other_format(path, file.read(8))
 
     @property
     def fingerprint(self) -> str:
         """Name, size and digest of the bytes."""
         if self._fingerprint is None:
-            with self._opened() as file:
+            with self._open() as file:
                 sha = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
             self._fingerprint = f"{self.path.name}:{self.path.stat().st_size}:{sha}"
         return self._fingerprint
@@ -62,31 +71,33 @@ class FileRows:
 
     def count(self) -> int | None:
         """Number of rows, without decoding them; None for one JSON document, which must be read to know it."""
-        stem = _stem(self.path)
+        stem = self.stem
         if stem.endswith(".json"):
             return None
         if stem.endswith(".parquet"):
             return _count_parquet(self.path) if stem == self.path.name else None
         lines, last = 0, b"\n"
-        with self._opened() as raw, contextlib.suppress(TruncatedError):
+        with self._open() as raw, contextlib.suppress(TruncatedError):
             for chunk in _plain(self.path, raw):
                 lines, last = lines + chunk.count(b"\n"), chunk[-1:] or last
         return lines + (last != b"\n")
 
-    def _opened(self) -> io.BufferedReader:
+    def _open(self) -> io.BufferedReader:
         try:
             return self.path.open("rb")
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
     def _values(self) -> Iterator[bytes | dict[str, Any] | Drop]:
-        stem = _stem(self.path)
-        if stem.endswith(".parquet"):
+        if self.stem.endswith(".parquet"):
             yield from _parquet(self.path)
             return
-        with self._opened() as raw:
+        with self._open() as raw:
             chunks = _without_bom(_plain(self.path, raw))
-            yield from _document(chunks) if stem.endswith(".json") else _lines(chunks)
+            if self.stem.endswith(".json"):
+                yield from _document(chunks, self._max_document)
+            else:
+                yield from _lines(chunks)
 
 
 class TruncatedError(Exception):
@@ -105,7 +116,7 @@ def decode_row(line: bytes) -> dict[str, Any] | Drop:
         if "utf-8" in str(error).lower():
             return Drop("not_utf8", str(error))
         return Drop("bad_json", str(error)) if line.strip() else Drop("empty_line")
-    return value if isinstance(value, dict) else Drop("not_an_object", f"row is a JSON {type(value).__name__}")
+    return value if isinstance(value, dict) else Drop("not_an_object", f"a JSON {type(value).__name__}, not an object")
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
@@ -116,7 +127,7 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
             *ended, rest = chunk.split(b"\n")
             for line in ended:
                 pieces.append(line)
-                yield b"".join(pieces) if size + len(line) <= MAX_LINE else Drop("line_too_long")
+                yield b"".join(pieces) if size + len(line) <= MAX_LINE else _too_long("line")
                 pieces, size = [], 0
             size += len(rest)
             if size <= MAX_LINE:
@@ -127,16 +138,25 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
         yield Drop("truncated_file", str(error))
         return
     if size > MAX_LINE:
-        yield Drop("line_too_long")
+        yield _too_long("line")
     elif b"".join(pieces).strip():
         yield b"".join(pieces)
 
 
-def _document(chunks: Iterator[bytes]) -> Iterator[bytes | dict[str, Any] | Drop]:
-    """Rows of one JSON document: a list, an object with a list under `data`, or one object. JSON lines are often
-    named .json too."""
+def _too_long(what: str, limit: int | None = None) -> Drop:
+    return Drop("line_too_long", f"a {what} of more than {limit or MAX_LINE:,} bytes")
+
+
+def _document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes | dict[str, Any] | Drop]:
+    """Rows of one JSON document: a list, an object with a list under `data` or `problems`, or one object. JSON lines
+    are often named .json too."""
+    data = bytearray()
     try:
-        data = b"".join(chunks)
+        for chunk in chunks:
+            data += chunk
+            if limit is not None and len(data) > limit:
+                yield _too_long("document", limit)
+                return
     except TruncatedError as error:
         yield Drop("truncated_file", str(error))
         return
@@ -146,28 +166,24 @@ def _document(chunks: Iterator[bytes]) -> Iterator[bytes | dict[str, Any] | Drop
         value: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         first, _, rest = data.partition(b"\n")
-        if rest.strip() and isinstance(decode_row(first), dict):
-            yield from _lines(iter([data]))
+        if rest.strip() and isinstance(decode_row(bytes(first)), dict):
+            yield from _lines(iter([bytes(data)]))
         else:
-            yield decode_row(data)
+            yield decode_row(bytes(data))
         return
-    if isinstance(value, dict) and isinstance(value.get("data"), list):
-        value = value["data"]
+    if isinstance(value, dict):
+        value = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), value)
     for row in value if isinstance(value, list) else [value]:
-        yield row if isinstance(row, dict) else Drop("not_an_object", f"row is a JSON {type(row).__name__}")
-
-
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(".zst")
+        yield row if isinstance(row, dict) else Drop("not_an_object", f"a JSON {type(row).__name__}, not an object")
 
 
 def _refuse_other_format(path: Path, head: bytes) -> None:
     """A file whose first bytes and name disagree would give thousands of rows of noise."""
-    found = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), None)
-    said = next((suffix for suffix in (".gz", ".zst", ".parquet") if path.name.endswith(suffix)), None)
-    skippable = said == ".zst" and head[1:4] == b"\x2a\x4d\x18"
-    if found != said and not skippable and (head or said == ".parquet"):
-        looks = f"looks like a {found} file" if found else f"is no {said} file"
+    content = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), None)
+    name = next((suffix for suffix in (".gz", ".zst", ".parquet") if path.name.endswith(suffix)), None)
+    skippable = name == ".zst" and head[1:4] == b"\x2a\x4d\x18"
+    if content != name and not skippable and (head or name == ".parquet"):
+        looks = f"looks like a {content} file" if content else f"is no {name} file"
         raise SourceError(f"{path}: {looks}, whatever its name says; rename it")
 
 
@@ -191,8 +207,10 @@ def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
         while True:
             try:
                 chunk = file.read1(_CHUNK)
-            except (EOFError, OSError, zlib.error) as error:
-                raise TruncatedError(f"gzip: {error}") from None
+            except EOFError:
+                raise TruncatedError("gzip: the file was cut short") from None
+            except (OSError, zlib.error) as error:
+                raise TruncatedError(f"gzip: damaged: {error}") from None
             if not chunk:
                 return
             yield chunk
@@ -202,24 +220,24 @@ def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
     """Decompress frame by frame: the library's own reader takes a cut file for a whole one."""
     import zstandard
 
-    def fresh() -> Any:
+    def make_stream() -> Any:
         return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
 
-    stream, begun = fresh(), False
+    stream, begun = make_stream(), False
     while chunk := raw.read(_ZSTD_CHUNK):
         while chunk:
             begun = True
             try:
                 out = stream.decompress(chunk)
             except zstandard.ZstdError as error:
-                raise TruncatedError(f"zstd: {error}") from None
+                raise TruncatedError(f"zstd: damaged: {error}") from None
             if out:
                 yield out
             chunk = b""
             if stream.eof:
-                chunk, stream, begun = stream.unused_data, fresh(), False
+                chunk, stream, begun = stream.unused_data, make_stream(), False
     if begun:
-        raise TruncatedError("zstd: the file ends in the middle of a frame")
+        raise TruncatedError("zstd: the file was cut short")
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:

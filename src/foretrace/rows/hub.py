@@ -37,7 +37,7 @@ class HubRows:
         except Exception as error:  # datasets raises many kinds: its own, httpx's, fsspec's, pyarrow's
             raise SourceError(
                 f"{self.label}: reading stopped at row {next(numbers)}: {_line(error)}; "
-                "what was read is kept, run the same command again to go on"
+                "run the same command again (an import goes on from its last checkpoint)"
             ) from error
 
     def _open(self) -> Any:
@@ -72,8 +72,7 @@ def _pin(repo: str, revision: str | None) -> str:
         raise SourceError(f"{repo}: the Hub answered: {_line(error)}") from None
     except Exception as error:
         raise SourceError(
-            f"{repo}: cannot reach the Hugging Face Hub ({_line(error)}); "
-            "check the network, or name local files: foretrace import SOURCE FILE..."
+            f"{repo}: cannot reach the Hugging Face Hub ({_line(error)}); check the network, or name local files"
         ) from error
     return info.sha or revision or "main"
 

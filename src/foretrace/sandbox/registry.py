@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.plugins import resolve
+from foretrace.core.plugins import load_plugin
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.fallback import FallbackSandbox
 
@@ -18,5 +18,5 @@ def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     if not unique:
         raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
     # All are looked up before any is started: a misspelt name is found at once.
-    classes = [(name, resolve("sandbox", name)) for name in unique]
+    classes = [(name, load_plugin("sandbox", name)) for name in unique]
     return FallbackSandbox([(name, sandbox_class(settings)) for name, sandbox_class in classes])

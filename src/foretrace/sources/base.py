@@ -1,7 +1,7 @@
 """The contract of a source: one raw row in, one Trace or one counted Drop out.
 
 To add a source, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and
-`to_trace` (and `look`, if it must see all rows once before it can decide; and `settings`, a text, if it can be
+`to_trace` (and `scan`, if it must see all rows once before it can decide; and `settings`, a text, if it can be
 set so that the same rows give other traces: a cursor is only believed under the same settings).
 See docs/add-a-source.md.
 """
@@ -31,15 +31,15 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class LooksFirst(Protocol):
+class TwoPassSource(Protocol):
     """A source that must see all rows once, in order, before the first `to_trace`."""
 
-    def look(self, rows: Iterable[RawRow]) -> None:
+    def scan(self, rows: Iterable[RawRow]) -> None:
         """Remember what the decision takes, and no more."""
         ...
 
 
-def content_name(row: dict[str, Any]) -> str:
+def make_row_id(row: dict[str, Any]) -> str:
     """A name for a row that has no id of its own: the same in whatever file and place the row stands."""
     return "row-" + digest(msgspec.json.encode(row, order="sorted").decode())
 

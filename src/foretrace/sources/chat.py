@@ -1,4 +1,4 @@
-"""Your own OpenAI-style (or ShareGPT) rows: messages, tools, and any outcome or instance columns by `--map`."""
+"""Your own OpenAI-style (or ShareGPT) rows: messages, tools, and any outcome or instance columns by `columns`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.trace import Message, Outcome, Provenance, Role, Task, Trace
 from foretrace.encodings.calls_in_text import find_calls
 from foretrace.rows.base import Drop, Hub, RowRef
-from foretrace.sources.base import RowError, content_name
+from foretrace.sources.base import RowError, make_row_id
 from foretrace.sources.openai_messages import (
     answered_ids,
     content_of,
@@ -35,8 +35,8 @@ FIELDS = {
     "reward": ("reward", "score"),
     "model": ("model", "model_name"),
 }
-"""What `--map FIELD=COLUMN` can set, and the columns that are looked for when it does not."""
-_SHOWN = 10
+"""What `columns` can map, and the columns that are looked for when it does not."""
+MAX_SHOWN_COLUMNS = 10
 """Columns of a row that a message names."""
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -94,7 +94,9 @@ class Chat:
     def __init__(self, columns: dict[str, str] | None = None, license: str | None = None) -> None:
         unknown = set(columns or {}) - set(FIELDS)
         if unknown:
-            raise UsageError(f"--map: unknown field {sorted(unknown)[0]!r}; fields are {', '.join(FIELDS)}")
+            raise UsageError(
+                Setting("columns"), f": unknown field {sorted(unknown)[0]!r}; fields are {', '.join(FIELDS)}"
+            )
         self._columns = columns or {}
         self.license = license
         self.settings = " ".join(f"{field}={column}" for field, column in sorted(self._columns.items()))
@@ -103,14 +105,14 @@ class Chat:
         """One row is one conversation."""
         column = self._column("messages", row)
         if column is None:
-            there = ", ".join(sorted(row)[:_SHOWN]) + (", ..." if len(row) > _SHOWN else "")
-            raise RowError("missing_column", f"messages; it has {there} (--map messages=COLUMN)")
+            there = ", ".join(sorted(row)[:MAX_SHOWN_COLUMNS]) + (", ..." if len(row) > MAX_SHOWN_COLUMNS else "")
+            raise RowError("missing_column", f"messages; it has {there}: say which of them holds the messages")
         raw = decode_list(row, column)
         messages = _messages(raw)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
         raw_id = self._text("id", row)
-        own = raw_id or content_name(row)
+        own = raw_id or make_row_id(row)
         first = next((m.content for m in messages if m.role == "user"), "") or own
         instance = self._text("instance", row) or f"chat:{digest(first)}"
         tools = tool_specs(row.get(self._column("tools", row) or ""))
@@ -145,7 +147,7 @@ class Chat:
     def _column(self, field: str, row: dict[str, Any]) -> str | None:
         if field in self._columns:
             if self._columns[field] not in row:
-                raise RowError("missing_column", f"{self._columns[field]} (--map {field})")
+                raise RowError("missing_column", f"{self._columns[field]}, which is to hold the field {field}")
             return self._columns[field]
         return next((c for c in FIELDS[field] if c in row), None)
 

@@ -9,27 +9,31 @@ from pathlib import Path
 
 import msgspec
 
-from foretrace.core.errors import ForetraceError, UsageError
-from foretrace.core.store import Cursor, TraceWriter
+from foretrace.core.errors import ForetraceError, Setting, SourceError, UsageError
+from foretrace.core.store import Added, Cursor, TraceWriter, remove_if_empty
 from foretrace.core.trace import Trace
 from foretrace.rows.base import CountedRows, Drop, RawRow, Rows
-from foretrace.sources.base import LooksFirst, RowError, Source
+from foretrace.sources.base import RowError, Source, TwoPassSource
 
-CHECKPOINT_ROWS = 512
+CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 24 << 20
 """Rows, or bytes of records, after which segments are sealed. Fixed: an import that was interrupted and
 continued seals at the same rows as one that was not, and so ends in the same bytes."""
-_EXAMPLES = 3
+MAX_EXAMPLES = 3
+"""Rows that a report shows of each reason to drop one."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many rows of an input are done, and how many it has (None: not known)."""
+"""Called with what is going on, how many rows of an input are done, and how many it has (`None`: not known)."""
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
-    """What an import did. `rows == traces + sum(drops) + already` always holds."""
+    """What an import did. `rows == traces + replaced + sum(drops) + already` always holds."""
 
     rows: int = 0
     traces: int = 0
+    """Traces that the folder has more than before."""
+    replaced: int = 0
+    """Rows whose trace took the place of another with its key: of an earlier run, or of an earlier row."""
     already: int = 0
     """Rows that an earlier run had taken or dropped, or whose trace is there under the same key and id."""
     dropped_before: int = 0
@@ -38,13 +42,15 @@ class ImportReport(msgspec.Struct, kw_only=True):
     examples: dict[str, list[str]] = msgspec.field(default_factory=dict[str, list[str]])
     """Up to three rows of each reason: where they stand and what is wrong."""
     success: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Outcomes of the new traces: `true`, `false`, `unknown`."""
+    """Outcomes of the traces that were taken and stand in the folder: `true`, `false`, `unknown`."""
+    made_folder: bool = False
+    """Whether the folder was not there before."""
 
     def check(self) -> None:
         """Refuse to report counts that do not add up."""
-        if self.rows != self.traces + self.drops.total() + self.already:
+        if self.rows != self.traces + self.replaced + self.drops.total() + self.already:
             raise ForetraceError(
-                f"counts do not add up: {self.rows} rows, {self.traces} traces, "
+                f"counts do not add up: {self.rows} rows, {self.traces} traces, {self.replaced} replaced, "
                 f"{self.drops.total()} drops, {self.already} already there"
             )
 
@@ -70,26 +76,62 @@ def import_source(
     """
     report = ImportReport()
     with TraceWriter(out, shards=shards, replace=replace) as writer:
-        jobs = [_Import(source, r, limit, writer, report, progress or (lambda _, __, ___: None)) for r in inputs]
-        if replace:
-            for job in jobs:
-                job.forget()
-        if isinstance(source, LooksFirst) and any(job.open_for_looking() for job in jobs):
-            source.look(itertools.chain.from_iterable(_watched(job.read(), job, "looking") for job in jobs))
-        for job in jobs:
-            _import_one(job)
-        if not writer.manifest.inputs:
-            writer.checkpoint()  # nothing to read makes a folder that holds nothing
+        report.made_folder = writer.made_folder
+        outcomes: dict[str, str] | None = {} if replace else None
+        watch = progress or (lambda _, __, ___: None)
+        jobs = [_InputImport(source, rows, limit, writer, report, outcomes, watch) for rows in inputs]
+        try:
+            _import_all(source, jobs, writer, replace)
+        except BaseException:
+            writer.remove_if_empty()
+            raise
     report.check()
     return report
 
 
-class _Import(msgspec.Struct, frozen=True):
+def _import_all(source: Source, jobs: Sequence[_InputImport], writer: TraceWriter, replace: bool) -> None:
+    if replace:
+        for job in jobs:
+            job.reset_cursor()
+    if isinstance(source, TwoPassSource) and any(job.open_for_scan() for job in jobs):
+        source.scan(itertools.chain.from_iterable(_with_progress(job.read(), job, "looking") for job in jobs))
+    for job in jobs:
+        _import_one(job)
+    if not writer.manifest.inputs:
+        writer.checkpoint()  # nothing to read makes a folder that holds nothing
+    writer.compact()
+
+
+def check_not_empty(report: ImportReport, label: str, out: Path) -> None:
+    """Refuse to call an import done that found nothing; a folder that it made is taken away again.
+
+    Raises:
+        SourceError: no row became a trace, and none had before; says why.
+    """
+    if report.traces or report.replaced or report.already > report.dropped_before:
+        return
+    if report.made_folder:
+        remove_if_empty(out)
+    if not report.rows:
+        raise SourceError(f"{label}: holds no rows; nothing was imported")
+    if not report.drops:
+        raise SourceError(f"{label}: all {report.rows:,} rows were dropped before; is this the right source?")
+    reason, count = report.drops.most_common(1)[0]
+    example = f": {report.examples[reason][0]}" if reason in report.examples else ""
+    raise SourceError(
+        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}{example}); "
+        "is this the right source?"
+    )
+
+
+class _InputImport(msgspec.Struct, frozen=True):
     source: Source
     rows: Rows
     limit: int | None
     writer: TraceWriter
     report: ImportReport
+    outcomes: dict[str, str] | None
+    """Outcomes of the traces taken so far, by key; `None` where none can be replaced."""
     progress: Progress
 
     @property
@@ -100,7 +142,7 @@ class _Import(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> Cursor:
-        limit = self.limit if isinstance(self.source, LooksFirst) else None
+        limit = self.limit if isinstance(self.source, TwoPassSource) else None
         fresh = Cursor(label=self.rows.label.rsplit("/", 1)[-1], source=self.source.name, rows=0, limit=limit)
         return self.writer.manifest.inputs.get(self.name, fresh)
 
@@ -113,31 +155,34 @@ class _Import(msgspec.Struct, frozen=True):
         count = None if self.limit is None else max(0, self.limit - start)
         return itertools.islice(self.rows.read(start), count)
 
-    def forget(self) -> None:
+    def reset_cursor(self) -> None:
         """Start over: `replace` is for rows that were read before."""
         manifest = self.writer.manifest
         if (cursor := manifest.inputs.pop(self.name, None)) is not None:
             manifest.drops = dict(Counter(manifest.drops) - Counter(cursor.drops))
 
-    def open_for_looking(self) -> bool:
+    def open_for_scan(self) -> bool:
         """Whether rows are left.
 
         Raises:
-            UsageError: the earlier rows were judged by a look at fewer rows, or more.
+            UsageError: the earlier rows were judged by a scan of fewer rows, or more.
         """
         cursor = self.cursor
         if self.finished:
             return False
         if cursor.limit != self.limit:
-            was = "without --limit" if cursor.limit is None else f"with --limit {cursor.limit}"
+            was = " without " if cursor.limit is None else " with "
             raise UsageError(
-                f"{self.rows.label}: was imported {was}, and {self.source.name} judges a row by all rows that are "
-                "read: use the same --limit to go on, or import into a new folder"
+                f"{self.rows.label}: was imported{was}",
+                Setting("limit", cursor.limit),
+                f", and {self.source.name} judges a row by all rows that are read: use the same ",
+                Setting("limit"),
+                " to go on, or import into a new folder",
             )
         return True
 
 
-def _import_one(job: _Import) -> None:
+def _import_one(job: _InputImport) -> None:
     report, writer = job.report, job.writer
     cursor = job.cursor
     known = cursor.rows if job.limit is None else min(cursor.rows, job.limit)
@@ -148,10 +193,10 @@ def _import_one(job: _Import) -> None:
         return
     pending: Counter[str] = Counter()
     seen = cursor.rows
-    for raw in _watched(job.read(cursor.rows), job, "importing", cursor.rows):
+    for raw in _with_progress(job.read(cursor.rows), job, "importing", cursor.rows):
         seen += 1
         report.rows += 1
-        if (reason := _take(job, raw)) is not None:
+        if (reason := _add_row(job, raw)) is not None:
             pending[reason] += 1
         full = writer.waiting_bytes >= CHECKPOINT_BYTES or (seen - cursor.rows) >= CHECKPOINT_ROWS
         if full:
@@ -159,7 +204,7 @@ def _import_one(job: _Import) -> None:
     _checkpoint(job, cursor, seen, pending, done=job.limit is None or seen < job.limit)
 
 
-def _checkpoint(job: _Import, cursor: Cursor, seen: int, pending: Counter[str], *, done: bool) -> Cursor:
+def _checkpoint(job: _InputImport, cursor: Cursor, seen: int, pending: Counter[str], *, done: bool) -> Cursor:
     manifest = job.writer.manifest
     drops = Counter(cursor.drops)
     drops.update(pending)
@@ -172,8 +217,8 @@ def _checkpoint(job: _Import, cursor: Cursor, seen: int, pending: Counter[str], 
     return cursor
 
 
-def _take(job: _Import, raw: RawRow) -> str | None:
-    """Add the row's trace; returns the reason when the row was dropped."""
+def _add_row(job: _InputImport, raw: RawRow) -> str | None:
+    """Add the trace of the row; returns the reason when the row was dropped."""
     report = job.report
     result = raw.value if isinstance(raw.value, Drop) else _convert(job.source, raw)
     if isinstance(result, Trace):
@@ -186,14 +231,12 @@ def _take(job: _Import, raw: RawRow) -> str | None:
                 report.already += 1
                 return None
             if added != "conflict":
-                report.traces += 1
-                report.success[{True: "true", False: "false", None: "unknown"}[result.outcome.success]] += 1
-                _note_source(job, result)
+                _count_trace(job, result, added)
                 return None
-            result = Drop("key_conflict", f"{result.key} is there with other content (--replace takes it)")
+            result = Drop("key_conflict", f"{result.key} is there with other content (replace takes it)")
     report.drops[result.reason] += 1
     examples = report.examples.setdefault(result.reason, [])
-    if len(examples) < _EXAMPLES:
+    if len(examples) < MAX_EXAMPLES:
         examples.append(f"{raw.at.file or job.rows.label} row {raw.at.row}: {result.detail or result.reason}")
     return result.reason
 
@@ -212,7 +255,22 @@ def _convert(source: Source, raw: RawRow) -> Trace | Drop:
     return result
 
 
-def _note_source(job: _Import, trace: Trace) -> None:
+def _count_trace(job: _InputImport, trace: Trace, added: Added) -> None:
+    report = job.report
+    if added == "new":
+        report.traces += 1
+    else:
+        report.replaced += 1
+    outcome = {True: "true", False: "false", None: "unknown"}[trace.outcome.success]
+    if job.outcomes is not None:
+        if (before := job.outcomes.get(trace.key)) is not None:  # of an earlier row, whose trace is gone
+            report.success[before] -= 1
+        job.outcomes[trace.key] = outcome
+    report.success[outcome] += 1
+    _note_source(job, trace)
+
+
+def _note_source(job: _InputImport, trace: Trace) -> None:
     origin = trace.provenance
     name = f"{origin.source}@{origin.revision or 'local'}/{origin.split or '-'}"
     job.writer.manifest.sources[name] = {
@@ -222,8 +280,8 @@ def _note_source(job: _Import, trace: Trace) -> None:
     }
 
 
-def _watched(rows: Iterator[RawRow], job: _Import, doing: str, start: int = 0) -> Iterator[RawRow]:
-    text, total = f"{doing} {job.rows.label}", _total(job)
+def _with_progress(rows: Iterator[RawRow], job: _InputImport, doing: str, start: int = 0) -> Iterator[RawRow]:
+    text, total = f"{doing} {job.rows.label}", _count_rows(job)
     job.progress(text, start, total)
     for count, row in enumerate(rows, start + 1):
         yield row
@@ -231,7 +289,7 @@ def _watched(rows: Iterator[RawRow], job: _Import, doing: str, start: int = 0) -
             job.progress(text, count, total)
 
 
-def _total(job: _Import) -> int | None:
+def _count_rows(job: _InputImport) -> int | None:
     """How many rows will be read of an input, where that can be known without reading them."""
     count = job.rows.count() if isinstance(job.rows, CountedRows) else None
     return min((number for number in (count, job.limit) if number is not None), default=None)

@@ -1,4 +1,4 @@
-"""Names on the command line become sources and their rows."""
+"""Makes sources and opens their rows by what a user calls them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foretrace.core.errors import SourceError, UsageError
-from foretrace.core.plugins import names, resolve
+from foretrace.core.errors import Setting, SourceError, UsageError
+from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.rows.base import Hub, Rows
 from foretrace.rows.files import SUFFIXES, FileRows
 from foretrace.rows.hub import HubRows
 from foretrace.sources.base import Source
 
-_FLAGS = {"columns": "--map", "license": "--license", "keep_prefix_rows": "--keep-prefix-rows"}
-"""Options of a source's own, and how they are called on the command line."""
 
-
-class Spec(NamedTuple):
+class SourceSpec(NamedTuple):
     """A source as it is named: `swe_smith`, `swe_smith:tool`, `module:Class`, `swe_smith=FILE`."""
 
     name: str
@@ -26,11 +23,11 @@ class Spec(NamedTuple):
     path: Path | None = None
 
 
-def read_spec(text: str) -> Spec:
-    """Take a source's name apart."""
+def parse_source_spec(text: str) -> SourceSpec:
+    """Split what a user calls a source into its name, split and file."""
     name, equals, path = text.partition("=")
     first, colon, rest = name.partition(":")
-    if colon and first in names("source"):
+    if colon and first in plugin_names("source"):
         name = first
         if not rest:
             raise UsageError(f"{text!r}: no split behind the colon")
@@ -38,7 +35,7 @@ def read_spec(text: str) -> Spec:
         rest = ""
     if equals and not path:
         raise UsageError(f"{text!r}: no file behind the equals sign")
-    return Spec(name, rest or None, Path(path) if path else None)
+    return SourceSpec(name, rest or None, Path(path) if path else None)
 
 
 def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source:
@@ -47,23 +44,23 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source:
     Raises:
         UsageError: there is no such source, or it does not take one of the options.
     """
-    plugin = resolve("source", name)
+    plugin = load_plugin("source", name)
     given = {k: v for k, v in (options or {}).items() if v}
     if isinstance(plugin, type):
         taken = inspect.signature(plugin).parameters
         for option in given:
             if option not in taken:
-                raise UsageError(f"source {name!r} has no {_FLAGS.get(option, option)}; leave it out")
+                raise UsageError(f"source {name!r} has no ", Setting(option), "; leave it out")
         plugin = plugin(**given)
     elif given:
-        raise UsageError(f"source {name!r} has no {_FLAGS.get(next(iter(given)), next(iter(given)))}; leave it out")
+        raise UsageError(f"source {name!r} has no ", Setting(next(iter(given))), "; leave it out")
     for need in ("name", "to_trace"):
         if not hasattr(plugin, need):
             raise UsageError(f"{name!r} is no source: it has no {need!r}")
     return plugin
 
 
-def file_inputs(paths: Sequence[Path]) -> list[Rows]:
+def open_files(paths: Sequence[Path]) -> list[Rows]:
     """Rows of files; of a folder, of the files directly in it whose format is known, by name."""
     inputs: list[Any] = []
     for path in paths:
@@ -79,15 +76,15 @@ def file_inputs(paths: Sequence[Path]) -> list[Rows]:
     return inputs
 
 
-def hub_input(source: Source, *, split: str | None, revision: str | None, repo: str | None) -> Rows:
+def open_hub(source: Source, *, split: str | None, revision: str | None, repo: str | None) -> Rows:
     """Rows of one split on the Hub, or of a local dataset folder named by `repo`."""
     home = getattr(source, "hub", None)
     if repo is not None:
         if repo.startswith((".", "/", "~")) and not Path(repo).is_dir():
             raise SourceError(f"{repo}: no such folder")
         if revision and Path(repo).is_dir():
-            raise UsageError("--revision is for a repository on the Hub, not for a local folder")
+            raise UsageError(Setting("revision"), " is for a repository on the Hub, not for a local folder")
         home = Hub(repo, home.split if home else "train", home.config if home else None)
     if home is None:
-        raise UsageError(f"source {source.name!r} has no home on the Hub: name files, or --repo REPOSITORY")
+        raise UsageError(f"source {source.name!r} has no home on the Hub: name files, or ", Setting("repo"))
     return HubRows(home, split=split, revision=revision)

@@ -12,7 +12,7 @@ from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
 from foretrace.rows.base import Drop, Hub, RowRef
-from foretrace.sources.base import RowError, content_name
+from foretrace.sources.base import RowError, make_row_id
 from foretrace.sources.openai_messages import answered_ids, content_of, decode_list, native_calls, rest_of
 from foretrace.sources.repositories import repository
 
@@ -51,7 +51,7 @@ class SweSmith:
             return Drop("empty_trace", "no assistant message")
         typed = {k: row[k] for k, kind in _TYPES.items() if isinstance(row.get(k), kind)}
         raw_id = typed.get("traj_id")
-        own = raw_id or content_name(row)
+        own = raw_id or make_row_id(row)
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or split}:{own}",
             task=Task(id=instance, group=repository(instance), kind="swe"),

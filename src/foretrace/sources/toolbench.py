@@ -42,7 +42,7 @@ class ToolBench:
         self._owner: dict[int, int] = {}
         """End of the branch that trains a beginning which several branches share."""
 
-    def look(self, rows: Iterable[RawRow]) -> None:
+    def scan(self, rows: Iterable[RawRow]) -> None:
         """Learn which rows are beginnings of others, and which branch owns what several share, whatever the order
         of the rows. A branch that answered owns before one that did not."""
         if self.keep_prefix_rows:

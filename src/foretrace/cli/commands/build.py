@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from foretrace.cli.options import count_cores
 from foretrace.cli.output import Output
 from foretrace.core.errors import BuildError, StoreError, UsageError
+from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
     from foretrace.dataset.build import BuildReport
     from foretrace.sources.base import Source
-    from foretrace.sources.registry import Spec
+    from foretrace.sources.registry import SourceSpec
 
 
 _Inputs = Annotated[
@@ -114,7 +114,7 @@ def build(
     ):
         output.stay_small()  # nothing comes from the Hub, and no code from outside
     folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo)
-    workers = workers or min(4, count_cores())
+    workers = workers or min(4, usable_cores())
     report = build_with_progress(output, folders, out, workers=workers, overwrite=overwrite, **settings)
     facts: dict[str, Any] = {
         "out": str(out),
@@ -189,16 +189,16 @@ def _collect_folders(
     return [*folders, into], imported
 
 
-def _parse_source(text: str) -> tuple[str, Spec, Source]:
+def _parse_source(text: str) -> tuple[str, SourceSpec, Source]:
     """A source as it is named, what the name says, and the source itself."""
-    from foretrace.core.plugins import names
-    from foretrace.sources.registry import make_source, read_spec
+    from foretrace.core.plugins import plugin_names
+    from foretrace.sources.registry import make_source, parse_source_spec
 
-    spec = read_spec(text)
+    spec = parse_source_spec(text)
     if spec.path is not None and spec.split is not None:
         raise UsageError(f"{text!r}: a split is for rows on the Hub; write {spec.name}={spec.path}")
-    if ":" not in spec.name and spec.name not in names("source"):
-        known = ", ".join(names("source"))
+    if ":" not in spec.name and spec.name not in plugin_names("source"):
+        known = ", ".join(plugin_names("source"))
         if Path(text).name == "manifest.json" and Path(text).is_file():
             raise UsageError(f"{text}: is a file; give the traces folder")
         hint = f"; for a file write SOURCE={text}" if Path(text).is_file() else ""
@@ -206,9 +206,12 @@ def _parse_source(text: str) -> tuple[str, Spec, Source]:
     return text, spec, make_source(spec.name)
 
 
-def _import(output: Output, text: str, spec: Spec, source: Source, into: Path, limit: int | None) -> dict[str, Any]:
+def _import(
+    output: Output, text: str, spec: SourceSpec, source: Source, into: Path, limit: int | None
+) -> dict[str, Any]:
     from foretrace.api import import_source
-    from foretrace.cli.display.imports import check_not_empty, import_facts
+    from foretrace.cli.display.imports import import_facts, sum_import
+    from foretrace.sources.importing import check_not_empty
 
     output.interrupt_message = (
         f"interrupted; what was sealed so far is kept in {into}, the same command goes on from there"
@@ -216,11 +219,8 @@ def _import(output: Output, text: str, spec: Spec, source: Source, into: Path, l
     with output.progress(f"opening {text}") as progress:
         inputs = [spec.path] if spec.path is not None else []
         report = import_source(source, inputs, out=into, split=spec.split, limit=limit, progress=progress)
-    check_not_empty(report, text)
-    output.note(
-        f"imported {text} into {into}: {report.rows:,} rows = {report.traces:,} traces "
-        f"+ {report.drops.total():,} drops + {report.already:,} already there"
-    )
+    check_not_empty(report, text, into)
+    output.note(f"imported {text} into {into}: {sum_import(report)}")
     return import_facts(report, text, into)
 
 

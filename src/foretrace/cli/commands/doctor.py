@@ -21,12 +21,12 @@ from foretrace.cli.options import (
     SandboxNames,
     SandboxWorkers,
     Timeout,
-    count_cores,
     hidden_option,
     make_server,
 )
 from foretrace.cli.output import Output
 from foretrace.core.errors import ForetraceError, SandboxError, UsageError
+from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
     from foretrace.models.base import ChatModel
@@ -68,7 +68,7 @@ def doctor(
     from foretrace.sandbox.base import SandboxSettings
 
     settings = SandboxSettings(
-        workers=workers or count_cores(),
+        workers=workers or usable_cores(),
         min_level=min_level,
         allow_weak_isolation=allow_weak_isolation,
         preload=preload,

@@ -28,7 +28,7 @@ def export(
     """Write the traces of a folder as JSON lines."""
     from foretrace.api import export
     from foretrace.cli.display.traces import warn_unsealed
-    from foretrace.core.files import place
+    from foretrace.core.files import describe_output
 
     warn_unsealed(output, traces)
     output.interrupt_message = f"interrupted; nothing was written to {out}"
@@ -47,4 +47,4 @@ def export(
         return
     fields: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in counts.items()]
     fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
-    output.print_fields([*fields, ("bytes", report.bytes), ("file", place(out, report.replaced))])
+    output.print_fields([*fields, ("bytes", report.bytes), ("file", describe_output(out, report.replaced))])

@@ -124,12 +124,12 @@ def generate(
     from foretrace.episodes.generate.usage import Budget
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.models.registry import make_model
-    from foretrace.problems.registry import apart, usable_problems
+    from foretrace.problems.registry import load_usable_problems, split_name
     from foretrace.protocols.registry import make_protocol
     from foretrace.sandbox.base import SandboxSettings
     from foretrace.sandbox.registry import make_sandbox
 
-    problems, path = apart(problems, path)
+    problems, path = split_name(problems, path)
     in_flight = _parse_concurrency(concurrency)
     settings = GenerateSettings(
         samples=samples,
@@ -157,7 +157,7 @@ def generate(
     made_model = make_model(model, server)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with output.progress(f"reading {problems}") as progress:
-        usable, drops = usable_problems(problems, path, limit)
+        usable, drops = load_usable_problems(problems, path, limit)
         note_dropped_problems(output, drops, len(usable) + len(drops), path or problems)
         note_unknown_to_demo(output, made_model, usable)
         display = StatusDisplay(output, progress)

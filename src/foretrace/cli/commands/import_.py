@@ -61,7 +61,8 @@ def import_(
     interrupted one stopped.
     """
     from foretrace.api import import_source, open_rows, open_source
-    from foretrace.cli.display.imports import check_not_empty, show_import
+    from foretrace.cli.display.imports import show_import
+    from foretrace.sources.importing import check_not_empty
 
     plugin, split = open_source(
         source,
@@ -80,4 +81,4 @@ def import_(
         report = import_source(plugin, rows, out=out, limit=limit, replace=replace, shards=shards, progress=progress)
     label = rows[0].label if len(rows) == 1 else f"{len(rows)} files"
     show_import(output, report, label, out)
-    check_not_empty(report, label)
+    check_not_empty(report, label, out)

@@ -28,7 +28,7 @@ def label(
     import msgspec
 
     from foretrace.cli.display.dataset import show_actions
-    from foretrace.core.files import place
+    from foretrace.core.files import describe_output
 
     report = label_with_progress(output, traces, out, workers=workers)
     if output.write_json(msgspec.to_builtins(report)):
@@ -39,7 +39,7 @@ def label(
             ("traces", report.traces),
             ("steps", report.steps),
             ("not a step", report.nonsteps),
-            ("labels", place(out, report.replaced)),
+            ("labels", describe_output(out, report.replaced)),
         ]
     )
 

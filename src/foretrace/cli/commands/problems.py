@@ -13,9 +13,9 @@ from foretrace.cli.options import (
     Preload,
     SandboxNames,
     SandboxWorkers,
-    count_cores,
 )
 from foretrace.cli.output import Output, Progress
+from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
     from foretrace.episodes.validate import Checked
@@ -35,11 +35,11 @@ def list_(output: Output) -> None:
     import sys
 
     from foretrace.cli.display.problems import show_sets
-    from foretrace.core.plugins import names, resolve
+    from foretrace.core.plugins import load_plugin, plugin_names
 
     rows: list[dict[str, Any]] = []
-    for name in names("problems"):
-        plugin = resolve("problems", name)
+    for name in plugin_names("problems"):
+        plugin = load_plugin("problems", name)
         hub = plugin.hub
         where = f"{hub.repo} ({hub.split})" if hub else "comes with foretrace" if hasattr(plugin, "count") else None
         about = (sys.modules[plugin.__module__].__doc__ or "").strip().split("\n")[0]
@@ -73,10 +73,10 @@ def check(
 
     from foretrace.cli.display.problems import show_check, verdict
     from foretrace.core.errors import ProblemError
-    from foretrace.problems.registry import apart
+    from foretrace.problems.registry import split_name
     from foretrace.sandbox.base import SandboxSettings
 
-    name, path = apart(name, path)
+    name, path = split_name(name, path)
     settings = SandboxSettings(
         workers=workers, preload=preload, min_level=min_level, allow_weak_isolation=allow_weak_isolation
     )
@@ -101,11 +101,11 @@ def _check(
     import msgspec
 
     from foretrace.episodes.validate import Finding, check
-    from foretrace.problems.base import split
-    from foretrace.problems.registry import problem_set
+    from foretrace.problems.base import collect_problems
+    from foretrace.problems.registry import make_problem_set
     from foretrace.sandbox.registry import make_sandbox
 
-    problems, drops = split(problem_set(name)().load(path), limit)
+    problems, drops = collect_problems(make_problem_set(name).load(path), limit)
     bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
     box = make_sandbox(sandbox, settings)
 
@@ -115,7 +115,7 @@ def _check(
     async def run() -> tuple[Any, Checked]:
         async with box:
             isolation = await box.start()
-            return isolation, await check(problems, box, workers=settings.workers or count_cores(), progress=report)
+            return isolation, await check(problems, box, workers=settings.workers or usable_cores(), progress=report)
 
     isolation, checked = asyncio.run(run())
     return msgspec.to_builtins(isolation), msgspec.structs.replace(checked, findings=(*bad, *checked.findings))

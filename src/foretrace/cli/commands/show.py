@@ -76,7 +76,7 @@ def _read_in_order(store: TraceStore, every: bool) -> tuple[Iterator[Trace], int
     pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
     keys = [key for _, key in sorted(pairs, key=lambda pair: (pair[0], *_sort_key(pair[1])))]
     pages = (keys[at : at + _PAGE] for at in range(0, len(keys) if every else min(_PAGE, len(keys)), _PAGE))
-    return (traces[key] for page in pages for traces in [store.several(page)] for key in page), len(keys)
+    return (traces[key] for page in pages for traces in [store.get_many(page)] for key in page), len(keys)
 
 
 def _sort_key(key: str) -> tuple[str, str]:

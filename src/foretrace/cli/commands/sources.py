@@ -9,11 +9,11 @@ def sources(output: Output) -> None:
     """List what `import` and `build` can read."""
     import sys
 
-    from foretrace.core.plugins import names, resolve
+    from foretrace.core.plugins import load_plugin, plugin_names
 
     rows: list[tuple[str, str, str, str | None]] = []
-    for name in names("source"):
-        plugin = resolve("source", name)
+    for name in plugin_names("source"):
+        plugin = load_plugin("source", name)
         hub = getattr(plugin, "hub", None)
         about = (sys.modules[plugin.__module__].__doc__ or "").strip().split("\n")[0]
         rows.append((name, about, f"{hub.repo} ({hub.split})" if hub else "local files only", plugin.license))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import Status
     from foretrace.models.base import ChatModel
-    from foretrace.problems.base import Drop
+    from foretrace.problems.base import UnusableRow
 
 _CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
 _FIRST_METRICS = (
@@ -67,23 +67,25 @@ def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
 
 
-def note_dropped_problems(output: Output, drops: Sequence[Drop], of: int, place: Path | str) -> None:
+def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
     """Say which rows of a problem set were left out."""
-    from foretrace.problems.registry import name_drops
+    from foretrace.problems.registry import describe_unusable
 
     if drops:
-        output.note(f"left out {len(drops):,} of {of:,} problems of {place}: {name_drops(drops, place)}")
+        output.note(f"left out {len(drops):,} of {of:,} problems of {place}: {describe_unusable(drops, place)}")
 
 
 def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
     from foretrace.cli.commands.demo import PROBLEMS
     from foretrace.dataset.demonstration import is_demo
-    from foretrace.problems.registry import problems_of
+    from foretrace.problems.registry import load_problems
 
     if not is_demo(model.spec):
         return
-    unknown = {problem.id for problem in problems} - {problem.id for problem in problems_of("builtin", None, PROBLEMS)}
+    unknown = {problem.id for problem in problems} - {
+        problem.id for problem in load_problems("builtin", None, PROBLEMS)
+    }
     if unknown:
         output.note(
             f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "

@@ -1,4 +1,4 @@
-"""What `foretrace import` says: dropped rows, counts, and why nothing was imported."""
+"""What `foretrace import` says: dropped rows and counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Output
-from foretrace.core.errors import SourceError
 
 if TYPE_CHECKING:
     from foretrace.sources.importing import ImportReport
@@ -21,6 +20,7 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
         "out": str(out),
         "rows": report.rows,
         "traces": report.traces,
+        "replaced": report.replaced,
         "already_there": report.already,
         "drops": dict(sorted(report.drops.items())),
         "examples": report.examples,
@@ -47,6 +47,7 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
             ("input", label),
             ("rows", report.rows),
             ("traces", report.traces),
+            *([("replaced", report.replaced)] if report.replaced else []),
             ("drops", report.drops.total()),
             *((f"  {reason}", count) for reason, count in sorted(report.drops.items())),
             ("already there", report.already),
@@ -54,24 +55,13 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
             ("traces folder", str(out)),
         ]
     )
-    output.print(
-        f"{report.rows:,} rows = {report.traces:,} traces + {report.drops.total():,} drops "
+    output.print(sum_import(report))
+
+
+def sum_import(report: ImportReport) -> str:
+    """What became of the rows, as a sum."""
+    replaced = f" + {report.replaced:,} replaced" if report.replaced else ""
+    return (
+        f"{report.rows:,} rows = {report.traces:,} traces{replaced} + {report.drops.total():,} drops "
         f"+ {report.already:,} already there"
-    )
-
-
-def check_not_empty(report: ImportReport, label: str) -> None:
-    """Refuse to call an import done that found nothing."""
-
-    if report.traces or report.already > report.dropped_before:
-        return
-    if not report.rows:
-        raise SourceError(f"{label}: holds no rows; nothing was imported")
-    if not report.drops:
-        raise SourceError(f"{label}: all {report.rows:,} rows were dropped before; is this the right source?")
-    reason, count = report.drops.most_common(1)[0]
-    example = f": {report.examples[reason][0]}" if reason in report.examples else ""
-    raise SourceError(
-        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}{example}); "
-        "is this the right source?"
     )

@@ -13,7 +13,7 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Output, one_line
 from foretrace.core.errors import StoreError
-from foretrace.core.journal import unsealed
+from foretrace.core.journal import count_unsealed
 from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
 
@@ -39,7 +39,7 @@ _TEXT, _ARGUMENT, _OBSERVATION = _Excerpt(6, 2), _Excerpt(12, 4), _Excerpt(6, 4)
 def warn_unsealed(output: Output, folder: Path) -> None:
     """Warn of finished traces that stand in a journal only; another line says where one cannot be read."""
     try:
-        count = unsealed(folder)
+        count = count_unsealed(folder)
     except (StoreError, OSError) as error:
         output.warn(f"warning: {error}", "yellow")
         return

@@ -56,7 +56,7 @@ async def examine_model(
     from foretrace.episodes.identity import Identity
     from foretrace.episodes.requirements import tokens_of
     from foretrace.episodes.rollout import rollout
-    from foretrace.problems.registry import problems_of
+    from foretrace.problems.registry import load_problems
 
     async with model:
         can = await model.probe()
@@ -68,7 +68,7 @@ async def examine_model(
         progress("starting the sandbox")
         async with sandbox:
             report.sandbox = _isolation_facts(await sandbox.start())
-            (problem,) = problems_of("builtin", None, 1)
+            (problem,) = load_problems("builtin", None, 1)
             progress(f"an episode: {problem.id}, {protocol.name}")
             # As the first attempt of `generate` with its own settings would be.
             seeded = msgspec.structs.replace(sampling, seed=seed_of(0, problem, 0))
@@ -97,14 +97,14 @@ def _choose_protocol(report: ModelReport, can: Capabilities) -> Protocol:
     Raises:
         ForetraceError: the server can do none.
     """
-    from foretrace.core.plugins import names, resolve
+    from foretrace.core.plugins import load_plugin, plugin_names
     from foretrace.episodes.requirements import unmet
 
     report.protocols = {}
     offered: dict[str, Protocol] = {}
-    preferred = [name for name in _PREFERRED if name in names("protocol")]
-    for name in [*preferred, *sorted({*names("protocol")} - {*preferred})]:
-        protocol: Protocol = resolve("protocol", name)()
+    preferred = [name for name in _PREFERRED if name in plugin_names("protocol")]
+    for name in [*preferred, *sorted({*plugin_names("protocol")} - {*preferred})]:
+        protocol: Protocol = load_plugin("protocol", name)()
         missing = unmet(protocol, can)
         why = None if missing is None else f"needs {missing.need}: {missing.reason}"
         report.protocols[name] = {"offered": missing is None, "reason": why}

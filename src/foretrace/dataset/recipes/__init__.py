@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foretrace.core.plugins import names, resolve
+from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.dataset.recipes.base import Recipe
 
 
 def load(wanted: Sequence[str] = ()) -> list[Recipe]:
     """The recipes of these names (all when empty), in their usual order; those of others stand last, by name."""
-    usual = {name: place for place, name in enumerate(names("recipe"))}
+    usual = {name: place for place, name in enumerate(plugin_names("recipe"))}
     chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))
-    found = [resolve("recipe", name) for name in chosen]
+    found = [load_plugin("recipe", name) for name in chosen]
     return [recipe() if isinstance(recipe, type) else recipe for recipe in found]

@@ -16,7 +16,7 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from foretrace.actions.taxonomy import ActionType, Effect
-from foretrace.core.digest import digest, unit
+from foretrace.core.digest import digest, hash_fraction
 from foretrace.dataset.recipes import wrong_answers as judge
 from foretrace.dataset.recipes.base import IDENTITY, Act, Attempt, Config, Row, Siblings
 
@@ -253,7 +253,7 @@ def _siblings(task: Siblings, right: judge.Accepted) -> Iterator[tuple[Act, Act]
 
 
 def _ranked(acts: Iterable[Act], seed: int) -> list[Act]:
-    return sorted(acts, key=lambda a: unit(str(seed), a.attempt.trace.key, str(a.index)))
+    return sorted(acts, key=lambda a: hash_fraction(str(seed), a.attempt.trace.key, str(a.index)))
 
 
 def _both(act: Act, wrong: Act, family: str, strength: str, pair: str) -> Iterator[Row]:

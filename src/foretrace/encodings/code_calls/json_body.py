@@ -11,12 +11,12 @@ import itertools
 import json
 import re
 import tokenize
-import warnings
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 
+from foretrace.core.python_source import parse_quietly
 from foretrace.encodings.code_calls.code_candidates import CodeCandidate, parse_python
 from foretrace.encodings.code_calls.escapes import (
     count_bare_quotes,
@@ -252,12 +252,10 @@ def _parse_python_dict(text: str) -> Any:
     if not _PYTHON_DICT.match(text) or _NOT_PYTHON.search(text):
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline)]
-            if any(a == b == tokenize.STRING for a, b in itertools.pairwise(tokens)):
-                return None
-            return ast.literal_eval(text.strip())
+        tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline)]
+        if any(a == b == tokenize.STRING for a, b in itertools.pairwise(tokens)):
+            return None
+        return ast.literal_eval(parse_quietly(text.strip(), "eval"))
     except (SyntaxError, ValueError, TypeError, tokenize.TokenError, RecursionError, MemoryError):
         return None
 

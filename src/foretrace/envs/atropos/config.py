@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, Setting, StoreError, UsageError
-from foretrace.core.files import cannot_write
+from foretrace.core.files import describe_write_error
 from foretrace.envs.messages import make_option_style
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import Server
@@ -206,7 +206,7 @@ def check_servers(servers: Iterable[Any]) -> None:
 
 def evals_error(folder: str, error: OSError) -> StoreError:
     """The evaluation cannot be written into its folder."""
-    why = cannot_write(Path(folder), error)
+    why = describe_write_error(Path(folder), error)
     return StoreError(Setting("data_dir_to_save_evals"), f": {why}; give a folder that can be written")
 
 

@@ -24,7 +24,7 @@ except ImportError as missing:
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError
-from foretrace.core.files import cannot_write
+from foretrace.core.files import describe_write_error
 from foretrace.core.problem import Problem
 from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_scores, check_servers, describe_error, evals_error
 from foretrace.envs.atropos.groups import GroupMonitor, find_drop_reason, make_group
@@ -97,7 +97,7 @@ class CodeTraceEnv(ResilientEnv):
         """What went wrong in Atropos, which makes the servers, then the tokenizer, then the file of the groups."""
         if hasattr(self, "tokenizer") and isinstance(error, OSError):
             path = Path(str(config.data_path_to_save_groups))
-            cause = cannot_write(path, error)
+            cause = describe_write_error(path, error)
             return StoreError(Setting("data_path_to_save_groups"), f": {cause}; give a path that can be written")
         if not hasattr(self, "server"):
             return error

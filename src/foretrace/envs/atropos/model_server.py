@@ -29,7 +29,7 @@ except ImportError as missing:
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.core.plugins import names
+from foretrace.core.plugins import plugin_names
 from foretrace.models.base import ChatModel, Server, TokenModel
 from foretrace.models.registry import make_model, split_spec
 
@@ -171,7 +171,7 @@ def server_for(spec: str, **settings: Any) -> type[ForetraceServer]:
     Raises:
         UsageError: no such kind of model, or a setting that there is not.
     """
-    split_spec(spec, names("model"))
+    split_spec(spec, plugin_names("model"))
     try:
         server = Server(**settings)
     except TypeError as error:

@@ -37,7 +37,7 @@ from foretrace.envs.verifiers.setting_names import describe_error, name_options
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, task_of
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.problems.registry import apart, problem_set
+from foretrace.problems.registry import make_problem_set, split_name
 from foretrace.protocols.registry import make_protocol
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
@@ -65,13 +65,13 @@ class ProblemsConfig(vf.TasksetConfig):
     @property
     def source(self) -> tuple[str, str | None]:
         """Name of the set, and the path it is read from."""
-        name, path = apart(self.problems, Path(self.path) if self.path else None)
+        name, path = split_name(self.problems, Path(self.path) if self.path else None)
         return name, str(path) if path else None
 
     @model_validator(mode="after")
     def _check(self) -> ProblemsConfig:
         name, path = _refuse_by_value_error(lambda: self.source)
-        _refuse_by_value_error(lambda: problem_set(name))
+        _refuse_by_value_error(lambda: make_problem_set(name))
         if path is not None and not Path(path).exists():
             raise ValueError(f"path {path}: no such file or folder")
         if self.system_prompt is not None:

@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import ForetraceError, SandboxError
-from foretrace.core.journal import Entry, Journal, encode_entry
+from foretrace.core.journal import Journal, JournalEntry, encode_entry
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceWriter
 from foretrace.core.trace import Trace
@@ -315,7 +315,7 @@ class _Run:
             self._saving += freed
             self._wake.set()
             try:
-                await log.put(line if stored else encode_entry(Entry(key=trace.key, left_out=reason)))
+                await log.put(line if stored else encode_entry(JournalEntry(key=trace.key, left_out=reason)))
             finally:
                 self._saving -= freed
         self.status.count(trace, reason, stored=stored)
@@ -397,7 +397,7 @@ def _slots_for(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
 def _written(trace: Trace) -> tuple[Trace, bytes]:
     """The trace and its line; what could not be read back is never written."""
     try:
-        return trace, encode_entry(Entry(key=trace.key, trace=trace))
+        return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
     except UNWRITABLE as error:
         trace = unwritable(trace, error)
-        return trace, encode_entry(Entry(key=trace.key, trace=trace))
+        return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from foretrace.core.completion import Sampling
-from foretrace.core.digest import unit
+from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
@@ -129,7 +129,7 @@ def usable(problems: Iterable[Problem]) -> list[Problem]:
 
 def seed_of(seed: int, problem: Problem, sample: int) -> int:
     """The seed of one attempt, 0 to 2**31 - 1."""
-    return int(unit("attempt", str(seed), problem.source, problem.id, str(sample)) * (1 << 31))
+    return int(hash_fraction("attempt", str(seed), problem.source, problem.id, str(sample)) * (1 << 31))
 
 
 def told(sampling: Sampling, model: ChatModel | None = None) -> dict[str, Any]:

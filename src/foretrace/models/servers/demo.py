@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from threadpoolctl import ThreadpoolController
 
-from foretrace.core.completion import Capabilities, ChatMessage, Completion, Finish, Request
+from foretrace.core.completion import Capabilities, ChatMessage, Completion, FinishReason, Request
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import DEMO_MODEL, Usage
 from foretrace.models.base import Server
@@ -162,7 +162,7 @@ class Demo:
             model=NAME,
         )
 
-    def _generate(self, prompt: list[int], request: Request, max_tokens: int) -> tuple[ReplyBuilder, Finish]:
+    def _generate(self, prompt: list[int], request: Request, max_tokens: int) -> tuple[ReplyBuilder, FinishReason]:
         text, network = self._load()
         reply = ReplyBuilder(request.stop)
         rng = make_rng(prompt, request.sampling.seed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import Capabilities, ChatMessage, Finish, Request, Sampling
+from foretrace.core.completion import Capabilities, ChatMessage, FinishReason, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
 from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think, ends_in_open_think
@@ -20,7 +20,7 @@ from foretrace.models.retry import retry
 from foretrace.models.server_errors import public_cause
 
 _DEFAULT_URL = "http://127.0.0.1:8080"
-_FINISH: dict[str, Finish] = {"eos": "stop", "limit": "length", "word": "stop_sequence"}
+_FINISH: dict[str, FinishReason] = {"eos": "stop", "limit": "length", "word": "stop_sequence"}
 
 
 class _Slot(msgspec.Struct):

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import ChatMessage, Finish
+from foretrace.core.completion import ChatMessage, FinishReason
 from foretrace.models.completion_builder import TokenLogprob
 from foretrace.models.http import HttpClient
 
-FINISH: dict[str, Finish] = {
+FINISH: dict[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",

@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request
-from foretrace.core.digest import unit
+from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
 from foretrace.models.base import Server
@@ -142,7 +142,7 @@ class Scripted:
         seed = request.sampling.seed
         if seed is None:
             first = next((m.content for m in request.messages if m.role == "user"), given[0])
-            seed = int(unit(first) * len(fitting))
+            seed = int(hash_fraction(first) * len(fitting))
         return fitting[seed % len(fitting)]
 
     def _make_completion(self, request: Request, turn: Turn) -> Completion:

@@ -50,7 +50,7 @@ class _Example(NamedTuple):
     value: ast.expr
 
 
-def public_tests(text: str, entry_point: str | None, *, code: str = "") -> tuple[Test, ...]:
+def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") -> tuple[Test, ...]:
     """What `text` shows of `entry_point`, in the order of the text, each as `assert f(1) == 2`.
 
     `code` defines the entry point where the text does not; examples that name parameters (`For n = 3 the output

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, overload
+
+from foretrace.core.python_source import PARSE_ERRORS, parse_quietly
 
 MAX_PIECE = 8_000
 """Characters that one call, value or assert may have."""
@@ -54,10 +55,8 @@ def quiet_parse(code: str, mode: str) -> Any:
     if len(code) > MAX_PIECE:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(code, mode=mode)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return parse_quietly(code, mode)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    except PARSE_ERRORS:
         return None
 
 

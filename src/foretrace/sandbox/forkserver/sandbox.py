@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from foretrace.core.cores import count_cores
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
+from foretrace.engines.processes import usable_cores
 from foretrace.sandbox.base import Guard, Limits, SandboxSettings, Session
 from foretrace.sandbox.forkserver import selftest
 from foretrace.sandbox.forkserver.interpreter import parse_preload
@@ -44,7 +44,7 @@ class ForkServerSandbox:
         self._limits = self._settings.limits
         if self._preload and self._limits.memory_mb < _PRELOAD_MEMORY_MB and self._limits == Limits():
             self._limits = Limits(memory_mb=_PRELOAD_MEMORY_MB)
-        self._workers = self._settings.workers or count_cores()
+        self._workers = self._settings.workers or usable_cores()
         self._verified: VerifiedPool | None = None
         self._lock = asyncio.Lock()
 

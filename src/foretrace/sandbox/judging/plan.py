@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Test
+from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
 from foretrace.sandbox.inside.roles import asserts
 from foretrace.sandbox.inside.roles.judge import find_check_function
@@ -132,7 +132,7 @@ def _instead(tree: ast.Module) -> str:
 
 def _tree(number: int, code: str) -> ast.Module:
     try:
-        return _parsed(code)
+        return parse_quietly(code, compiles=True)
     except SyntaxError as error:
         where = f" (line {error.lineno})" if error.lineno else ""
         raise ProblemError(f"test {number} cannot be parsed{where}: {error.msg}") from None
@@ -142,19 +142,11 @@ def _tree(number: int, code: str) -> ast.Module:
 
 def _setup_tree(setup: str) -> ast.Module:
     try:
-        return _parsed(setup)
+        return parse_quietly(setup, compiles=True)
     except SyntaxError as error:
         raise ProblemError(f"the setup of the tests cannot be parsed (line {error.lineno}): {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ProblemError(f"the setup of the tests cannot be parsed: {error or 'it is nested too deeply'}") from None
-
-
-def _parsed(code: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(code)
-        compile(tree, "test", "exec", dont_inherit=True)  # `return` outside of a function, and the like; runs nothing
-    return tree
 
 
 def _check_names(number: int, tree: ast.Module, code: CandidateUses, entry_point: str | None) -> None:

@@ -17,9 +17,10 @@ import zstandard
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import ProblemError, UsageError
-from foretrace.problems import files
-from foretrace.problems.base import Drop, Hub, Row
-from foretrace.problems.files import rows
+from foretrace.problems.base import ProblemRow, UnusableRow
+from foretrace.problems.rows import read_problem_rows
+from foretrace.rows import files
+from foretrace.rows.base import Hub
 
 ROWS = [{"n": number, "text": f"row {number} é"} for number in range(30)]
 LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
@@ -30,9 +31,9 @@ def values(path: Path) -> list[dict[str, Any]]:
     return [row.value for row in whole(path)]
 
 
-def whole(path: Path, hub: Hub | None = None) -> list[Row]:
-    found = list(rows(path, hub))
-    assert all(isinstance(row, Row) for row in found)
+def whole(path: Path, hub: Hub | None = None) -> list[ProblemRow]:
+    found = list(read_problem_rows(path, hub))
+    assert all(isinstance(row, ProblemRow) for row in found)
     return found  # type: ignore[return-value]
 
 
@@ -79,7 +80,7 @@ def test_several_packed_members(tmp_path: Path) -> None:
 
 def test_blank_lines_count_as_rows(tmp_path: Path) -> None:
     path = written(tmp_path / "set.jsonl", b'{"n": 0}\n\n  \n{"n": 3}\n[1]\n{"n": 5}')
-    assert [row.at[-5:] for row in rows(path, None)] == ["row 0", "row 3", "row 4", "row 5"]
+    assert [row.at[-5:] for row in read_problem_rows(path, None)] == ["row 0", "row 3", "row 4", "row 5"]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +94,11 @@ def test_blank_lines_count_as_rows(tmp_path: Path) -> None:
 )
 def test_what_is_no_row_is_passed_over(name: str, data: bytes, said: str, tmp_path: Path) -> None:
     path = written(tmp_path / name, data)
-    first, drop, last = rows(path, None)
-    assert isinstance(first, Row) and isinstance(last, Row) and [first.value["n"], last.value["n"]] == [1, 3]
-    assert isinstance(drop, Drop) and drop.at == f"{path} row 1"
+    first, drop, last = read_problem_rows(path, None)
+    assert (
+        isinstance(first, ProblemRow) and isinstance(last, ProblemRow) and [first.value["n"], last.value["n"]] == [1, 3]
+    )
+    assert isinstance(drop, UnusableRow) and drop.at == f"{path} row 1"
     assert said in drop.reason and "\n" not in drop.reason
 
 
@@ -103,9 +106,10 @@ def test_what_is_no_row_is_passed_over(name: str, data: bytes, said: str, tmp_pa
     ("name", "data", "said"),
     [
         ("a.jsonl.gz", gzip.compress(LINES)[:-20], "the file was cut short"),
-        ("a.jsonl.gz", LINES, "row 0: damaged"),
+        ("a.jsonl.gz", LINES, "is no .gz file, whatever its name says"),
         ("a.jsonl.zst", zstandard.compress(LINES)[:-9], "the file was cut short"),
-        ("a.jsonl.zst", LINES, "row 0: damaged"),
+        ("a.jsonl.zst", LINES, "is no .zst file, whatever its name says"),
+        ("a.jsonl.gz", gzip.compress(LINES)[:10] + b"no deflate", "row 0: gzip: damaged"),
         ("a.parquet", b"PAR1 nothing PAR1", "row 0: parquet"),
         ("a.csv", b"n\n1\n", "cannot tell the format; name it with one of .jsonl"),
     ],
@@ -128,8 +132,8 @@ def test_what_is_too_long_to_hold_is_refused(ending: str, tmp_path: Path, monkey
 def test_no_file_and_no_place(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match=r"none\.jsonl: no such file"):
         values(tmp_path / "none.jsonl")
-    with pytest.raises(UsageError, match="--path FILE"):
-        list(rows(None, None))
+    with pytest.raises(UsageError, match="path="):
+        list(read_problem_rows(None, None))
 
 
 @pytest.fixture
@@ -147,8 +151,8 @@ def test_a_dataset_folder_is_streamed_like_the_hub(tmp_path: Path) -> None:
     found = whole(folder, Hub("owner/name", "test", "full"))
     assert [row.value for row in found] == ROWS
     assert found[3].at == f"{folder} split test row 3" and found[3].name == "mine/3"
-    with pytest.raises(ProblemError, match="split nope: cannot be read") as caught:
-        list(rows(folder, Hub("owner/name", "nope")))
+    with pytest.raises(ProblemError, match="split nope: cannot open") as caught:
+        list(read_problem_rows(folder, Hub("owner/name", "nope")))
     assert "\n" not in str(caught.value)
 
 
@@ -158,16 +162,16 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     assert HfApi().endpoint == "http://127.0.0.1:9"
-    with pytest.raises(ProblemError, match=r"owner/name split test: .*--path FILE") as caught:
-        list(rows(None, Hub("owner/name", "test")))
+    with pytest.raises(ProblemError, match=r"owner/name: cannot reach .*name a local file with path=") as caught:
+        list(read_problem_rows(None, Hub("owner/name", "test")))
     assert "\n" not in str(caught.value)
 
 
 STREAM = """
 import sys
-from foretrace.problems.files import rows
-from foretrace.problems.base import Hub
-for row in rows(None, Hub("owner/name", "test")):
+from foretrace.problems.rows import read_problem_rows
+from foretrace.rows.base import Hub
+for row in read_problem_rows(None, Hub("owner/name", "test")):
     print(row.at, row.value["n"])
 """
 

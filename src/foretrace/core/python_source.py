@@ -1,0 +1,41 @@
+"""Parse Python code that somebody else wrote, without the warnings that the compiler has for its author."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import Literal, overload
+
+PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `parse_quietly` raises for what is no Python (`ValueError`: a null byte; the last two: nested too deeply)."""
+
+
+@overload
+def parse_quietly(code: str, mode: Literal["eval"]) -> ast.Expression: ...
+@overload
+def parse_quietly(code: str, mode: Literal["exec"] = "exec", *, compiles: bool = False) -> ast.Module: ...
+def parse_quietly(code: str, mode: str = "exec", *, compiles: bool = False) -> ast.AST:
+    """The syntax tree of the code.
+
+    Args:
+        compiles: Also compile it, which runs nothing, to find what is wrong beyond the grammar, such as a `return`
+            outside of a function.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python (`PARSE_ERRORS`).
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as an invalid escape in a string, which is of no use here
+        tree = ast.parse(code, mode=mode)
+        if compiles:
+            assert isinstance(tree, ast.Module)
+            compile(tree, "code", "exec", dont_inherit=True)
+    return tree
+
+
+def try_parse(code: str) -> ast.Module | None:
+    """The syntax tree of the code, or `None` where it is no Python."""
+    try:
+        return parse_quietly(code)
+    except PARSE_ERRORS:
+        return None

@@ -1,0 +1,55 @@
+"""Rows of a problem set, from a file, a dataset folder or the Hub (see `foretrace.rows`), and where each stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
+from foretrace.problems.base import ProblemRow, UnusableRow
+from foretrace.rows import files
+from foretrace.rows.base import Drop, Hub, RawRow
+from foretrace.rows.hub import HubRows
+
+_DAMAGE = ("truncated_file", "damaged_rows", "line_too_long")
+"""Reasons of drops after which a set is not whole: which of its problems would be missing cannot be said."""
+_NO_JSON = ("bad_json", "not_utf8", "nested_too_deep")
+
+
+def read_problem_rows(path: Path | None, hub: Hub | None) -> Iterator[ProblemRow | UnusableRow]:
+    """Rows of a file, of a dataset folder, or (without a path) of the Hub; an UnusableRow for what is no row.
+
+    Raises:
+        ProblemError: it cannot be opened, or is damaged so that what follows cannot be read.
+        UsageError: there is neither a path nor a place on the Hub.
+    """
+    if path is None and hub is None:
+        raise UsageError("this problem set is read from a file: name it with ", Setting("path", "FILE"))
+    try:
+        rows, place, name = _open(path, hub)
+        for raw in rows.read():
+            if raw.value != Drop("empty_line"):  # blank lines count as rows, and are none
+                yield _problem_row(raw, f"{place} row {raw.at.row}", f"{name}/{raw.at.row}")
+    except SourceError as error:
+        hint = ["; or name a local file with ", Setting("path", "FILE")] if path is None else []
+        raise ProblemError(*error.parts, *hint) from None
+
+
+def _open(path: Path | None, hub: Hub | None) -> tuple[Any, str, str]:
+    """The rows, the name of their place in messages, and the first part of the ids of problems without one."""
+    if path is not None and not path.is_dir():
+        rows = files.FileRows(path, max_document=files.MAX_LINE)
+        return rows, str(path), rows.stem.rpartition(".")[0]
+    home = hub or Hub("", "train")
+    if path is not None:  # a folder has configurations only where its card says so
+        home = Hub(str(path), home.split)
+    return HubRows(home), f"{home.repo} split {home.split}", Path(home.repo).name
+
+
+def _problem_row(raw: RawRow, at: str, name: str) -> ProblemRow | UnusableRow:
+    if not isinstance(raw.value, Drop):
+        return ProblemRow(at, name, raw.value)
+    if raw.value.reason in _DAMAGE:
+        raise ProblemError(f"{at}: {raw.value.detail}")
+    return UnusableRow(at, f"no JSON: {raw.value.detail}" if raw.value.reason in _NO_JSON else raw.value.detail)

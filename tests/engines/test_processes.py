@@ -1,0 +1,123 @@
+"""Worker processes: none where one is enough, none that outlives its parent, and one clear line where one died."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretrace.core.errors import WorkerError
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Message, Provenance, Task, Trace
+from foretrace.engines.processes import usable_cores, worker_pool
+
+
+def run(function: Callable[..., Any], *arguments: Any) -> None:
+    with worker_pool(2) as pool:
+        assert pool is not None
+        pool.submit(function, *arguments).result()
+
+
+def test_one_worker_needs_no_pool() -> None:
+    with worker_pool(1) as pool:
+        assert pool is None
+
+
+def test_results_come_back_and_workers_end() -> None:
+    with worker_pool(2) as pool:
+        assert pool is not None
+        assert list(pool.map(abs, [-1, -2, 3])) == [1, 2, 3]
+        own = pool.submit(os.getpid).result()
+    with pytest.raises(ProcessLookupError):
+        os.kill(own, 0)
+
+
+def test_an_error_in_a_worker_comes_back_as_it_was() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(divmod, 1, 0)
+
+
+def test_a_worker_that_died_is_one_clear_error() -> None:
+    with pytest.raises(WorkerError, match="a worker process died"):
+        run(os._exit, 9)
+
+
+def test_an_error_outside_does_not_wait_for_the_workers() -> None:
+    begun = time.monotonic()
+    with contextlib.suppress(KeyError), worker_pool(2) as pool:
+        assert pool is not None
+        pool.submit(abs, 1).result()
+        pool.submit(time.sleep, 60)
+        raise KeyError
+    assert time.monotonic() - begun < 30
+
+
+def test_workers_leave_ctrl_c_to_the_parent() -> None:
+    """The whole group gets the signal: a worker that is hit by it, idle or at work, goes on."""
+    with worker_pool(2) as pool:
+        assert pool is not None
+        worker = pool.submit(os.getpid).result()
+        os.kill(worker, signal.SIGINT)
+        assert pool.submit(os.getpid).result() == worker
+        asleep = pool.submit(time.sleep, 0.5)
+        time.sleep(0.1)
+        os.kill(worker, signal.SIGINT)
+        asleep.result()
+
+
+def test_cores_are_those_that_this_process_may_use() -> None:
+    script = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); " + (
+        "from foretrace.engines.processes import usable_cores; print(usable_cores())"
+    )
+    if hasattr(os, "sched_setaffinity"):
+        assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"1\n"
+    assert usable_cores() >= 1
+
+
+ORPHANS = """
+import os, pathlib, signal, sys
+from foretrace.actions.label_files import label_tables
+if __name__ == "__main__":
+    tables = label_tables(pathlib.Path(sys.argv[1]), workers=2)
+    next(tables), next(tables)
+    print(*(p for p in pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_that_label_end_with_their_parent(tmp_path: Path) -> None:
+    traces = [
+        Trace(
+            key=str(n),
+            task=Task(id=str(n), group="g"),
+            messages=(Message(role="assistant", author="model", content="x"),),
+            provenance=Provenance(origin="imported", source="test"),
+        )
+        for n in range(40)
+    ]
+    write_traces(traces, tmp_path / "t")
+    script = tmp_path / "label.py"
+    script.write_text(ORPHANS)
+    done = subprocess.run([sys.executable, script, tmp_path / "t"], capture_output=True, text=True, timeout=120)
+    children = [int(child) for child in done.stdout.split()]
+    assert children, done.stderr
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and any(alive(child) for child in children):
+        time.sleep(0.1)
+    assert not any(alive(child) for child in children)
+
+
+def alive(process: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
