@@ -159,7 +159,7 @@ def run_python(code: str, env: dict[str, str], *args: str) -> subprocess.Popen[s
 
 def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dataset: Path) -> None:
     done = push(dataset, "acme")
-    assert [p.repo_id for p in done] == [f"acme/{name}" for name in REPOSITORIES]
+    assert [p.repo_id for p in done] == [f"acme/speculative-actions-{ending}" for ending in REPOSITORIES]
     for pushed, configs in zip(done, REPOSITORIES.values(), strict=True):
         repo = hub.repos[pushed.repo_id]
         arrived = hub.files(pushed.repo_id)
@@ -175,6 +175,23 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert all(r.authorised for r in hub.requests if not r.path.startswith("/lfs-store/"))
     assert not any(r.authorised for r in hub.log("PUT"))
     assert hub.requests[0].path == "/api/whoami-v2"
+
+
+def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_path: Path) -> None:
+    """Under a name of its own the second overwrites nothing of the first."""
+    first, second = build(tmp_path / "a"), build(tmp_path / "b", extra=1)
+    push(first, "acme")
+    done = push(second, "acme", name="my-agent_2.0")
+    assert [p.repo_id for p in done] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
+    assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
+    assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
+    assert b"acme/my-agent_2.0-proposer-sft" in hub.file(done[0].repo_id, "README.md")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 61])
+def test_name_that_no_repository_can_have(hub: FakeHub, small: Path, name: str) -> None:
+    assert "name=" in refused(small, "acme", name=name, kind=UsageError)
+    assert not hub.requests
 
 
 def test_second_push_makes_no_commit(hub: FakeHub, dataset: Path) -> None:
@@ -217,7 +234,9 @@ print(json.dumps(out))
 def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
     push(dataset, "acme", private=True)
     assert all(repo.private for repo in hub.repos.values())
-    wanted = [(f"acme/{name}", config) for name, held in REPOSITORIES.items() for config in held]
+    wanted = [
+        (f"acme/speculative-actions-{ending}", config) for ending, held in REPOSITORIES.items() for config in held
+    ]
     wanted.append((VERIFIER, ""))
     env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
     process = run_python(LOAD, env, *(f"{repo_id}:{config}" for repo_id, config in wanted))
@@ -474,7 +493,7 @@ def test_offline_mode(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
 
 
 def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: Path) -> None:
-    hub.create(f"acme/{list(REPOSITORIES)[-1]}")
+    hub.create(f"acme/speculative-actions-{list(REPOSITORIES)[-1]}")
     assert "is there already and is public" in refused(dataset, "acme", private=True)
     assert not any(hub.files(name) for name in hub.repos) and not hub.log("PUT")
 
@@ -525,7 +544,7 @@ def test_gates_decide(hub: FakeHub, small: Path) -> None:
     edit(small, gates=[gate("pass"), gate("undecided", "paired")])
     for dry_run in (False, True):
         text = refused(small, "acme", dry_run=dry_run)
-        assert "undecided gates: paired" in text and "--allow-undecided" in text and "shortcut" not in text
+        assert "undecided gates: paired" in text and "allow_undecided=True" in text and "shortcut" not in text
     for verdict in ("fail", "FAIL", "skipped", ""):
         edit(small, gates=[gate("pass"), gate(verdict, "leak"), gate("undecided", "paired")])
         text = refused(small, "acme", allow_undecided=True)

@@ -14,20 +14,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from foretrace.core.errors import PushError, UsageError
+from foretrace.core.errors import PushError, Setting, UsageError
 from foretrace.dataset.card import hub_card
 from foretrace.dataset.demonstration import told
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
 
+NAME = "speculative-actions"
+"""What the names of the repositories begin with, unless told otherwise."""
 REPOSITORIES: dict[str, tuple[str, ...]] = {
-    "speculative-actions-proposer-sft": ("proposer",),
-    "speculative-actions-verifier-pref": ("verifier", "verifier_unpaired"),
-    "speculative-actions-eval": ("eval",),
-    "speculative-actions-trajectories": ("trajectories",),
+    "proposer-sft": ("proposer",),
+    "verifier-pref": ("verifier", "verifier_unpaired"),
+    "eval": ("eval",),
+    "trajectories": ("trajectories",),
 }
-"""Repository name -> the configs it holds; the first one that is there is the default."""
+"""End of a repository's name -> the configs it holds; the first one that is there is the default."""
 
 CONFIGS = [config for held in REPOSITORIES.values() for config in held]
 SPLITS = ("train", "validation", "test")
@@ -90,6 +92,7 @@ def push(
     dataset: Path,
     org: str,
     *,
+    name: str = NAME,
     private: bool = False,
     dry_run: bool = False,
     allow_undecided: bool = False,
@@ -101,17 +104,36 @@ def push(
 
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
     same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
-    Without `token` it is found as huggingface_hub does: HF_TOKEN, then the stored login. A dry run needs no token
-    and no network. `report` gets progress lines. Raises `PushError` (no built dataset, traces of the demo model in it,
-    a gate in the way, no access, the Hub failed) and `UsageError` (`org` cannot be a name), each with one line.
+    A dry run needs no token and no network.
+
+    Args:
+        dataset: The folder.
+        org: Organisation or user on the Hub.
+        name: What the names of the repositories begin with: `ORG/NAME-proposer-sft` and so on. Two datasets of one
+            organisation need two names, or the second replaces the first.
+        private: Make new repositories private.
+        dry_run: Check everything, and send nothing.
+        allow_undecided: Push although a gate could not decide.
+        token: By default it is found as huggingface_hub does: HF_TOKEN, then the stored login.
+        report: Gets progress lines.
+        card_for: Makes README.md of one repository.
+
+    Raises:
+        UsageError: `org` or `name` cannot be a name on the Hub.
+        PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, the Hub failed.
     """
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
         raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?", name) or re.search(r"--|\.\.", name):
+        raise UsageError(
+            Setting("name", name),
+            " cannot begin the name of a repository on the Hub: use up to 60 letters, digits, '-', '_' or '.'",
+        )
     manifest, raw = _read_manifest(dataset)
     if demonstration := told(manifest):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
-    plans = list(_plan(dataset, org, manifest, raw, card_for or hub_card))
+    plans = list(_plan(dataset, f"{org}/{name}", manifest, raw, card_for or hub_card))
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
@@ -166,19 +188,19 @@ def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bo
     undecided = ", ".join(name for verdict, name in gates if verdict == "undecided")
     if (undecided or not gates) and not allow_undecided:
         what = f"undecided gates: {undecided}" if gates else "no gate was run"
-        raise PushError(f"{dataset}: {what}: build with more data, or push with --allow-undecided")
+        raise PushError(f"{dataset}: {what}: build with more data, or push with ", Setting("allow_undecided", True))
 
 
-def _plan(dataset: Path, org: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor) -> Iterator[_Plan]:
+def _plan(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor) -> Iterator[_Plan]:
     """The repositories that this folder makes, in order; every file is checked against the manifest first."""
     files = {config: _files_of(dataset, config, manifest) for config in CONFIGS}
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
-    for name, held in REPOSITORIES.items():
+    for ending, held in REPOSITORIES.items():
         configs = [config for config in held if files[config]]
         if not configs:
             continue
-        repo_id = f"{org}/{name}"
+        repo_id = f"{base}-{ending}"
         listed = {config: {s: list(paths) for s, paths in files[config].items()} for config in configs}
         card = card_for(manifest, configs, listed).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"README.md": card.encode(), "manifest.json": raw}
