@@ -21,7 +21,7 @@ import pytest
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import PushError, UsageError
-from foretrace.dataset.push import REPOSITORIES, Pushed, push, without_repository
+from foretrace.dataset.push import REPOSITORIES, PushedRepository, find_unpushed_configs, push
 
 PROPOSER = "acme/speculative-actions-proposer-sft"
 VERIFIER = "acme/speculative-actions-verifier-pref"
@@ -632,7 +632,7 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     (folder / "notes").mkdir()
     listed = json.loads((folder / "manifest.json").read_text())["configs"]
     edit(folder, configs={**listed, "probes": {"train": {"rows": 1, "files": []}}})
-    assert without_repository(folder) == ["probes"]
+    assert find_unpushed_configs(folder) == ["probes"]
     done = push(folder, "acme")
     assert [p.repo_id for p in done] == [VERIFIER, "acme/speculative-actions-eval"]
     assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
@@ -656,5 +656,5 @@ def test_own_card_and_a_card_that_the_hub_refuses(hub: FakeHub, small: Path) -> 
 def test_pushed_is_a_record() -> None:
     import msgspec
 
-    one = Pushed("a/b", "u", None, ("README.md",), 1, 2, False)
+    one = PushedRepository("a/b", "u", None, ("README.md",), 1, 2, False)
     assert json.loads(msgspec.json.encode(one))["files"] == ["README.md"]

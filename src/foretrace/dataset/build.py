@@ -18,19 +18,19 @@ from foretrace.core.errors import BuildError, GateError, UsageError
 from foretrace.core.files import cannot_write, only_writer
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration, splits
-from foretrace.dataset.card import card
-from foretrace.dataset.gates import Gate, PartCheck, check_part, exact_gates
+from foretrace.dataset.card import make_card
+from foretrace.dataset.exact_gates import Gate, ShardCheck, check_shards, make_exact_gates
 from foretrace.dataset.parquet import TableWriter, read_groups
-from foretrace.dataset.prompts import counter_for, instruction, prompt_digest
-from foretrace.dataset.recipes import load
-from foretrace.dataset.recipes.base import Config, Row, wants
+from foretrace.dataset.prompts import digest_prompt, make_instruction, make_token_counter
+from foretrace.dataset.recipes import load_recipes
+from foretrace.dataset.recipes.base import Config, Row, is_wanted_outcome
 from foretrace.dataset.report import BuildReport, make_manifest
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.shard_job import EvalSlices, PartJob, PartResult, SampledPair, build_part
-from foretrace.dataset.statistics import rewrite_without, statistical_gates
+from foretrace.dataset.shard_job import EvalSlices, SampledPair, ShardJob, ShardResult, build_shards
+from foretrace.dataset.statistical_gates import make_statistical_gates, rewrite_without
 from foretrace.engines.processes import worker_pool
 
-MESSAGES_PER_PART = 24_000
+MESSAGES_PER_JOB = 24_000
 """Messages of one part, about: it decides the number of parts, and so the files, from the traces alone."""
 
 Progress = Callable[[str, int], None]
@@ -64,10 +64,10 @@ def build(
     if within := [s.folder for s in stores if s.folder.resolve().is_relative_to(out.resolve())]:
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     if not settings.allow_demo:
-        demonstration.refuse(stores)
+        demonstration.refuse_demo_traces(stores)
     with _staging(out) as folder:
         _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
-        report = _Build(stores, folder, settings, workers, progress or (lambda _, __: None)).run()
+        report = _Builder(stores, folder, settings, workers, progress or (lambda _, __: None)).run()
         _move(folder, out)
     return report
 
@@ -124,7 +124,7 @@ def _move(folder: Path, out: Path) -> None:
         raise
 
 
-class _Build:
+class _Builder:
     def __init__(
         self, stores: list[TraceStore], folder: Path, settings: BuildSettings, workers: int, progress: Progress
     ) -> None:
@@ -133,7 +133,7 @@ class _Build:
         self.settings = settings
         self.progress = progress
         self._workers = workers
-        self.configs: dict[str, Config] = {c.name: c for r in load(settings.recipes) for c in r.configs}
+        self.configs: dict[str, Config] = {c.name: c for r in load_recipes(settings.recipes) for c in r.configs}
 
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
@@ -143,15 +143,15 @@ class _Build:
         with worker_pool(
             min(self._workers, len(jobs)), small=not any(":" in name for name in self.settings.recipes)
         ) as pool:
-            built = self._run(pool, "building", build_part, jobs)
-            clashes = _clashes(built)
+            built = self._run(pool, "building", build_shards, jobs)
+            clashes = _find_shared_prompts(built)
             if clashes:
                 jobs = [msgspec.structs.replace(job, excluded=clashes) for job in jobs]
                 self._clear()
-                built = self._run(pool, "building again without prompts of two splits", build_part, jobs)
+                built = self._run(pool, "building again without prompts of two splits", build_shards, jobs)
             blind = self._statistics(built, warnings)  # first: what is checked is what stays
-            checks = self._run(pool, "checking", check_part, jobs, built)
-        gates = exact_gates(checks, built)
+            checks = self._run(pool, "checking", check_shards, jobs, built)
+        gates = make_exact_gates(checks, built)
         gates.append(self._unchanged(before))
         self._fail_on(gates)
         self._merge_eval(built, checks, gates)
@@ -162,20 +162,22 @@ class _Build:
         report = make_manifest(self.settings, inputs, built, gates, warnings, self.configs, self.folder)
         data = msgspec.json.format(msgspec.json.encode(report.manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
-        (self.folder / "README.md").write_text(card(report.manifest, list(self.configs.values())), encoding="utf-8")
+        (self.folder / "README.md").write_text(
+            make_card(report.manifest, list(self.configs.values())), encoding="utf-8"
+        )
         return report
 
     def _check_room(self) -> None:
         """A prompt is a quarter instruction at most: the other shares are for system, task and latest turn."""
         most = self.settings.max_context_tokens
-        size = counter_for(self.settings.tokenizer).count(instruction(self.settings.target))
+        size = make_token_counter(self.settings.tokenizer).count(make_instruction(self.settings.target))
         if size > most // 4:
             raise UsageError(
                 f"max_context_tokens is {most}: by this tokenizer the instruction alone takes {size}; "
                 f"the smallest is {size * 4}"
             )
 
-    def _plan(self) -> tuple[list[PartJob], list[str], dict[str, Any]]:
+    def _plan(self) -> tuple[list[ShardJob], list[str], dict[str, Any]]:
         shards = {store.manifest.shards for store in self.stores}
         if not self.stores:
             raise UsageError("build takes at least one traces folder")
@@ -184,19 +186,19 @@ class _Build:
                 "build takes traces folders with one number of shards; import again with the same --shards"
             )
         tables = [store.columns("key", "id", "group", "n_messages", "success") for store in self.stores]
-        keys = sorted({(k, i) for t in tables for k, i in zip(*_lists(t, "key", "id"), strict=True)})
+        keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
         if not keys:
             raise BuildError(f"{self.stores[0].folder}: holds no traces")
-        groups = sorted({g for t in tables for g in _lists(t, "group")[0]})
-        pairs = [p for t in tables for p in zip(*_lists(t, "group", "success"), strict=True)]
-        filling = {group for group, success in pairs if wants(self.settings.outcomes, success)}
-        assigned, warnings = splits.assign(groups, self.settings.split, self.settings.seed, filling)
-        messages = sum(sum(_lists(t, "n_messages")[0]) for t in tables)
+        groups = sorted({g for t in tables for g in _read_lists(t, "group")[0]})
+        pairs = [p for t in tables for p in zip(*_read_lists(t, "group", "success"), strict=True)]
+        filling = {group for group, success in pairs if is_wanted_outcome(self.settings.outcomes, success)}
+        assigned, warnings = splits.assign_splits(groups, self.settings.split, self.settings.seed, filling)
+        messages = sum(sum(_read_lists(t, "n_messages")[0]) for t in tables)
         used = sorted({s for store in self.stores for s in store.shards})
-        count = max(1, min(len(used), -(-messages // MESSAGES_PER_PART)))
+        count = max(1, min(len(used), -(-messages // MESSAGES_PER_JOB)))
         inputs = {"traces": len(keys), "groups": len(groups), "digest": digest(*(x for k in keys for x in k), size=16)}
         jobs = [
-            PartJob(
+            ShardJob(
                 number=number,
                 count=count,
                 stores=tuple(sorted(str(store.folder) for store in self.stores)),
@@ -238,10 +240,10 @@ class _Build:
     def _fail_on(self, gates: list[Gate]) -> None:
         failed = [g for g in gates if g.verdict == "fail"]
         if failed:
-            told = "; ".join(_told(g) for g in failed)
+            told = "; ".join(_describe_gate(g) for g in failed)
             raise GateError(f"gate failed, nothing was written: {told}")
 
-    def _merge_eval(self, built: list[PartResult], checks: list[PartCheck], gates: list[Gate]) -> None:
+    def _merge_eval(self, built: list[ShardResult], checks: list[ShardCheck], gates: list[Gate]) -> None:
         """One file of the two slices, out of the parts' candidates, which were checked."""
         if "eval" not in self.configs:
             return
@@ -259,7 +261,7 @@ class _Build:
         known = {mark for check in checks for mark in check.prompts["test"]}
         unknown = 0
         for row in slices.rows(final=True):
-            unknown += prompt_digest(row.values["prompt"]) not in known
+            unknown += digest_prompt(row.values["prompt"]) not in known
             writer.add(row)
         rows = writer.close()
         if (more := sum(part.candidates["eval"] for part in built) - rows) > 0:
@@ -268,7 +270,7 @@ class _Build:
             built[0].files["eval"] = {"test": {"eval/test-00000-of-00001.parquet": rows}}
         gates.append(Gate(name="eval_checked", verdict="fail" if unknown else "pass", figure={"rows": rows}))
 
-    def _statistics(self, built: list[PartResult], warnings: list[str]) -> list[Gate]:
+    def _statistics(self, built: list[ShardResult], warnings: list[str]) -> list[Gate]:
         if "verifier" not in self.configs:
             return []
         if not self.settings.statistical_gates:
@@ -278,21 +280,21 @@ class _Build:
         for part in built:
             for family, pairs in part.sample.items():
                 sample.setdefault(family, []).extend(pairs)
-        gates, removed = statistical_gates(sample, self.settings.seed)
+        gates, removed = make_statistical_gates(sample, self.settings.seed)
         for family in removed:
             warnings.append(f"pair family {family} was removed: its answers can be guessed without the prompt")
         if removed:
             rewrite_without(removed, built, self.configs, self.folder, self.settings.seed)
         return gates
 
-    def _rows(self, built: list[PartResult]) -> Counter[str]:
+    def _rows(self, built: list[ShardResult]) -> Counter[str]:
         rows: Counter[str] = Counter()
         for part in built:
             for config, by_split in part.files.items():
                 rows[config] += sum(sum(files.values()) for files in by_split.values())
         return rows
 
-    def _why_empty(self, built: list[PartResult]) -> str:
+    def _why_empty(self, built: list[ShardResult]) -> str:
         outcomes, drops = Counter[str](), Counter[str]()
         for part in built:
             outcomes.update(part.traces)
@@ -306,17 +308,17 @@ class _Build:
         )
 
 
-def _told(gate: Gate) -> str:
+def _describe_gate(gate: Gate) -> str:
     figure = ", ".join(f"{name} {value}" for name, value in gate.figure.items())
     rows = f", e.g. {', '.join(gate.rows)}" if gate.rows else ""
     return f"{gate.name} ({'; '.join(t for t in (figure, gate.detail) if t)}){rows}"
 
 
-def _lists(table: Any, *names: str) -> list[list[Any]]:
+def _read_lists(table: Any, *names: str) -> list[list[Any]]:
     return [table[name].to_pylist() for name in names]
 
 
-def _clashes(built: list[PartResult]) -> dict[str, str]:
+def _find_shared_prompts(built: list[ShardResult]) -> dict[str, str]:
     """Prompts that stand in several splits, and the one that keeps them: the most held-out one."""
     merged: dict[str, set[bytes]] = {}
     for part in built:

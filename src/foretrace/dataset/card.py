@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.dataset.demonstration import told
-from foretrace.dataset.recipes import load
+from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.recipes import load_recipes
 from foretrace.dataset.recipes.base import Config
 
 _HUB_LICENSES = frozenset(
@@ -32,7 +32,7 @@ _HUB_LICENSES = frozenset(
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 
 
-def card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
+def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
     """README.md for those of `configs` that have rows; `place` is what `load_dataset` is told."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
     sections = [
@@ -46,10 +46,10 @@ def card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "p
     return "\n".join(section.rstrip("\n") + "\n" for section in sections)
 
 
-def hub_card(manifest: Mapping[str, Any], names: Sequence[str], _files: object = None) -> str:
+def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str], _files: object = None) -> str:
     """README.md of one Hub repository that holds the configs of these names; `{repo_id}` is left to be filled in."""
-    known = {config.name: config for recipe in load() for config in recipe.configs}
-    return card(manifest, [known[name] for name in names], "{repo_id}")
+    known = {config.name: config for recipe in load_recipes() for config in recipe.configs}
+    return make_card(manifest, [known[name] for name in names], "{repo_id}")
 
 
 def _licenses(manifest: Mapping[str, Any]) -> dict[str, int]:
@@ -65,7 +65,13 @@ def _front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str
     named = licenses if known else ["other"]
     lines = ["---", f"license: {named[0]}" if len(named) == 1 else f"license: [{', '.join(named)}]"]
     lines += ["language: [en]", "task_categories: [text-generation]"]
-    tags = ["agents", "tool-use", "speculative-actions", "foretrace", *(["demonstration"] if told(manifest) else [])]
+    tags = [
+        "agents",
+        "tool-use",
+        "speculative-actions",
+        "foretrace",
+        *(["demonstration"] if describe_demonstration(manifest) else []),
+    ]
     lines += [f"tags: [{', '.join(tags)}]", f"size_categories: [{size}]", "configs:"]
     for number, config in enumerate(configs):
         lines += [f"- config_name: {config.name}", f"  version: {_version(manifest['configs'][config.name])}"]
@@ -87,7 +93,7 @@ def _version(splits: Mapping[str, Any]) -> str:
 def _title(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> str:
     longest = manifest["settings"]["max_context_tokens"]
     first = configs[0].name if configs else "proposer"
-    warning = f"> **{demonstration}.**\n\n" if (demonstration := told(manifest)) else ""
+    warning = f"> **{demonstration}.**\n\n" if (demonstration := describe_demonstration(manifest)) else ""
     return (
         f"# Next actions of tool-using agents\n\n{warning}"
         "Built by foretrace from traces of agent work: each step's action typed from its structure, splits by group, "
@@ -122,20 +128,20 @@ def _actions(manifest: Mapping[str, Any]) -> str:
 def _gates(manifest: Mapping[str, Any]) -> str:
     lines = ["## Gates", "", "| gate | verdict | figures |", "|---|---|---|"]
     for gate in manifest["gates"]:
-        lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {gate_figures(gate)} |")
+        lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {format_figures(gate)} |")
     if manifest["warnings"]:
         lines += ["", "Warnings:", "", *(f"- {w}" for w in manifest["warnings"])]
     return "\n".join([*lines, ""])
 
 
-def gate_figures(gate: Mapping[str, Any]) -> str:
+def format_figures(gate: Mapping[str, Any]) -> str:
     """A gate's figures in one line, for a table that has its name and verdict already."""
     if gate["name"].startswith("shortcut/"):
         return str(gate.get("detail", "")).partition(": ")[2]
     return ", ".join(f"{name} {value}" for name, value in gate.get("figure", {}).items()) or str(gate.get("detail", ""))
 
 
-def _said(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "/".join(str(v) for v in value) or "all"
     if value is None:
@@ -155,6 +161,6 @@ def _origin(manifest: Mapping[str, Any]) -> str:
     ]
     for config, reasons in manifest["drops"].items():
         lines.append(f"- {config}: {', '.join(f'{r} {n}' for r, n in reasons.items()) or 'none'}")
-    lines += ["", "Settings: " + ", ".join(f"{k} {_said(v)}" for k, v in settings.items()) + "."]
+    lines += ["", "Settings: " + ", ".join(f"{k} {_format_setting(v)}" for k, v in settings.items()) + "."]
     lines.append(f"Prompt length is counted by {manifest['token_counter']}.")
     return "\n".join([*lines, ""])

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from foretrace.core.errors import PushError, Setting, UsageError
-from foretrace.dataset.card import hub_card
-from foretrace.dataset.demonstration import told
+from foretrace.dataset.card import make_hub_card
+from foretrace.dataset.demonstration import describe_demonstration
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
@@ -42,9 +42,9 @@ CardFor = Callable[[dict[str, Any], list[str], Files], str]
 _T = TypeVar("_T")
 _WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each further try, where the client does not try again by itself."""
-_LONGEST_WAIT = 300.0
+_MAX_WAIT = 300.0
 """The Hub's rate limits count over five minutes: when asked to wait longer, stop and say so."""
-_REMEDY = {
+_REMEDIES = {
     401: "the token was refused: check HF_TOKEN, or log in again with `hf auth login`",
     403: "no permission to write: use a token with write access to this organisation",
     404: "not found: check the organisation and HF_ENDPOINT",
@@ -54,7 +54,7 @@ _REMEDY = {
 }
 
 
-class Pushed(msgspec.Struct, frozen=True):
+class PushedRepository(msgspec.Struct, frozen=True):
     """What was pushed to one repository, or what would be in a dry run."""
 
     repo_id: str
@@ -69,7 +69,7 @@ class Pushed(msgspec.Struct, frozen=True):
     """Whether the repository held exactly this already, so that no commit was made."""
 
 
-class _Plan(msgspec.Struct, frozen=True):
+class _RepositoryPlan(msgspec.Struct, frozen=True):
     """One repository as it will be: path -> a file on disk or the bytes themselves."""
 
     repo_id: str
@@ -83,9 +83,9 @@ class _Plan(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{len(self.contents)} files, {self.rows} rows, {self.bytes:,} bytes to {self.repo_id}"
 
-    def pushed(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> Pushed:
+    def pushed(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> PushedRepository:
         url, files = f"{endpoint}/datasets/{self.repo_id}", tuple(sorted(self.contents))
-        return Pushed(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
+        return PushedRepository(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
 
 
 def push(
@@ -99,7 +99,7 @@ def push(
     token: str | None = None,
     report: Callable[[str], None] = lambda line: None,
     card_for: CardFor | None = None,
-) -> list[Pushed]:
+) -> list[PushedRepository]:
     """Push a folder that `foretrace build` wrote to up to four dataset repositories of `org`.
 
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
@@ -130,10 +130,10 @@ def push(
             " cannot begin the name of a repository on the Hub: use up to 60 letters, digits, '-', '_' or '.'",
         )
     manifest, raw = _read_manifest(dataset)
-    if demonstration := told(manifest):
+    if demonstration := describe_demonstration(manifest):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
-    plans = list(_plan(dataset, f"{org}/{name}", manifest, raw, card_for or hub_card))
+    plans = list(_plan(dataset, f"{org}/{name}", manifest, raw, card_for or make_hub_card))
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
@@ -146,13 +146,13 @@ def push(
     return [hub.commit(plan, heads[plan.repo_id]) for plan in plans]
 
 
-def without_repository(dataset: Path) -> list[str]:
+def find_unpushed_configs(dataset: Path) -> list[str]:
     """Configs with rows that `push` leaves out: those of recipes that are not foretrace's own."""
     manifest, _ = _read_manifest(dataset)
     return sorted(name for name, splits in manifest["configs"].items() if splits and name not in CONFIGS)
 
 
-def _cell(value: object) -> str:
+def _flatten(value: object) -> str:
     return " ".join((value if isinstance(value, str) else json.dumps(value)).split()).replace("|", "\\|")
 
 
@@ -167,7 +167,7 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
         raw = path.read_bytes()
         manifest = _dict(json.loads(raw))
     except (OSError, ValueError) as error:
-        raise PushError(f"{path} cannot be read as JSON ({_cell(str(error))}): {remedy}") from None
+        raise PushError(f"{path} cannot be read as JSON ({_flatten(str(error))}): {remedy}") from None
     if manifest.get("schema_version") != 1:
         raise PushError(f"{path}: schema_version {manifest.get('schema_version')!r} is not 1: {remedy}")
     configs = manifest.get("configs")
@@ -181,7 +181,7 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
 
 def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bool) -> None:
     """Refuse what failed, and anything but a pass unless undecided gates were allowed."""
-    gates = [(g.get("verdict"), _cell(g["name"])) for g in manifest["gates"]]
+    gates = [(g.get("verdict"), _flatten(g["name"])) for g in manifest["gates"]]
     failed = ", ".join(name for verdict, name in gates if verdict not in ("pass", "undecided", "removed"))
     if failed:
         raise PushError(f"{dataset}: failed gates: {failed}: a failed dataset is never pushed, build it again")
@@ -191,7 +191,9 @@ def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bo
         raise PushError(f"{dataset}: {what}: build with more data, or push with ", Setting("allow_undecided", True))
 
 
-def _plan(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor) -> Iterator[_Plan]:
+def _plan(
+    dataset: Path, base: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor
+) -> Iterator[_RepositoryPlan]:
     """The repositories that this folder makes, in order; every file is checked against the manifest first."""
     files = {config: _files_of(dataset, config, manifest) for config in CONFIGS}
     if not any(files.values()):
@@ -207,7 +209,7 @@ def _plan(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes, card_f
         for config in configs:
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
         rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())
-        yield _Plan(repo_id, contents, rows)
+        yield _RepositoryPlan(repo_id, contents, rows)
 
 
 def _files_of(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -246,7 +248,7 @@ def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[s
             with (dataset / path).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest() if path in digests else None
         except (OSError, pa.ArrowException) as error:
-            why = _cell(str(error))[:200]
+            why = _flatten(str(error))[:200]
             raise PushError(f"{dataset / path} cannot be read as Parquet ({why}): build it again") from None
         wrong = "was changed after it was built" if digest != digests.get(path) else ""
         if wrong or not found[path]:
@@ -300,7 +302,7 @@ class _Hub:
             raise PushError(f"{repo_id} is there already and is public: make it private on the Hub first")
         return info.sha
 
-    def commit(self, plan: _Plan, before: str | None) -> Pushed:
+    def commit(self, plan: _RepositoryPlan, before: str | None) -> PushedRepository:
         """Send what differs from the head that was `before` in one commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -335,7 +337,7 @@ class _Hub:
             # outside the handler: the exception that holds the request, token included, ends here
             line, again, asked = understood
             wait = next(waits, None)
-            if not again or wait is None or (asked or 0) > _LONGEST_WAIT:
+            if not again or wait is None or (asked or 0) > _MAX_WAIT:
                 raise PushError(line)
             pause = wait if asked is None else asked
             self._report(f"{line}; trying again in {pause:g} s")
@@ -353,10 +355,10 @@ class _Hub:
         if response is not None:
             self._reached = True
             status = int(response.status_code)
-            remedy = _REMEDY.get(status, "the Hub failed: run the same command again later" if status >= 500 else "")
+            remedy = _REMEDIES.get(status, "the Hub failed: run the same command again later" if status >= 500 else "")
             said = self._clean(getattr(root, "server_message", None) or "")
             line = f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
-            return line, status in (408, 429, 500, 502, 503, 504) and not spent, _asked_wait(response.headers)
+            return line, status in (408, 429, 500, 502, 503, 504) and not spent, _read_retry_after(response.headers)
         if "OfflineModeIsEnabled" in names:
             return f"{what}: the Hub client is offline: unset HF_HUB_OFFLINE", False, None
         said = f"{type(root).__name__}: {self._clean(str(root))}"
@@ -379,7 +381,7 @@ def _may_write(scopes: list[Any], org: str) -> bool:
     return any(str(entity.get("name", "")).lower().split("/")[0] == org.lower() for entity in may)
 
 
-def _asked_wait(headers: Any) -> float | None:
+def _read_retry_after(headers: Any) -> float | None:
     """Seconds from Retry-After, or from the Hub's own `RateLimit: "api";r=0;t=55`."""
     after = str(headers.get("Retry-After") or "").strip()
     limited = re.search(r"\br\s*=\s*0\b.*\bt\s*=\s*(\d+)", str(headers.get("RateLimit") or ""))

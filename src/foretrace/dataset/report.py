@@ -11,11 +11,11 @@ import msgspec
 
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import sha256
-from foretrace.dataset.gates import Gate
-from foretrace.dataset.prompts import RENDERER_VERSION, counter_for, instruction
+from foretrace.dataset.exact_gates import Gate
+from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import PartResult
+from foretrace.dataset.shard_job import ShardResult
 
 
 class BuildReport(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class BuildReport(msgspec.Struct, frozen=True):
 def make_manifest(
     settings: BuildSettings,
     inputs: dict[str, Any],
-    built: list[PartResult],
+    built: list[ShardResult],
     gates: list[Gate],
     warnings: list[str],
     configs: dict[str, Config],
@@ -59,8 +59,8 @@ def make_manifest(
             "pyarrow": version("pyarrow"),
         },
         "settings": msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"},
-        "token_counter": counter_for(settings.tokenizer).method,
-        "instruction": instruction(settings.target),
+        "token_counter": make_token_counter(settings.tokenizer).method,
+        "instruction": make_instruction(settings.target),
         "inputs": inputs,
         "sources": dict(sorted(sources.items())),
         "licenses": dict(sorted(licenses.items())),
@@ -81,7 +81,7 @@ def make_manifest(
     return BuildReport(manifest)
 
 
-def _files(config: str, built: list[PartResult], folder: Path) -> dict[str, Any]:
+def _files(config: str, built: list[ShardResult], folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for split in SPLITS:
         files = {n: rows for part in built for n, rows in part.files.get(config, {}).get(split, {}).items()}
@@ -95,7 +95,7 @@ def _files(config: str, built: list[PartResult], folder: Path) -> dict[str, Any]
     return result
 
 
-def _families(built: list[PartResult]) -> dict[str, int]:
+def _families(built: list[ShardResult]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for part in built:
         counts.update(part.families)

@@ -9,14 +9,14 @@ import msgspec
 from foretrace.core.errors import UsageError
 
 SPLITS = ("train", "validation", "test")
-Target = Literal["type", "call", "message"]
+TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one build; all of them go into the manifest."""
 
-    target: Target = "call"
+    target: TargetFormat = "call"
     """What a proposer predicts: the action type, the call (type, tool, arguments), or the whole message."""
     max_context_tokens: int = 8192
     """Longest prompt. System, task and latest turns stay; what is left out is marked."""

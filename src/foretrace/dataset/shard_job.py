@@ -15,19 +15,19 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
-from foretrace.dataset.demonstration import is_demo
-from foretrace.dataset.parquet import TableWriter, rank
-from foretrace.dataset.prompts import Prompts, counter_for
-from foretrace.dataset.recipes import load
-from foretrace.dataset.recipes.base import Attempt, Config, Recipe, Row, Siblings
+from foretrace.dataset.demonstration import is_demo_model
+from foretrace.dataset.parquet import TableWriter, find_rank
+from foretrace.dataset.prompts import Prompts, make_token_counter
+from foretrace.dataset.recipes import load_recipes
+from foretrace.dataset.recipes.base import Attempt, Config, Recipe, Row, TaskAttempts
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.engines.processes import give_back_memory
 
-SAMPLE = 1000
+MAX_SAMPLED_PAIRS = 1000
 """Pairs of each family that a part hands to the statistical gates at most."""
 
 
-class PartJob(msgspec.Struct, frozen=True, kw_only=True):
+class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """What one part is built from."""
 
     number: int
@@ -52,7 +52,7 @@ class SampledPair(msgspec.Struct, frozen=True, array_like=True):
     rejected: str
 
 
-class PartResult(msgspec.Struct, kw_only=True):
+class ShardResult(msgspec.Struct, kw_only=True):
     """What one part gave."""
 
     files: dict[str, dict[str, dict[str, int]]] = {}
@@ -81,16 +81,16 @@ class PartResult(msgspec.Struct, kw_only=True):
     """Pairs for the statistical gates, by family."""
 
 
-def build_part(job: PartJob) -> PartResult:
+def build_shards(job: ShardJob) -> ShardResult:
     """Write the part's files under `job.folder` and count what happened."""
     give_back_memory()
-    part = _Part(job)
-    for task, traces in groupby(read_merged(job, part.result), key=lambda t: t.task.id):
+    part = _ShardBuilder(job)
+    for task, traces in groupby(read_traces_once(job, part.result), key=lambda t: t.task.id):
         part.add(task, list(traces))
     return part.finish()
 
 
-def read_merged(job: PartJob, result: PartResult | None = None) -> Iterator[Trace]:
+def read_traces_once(job: ShardJob, result: ShardResult | None = None) -> Iterator[Trace]:
     """Traces of the part's shards, siblings together; a trace that two inputs hold comes once."""
     stores = [TraceStore(Path(s)) for s in job.stores]
     for shard in job.shards:
@@ -105,12 +105,12 @@ def read_merged(job: PartJob, result: PartResult | None = None) -> Iterator[Trac
             yield trace
 
 
-class _Part:
-    def __init__(self, job: PartJob) -> None:
+class _ShardBuilder:
+    def __init__(self, job: ShardJob) -> None:
         self.job = job
-        self.result = PartResult(actions={s: Counter() for s in SPLITS}, prompts={s: set() for s in SPLITS})
-        self._counter = counter_for(job.settings.tokenizer)
-        self._recipes: list[Recipe] = load(job.settings.recipes)
+        self.result = ShardResult(actions={s: Counter() for s in SPLITS}, prompts={s: set() for s in SPLITS})
+        self._counter = make_token_counter(job.settings.tokenizer)
+        self._recipes: list[Recipe] = load_recipes(job.settings.recipes)
         self._configs: dict[str, Config] = {c.name: c for r in self._recipes for c in r.configs}
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._eval = EvalSlices(job.settings)
@@ -129,7 +129,7 @@ class _Part:
         result, settings = self.result, self.job.settings
         outcome = {True: "success", False: "failed", None: "unknown"}[trace.outcome.success]
         result.traces[outcome] += 1
-        result.of_demo_model += is_demo(trace.provenance.model)
+        result.of_demo_model += is_demo_model(trace.provenance.model)
         result.licenses[trace.provenance.license or "unknown"] += 1
         result.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
         prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter)
@@ -140,31 +140,31 @@ class _Part:
     def _build(self, attempts: list[Attempt], split: str) -> None:
         wanted = [attempt for attempt in attempts if attempt.wanted]
         for attempt in wanted:
-            attempt.choose()
+            attempt.select_targets()
             self._exclude(attempt, split)
-            self.result.actions[split].update(str(a.label.action) for a in attempt.acts)
+            self.result.actions[split].update(str(a.label.action) for a in attempt.targets)
         for attempt in attempts:
             if not attempt.wanted and wanted:
                 # All that it can give is a wrong answer to a prompt that it shares with one that is wanted.
-                attempt.choose(until=max(attempt.shares_with(other) for other in wanted))
+                attempt.select_targets(until=max(attempt.count_shared_messages(other) for other in wanted))
         for recipe in self._recipes:
             name = recipe.configs[0].name
             drops = self.result.drops.setdefault(name, Counter())
-            for row in recipe.rows(Siblings(attempts, split, self.job.settings, drops)):
+            for row in recipe.rows(TaskAttempts(attempts, split, self.job.settings, drops)):
                 self.result.candidates[row.config] += 1
                 self._take(row, split)
 
     def _exclude(self, attempt: Attempt, split: str) -> None:
         """Leave out steps whose prompt another split keeps, before any recipe sees them."""
-        kept = attempt.acts[:0]
-        for act in attempt.acts:
-            mark = act.prompt_mark
+        kept = attempt.targets[:0]
+        for act in attempt.targets:
+            mark = act.prompt_digest
             if self.job.excluded and self.job.excluded.get(mark.hex(), split) != split:
                 attempt.drops["prompt_in_two_splits"] += 1
                 continue
             self.result.prompts[split].add(mark)
             kept.append(act)
-        attempt.acts = kept
+        attempt.targets = kept
 
     def _take(self, row: Row, split: str) -> None:
         if row.config == "eval":
@@ -184,9 +184,9 @@ class _Part:
         pair = SampledPair(place, f"{values['pair']}:{row.key}:{row.step}", values["group"], *texts)
         sampled = self._sampled.setdefault(values["family"], [])
         sampled.append((place, pair))
-        if len(sampled) > 2 * SAMPLE:
+        if len(sampled) > 2 * MAX_SAMPLED_PAIRS:
             sampled.sort(key=lambda item: item[0])
-            del sampled[SAMPLE:]
+            del sampled[MAX_SAMPLED_PAIRS:]
 
     def _writer(self, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:
@@ -195,7 +195,7 @@ class _Part:
             self._writers[config, split] = TableWriter(path, self._configs[config], self.job.settings.seed)
         return self._writers[config, split]
 
-    def finish(self) -> PartResult:
+    def finish(self) -> ShardResult:
         """Close the files."""
         for row in self._eval.rows(final=False):
             self._writer("eval", "test").add(row)
@@ -205,7 +205,7 @@ class _Part:
             self.result.files.setdefault(config, {}).setdefault(split, {})[name] = rows
         for family, sampled in self._sampled.items():
             sampled.sort(key=lambda item: item[0])
-            self.result.sample[family] = [pair for _, pair in sampled[:SAMPLE]]
+            self.result.sample[family] = [pair for _, pair in sampled[:MAX_SAMPLED_PAIRS]]
         return self.result
 
 
@@ -225,7 +225,7 @@ class EvalSlices:
 
     def offer(self, row: Row) -> None:
         """Take a candidate."""
-        place = rank(self._seed, row)
+        place = find_rank(self._seed, row)
         _keep(self._natural, (place, row), self._size)
         _keep(self._classes.setdefault(str(row.values["action"]), []), (place, row), self._share)
 

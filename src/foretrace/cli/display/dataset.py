@@ -12,8 +12,8 @@ _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed"
 
 def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
-    from foretrace.dataset.card import gate_figures
-    from foretrace.dataset.demonstration import told
+    from foretrace.dataset.card import format_figures
+    from foretrace.dataset.demonstration import describe_demonstration
 
     splits = show_dataset_actions(say, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
@@ -29,7 +29,7 @@ def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
             (
                 gate.get("name", ""),
                 _VERDICTS.get(gate.get("verdict", ""), "?"),
-                gate_figures(gate).removeprefix("UNDECIDED "),
+                format_figures(gate).removeprefix("UNDECIDED "),
             )
             for gate in manifest.get("gates", [])
         ],
@@ -43,7 +43,7 @@ def show_dataset(say: Output, manifest: dict[str, Any], out: Path) -> None:
     for warning in manifest.get("warnings", []):
         say.warn(f"warning: {warning}", "yellow")
     say.line()
-    if demonstration := told(manifest):
+    if demonstration := describe_demonstration(manifest):
         say.line((demonstration, "yellow"))
     say.line(f"dataset: {out}")
     first = next(iter(configs), "proposer")

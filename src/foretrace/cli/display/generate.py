@@ -78,10 +78,10 @@ def note_rows(say: Output, drops: Sequence[Drop], of: int, place: Path | str) ->
 def note_demo(say: Output, model: ChatModel, given: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
     from foretrace.cli.verbs.demo import PROBLEMS
-    from foretrace.dataset.demonstration import is_demo
+    from foretrace.dataset.demonstration import is_demo_model
     from foretrace.problems.registry import problems_of
 
-    if not is_demo(model.spec):
+    if not is_demo_model(model.spec):
         return
     unknown = {problem.id for problem in given} - {problem.id for problem in problems_of("builtin", None, PROBLEMS)}
     if unknown:

@@ -89,7 +89,7 @@ def build(
     Whole or not at all: a failed gate leaves what was there untouched (exit code 3).
     """
     from foretrace.cli.display.dataset import show_dataset
-    from foretrace.dataset.demonstration import told
+    from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.settings import BuildSettings
 
     if push is None and (private or allow_undecided):
@@ -122,7 +122,7 @@ def build(
     facts: dict[str, Any] = {
         "out": str(out),
         "imported": imported,
-        "demonstration": told(manifest),
+        "demonstration": describe_demonstration(manifest),
         "manifest": manifest,
     }
     if not say.json:
@@ -160,7 +160,7 @@ def _gather(
     """Traces folders as they are, and the one into which sources are imported."""
     from foretrace.cli.unsealed import warn_unsealed
     from foretrace.core.store import TraceStore
-    from foretrace.dataset.demonstration import refuse
+    from foretrace.dataset.demonstration import refuse_demo_traces
 
     folders = [Path(text) for text in inputs if Path(text).is_dir()]
     named = [text for text in inputs if not Path(text).is_dir()]
@@ -171,7 +171,7 @@ def _gather(
     for folder in folders:
         warn_unsealed(say, folder)
     if not allow_demo:
-        refuse(stores)
+        refuse_demo_traces(stores)
     if limit is not None and not named:
         raise UsageError("--limit is for sources that are imported; traces folders are taken whole")
     if not named:

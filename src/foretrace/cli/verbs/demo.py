@@ -39,7 +39,7 @@ def demo(
     from foretrace.cli.display.demo import next_steps, show_demo
     from foretrace.cli.verbs.build import build_dataset
     from foretrace.cli.verbs.label import label_folder
-    from foretrace.dataset.demonstration import told
+    from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.settings import BuildSettings
 
     _clear(out)
@@ -56,7 +56,7 @@ def demo(
         "generate": generated if not isinstance(generated, str) else {"skipped": generated},
         "import": imported,
         "labels": labelled,
-        "demonstration": told(manifest),
+        "demonstration": describe_demonstration(manifest),
         "manifest": manifest,
         "next": commands,
     }

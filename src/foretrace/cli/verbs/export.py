@@ -40,7 +40,7 @@ def export(
     from foretrace.cli.unsealed import check_sealed
     from foretrace.core.files import atomic_file, check_outside, compressed
     from foretrace.core.store import TraceStore
-    from foretrace.dataset.demonstration import is_demo
+    from foretrace.dataset.demonstration import is_demo_model
 
     store = TraceStore(traces)
     check_outside(out, traces)
@@ -56,7 +56,7 @@ def export(
         for trace in store.read():
             row = write(trace)
             counts["traces"] += 1
-            counts["demo"] += is_demo(trace.provenance.model)
+            counts["demo"] += is_demo_model(trace.provenance.model)
             if isinstance(row, bytes):
                 to.write(row)
             elif isinstance(row, dict):
@@ -86,9 +86,9 @@ def _report(say: Output, facts: dict[str, Any], drops: Counter[str], file: dict[
 def _writer(kind: str) -> Callable[[Trace], bytes | dict[str, Any] | Drop]:
     """What makes a line, or a row, of a trace."""
     from foretrace.core.trace import encode_trace
-    from foretrace.exports.chat import chat_row
-    from foretrace.exports.inline import inline_row
+    from foretrace.exports.chat import make_chat_row
+    from foretrace.exports.inline import make_inline_row
 
     if kind == "jsonl":
         return lambda trace: encode_trace(trace) + b"\n"
-    return chat_row if kind == "chat" else inline_row
+    return make_chat_row if kind == "chat" else make_inline_row

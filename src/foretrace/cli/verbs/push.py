@@ -10,7 +10,7 @@ import typer
 from foretrace.cli.output import Output
 
 if TYPE_CHECKING:
-    from foretrace.dataset.push import Pushed
+    from foretrace.dataset.push import PushedRepository
 
 
 def push(
@@ -35,26 +35,26 @@ def push(
 
 def push_dataset(
     say: Output, dataset: Path, org: str, *, private: bool, dry_run: bool = False, allow_undecided: bool
-) -> list[Pushed]:
+) -> list[PushedRepository]:
     """Push with progress on stderr."""
+    from foretrace.dataset.push import find_unpushed_configs
     from foretrace.dataset.push import push as run
-    from foretrace.dataset.push import without_repository
 
     say.kept = "interrupted; repositories that were pushed are whole, the same command goes on with the others"
-    for config in without_repository(dataset):
+    for config in find_unpushed_configs(dataset):
         say.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
     with say.progress(f"pushing {dataset} to {org}") as progress:
         return run(dataset, org, private=private, dry_run=dry_run, allow_undecided=allow_undecided, report=progress)
 
 
-def pushed_facts(pushed: list[Pushed]) -> list[dict[str, Any]]:
+def pushed_facts(pushed: list[PushedRepository]) -> list[dict[str, Any]]:
     """What was pushed, for `--json`."""
     import msgspec
 
     return [msgspec.to_builtins(p) for p in pushed]
 
 
-def show_pushed(say: Output, pushed: list[Pushed], *, dry_run: bool) -> None:
+def show_pushed(say: Output, pushed: list[PushedRepository], *, dry_run: bool) -> None:
     """Say what was pushed."""
     done = "would push" if dry_run else "pushed"
     say.table(

@@ -8,7 +8,7 @@ from foretrace.core.plugins import names, resolve
 from foretrace.dataset.recipes.base import Recipe
 
 
-def load(wanted: Sequence[str] = ()) -> list[Recipe]:
+def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
     """The recipes of these names (all when empty), in their usual order; those of others stand last, by name."""
     usual = {name: place for place, name in enumerate(names("recipe"))}
     chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))

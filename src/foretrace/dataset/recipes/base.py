@@ -19,12 +19,12 @@ from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts
 from foretrace.dataset.settings import BuildSettings, Outcomes
-from foretrace.dataset.target import message_text, target_text
+from foretrace.dataset.target_text import make_message_text, make_target_text
 
-Kind = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
+ColumnType = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
 """Type of a column: `messages` is a list of {role, content}, `action` a ClassLabel of the nine."""
 
-IDENTITY: dict[str, Kind] = {
+IDENTITY: dict[str, ColumnType] = {
     "key": "string",
     "step": "int",
     "task": "string",
@@ -39,7 +39,7 @@ class Config(NamedTuple):
     """One dataset: its name on the Hub side, its columns, and what it is for."""
 
     name: str
-    columns: dict[str, Kind]
+    columns: dict[str, ColumnType]
     about: str
     splits: tuple[str, ...] = ("train", "validation", "test")
 
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Act:
+class Target:
     """One step that can be a target: what the agent did at that prompt."""
 
     attempt: Attempt
@@ -71,31 +71,31 @@ class Act:
         return self.attempt.trace.messages[self.index]
 
     @property
-    def deed(self) -> Deed:
+    def action_key(self) -> ActionKey:
         """What was done, however it is written."""
-        return self.attempt.deed(self.index)
+        return self.attempt.find_action_key(self.index)
 
     @property
     def prompt(self) -> list[ChatText]:
         """What was before it."""
-        return self.attempt.prompts.at(self.index)
+        return self.attempt.prompts.render(self.index)
 
     @property
-    def prompt_mark(self) -> bytes:
+    def prompt_digest(self) -> bytes:
         """The digest of the prompt."""
-        return self.attempt.prompts.mark(self.index)
+        return self.attempt.prompts.find_digest(self.index)
 
 
-Deed = tuple[tuple[str, ...], ...]
+ActionKey = tuple[tuple[str, ...], ...]
 """What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
 
 
-def wants(outcomes: Outcomes, success: bool | None) -> bool:
+def is_wanted_outcome(outcomes: Outcomes, success: bool | None) -> bool:
     """Whether steps of an attempt of this outcome are targets."""
     return {"success": success is True, "not_failed": success is not False, "all": True}[outcomes]
 
 
-def deed_of(message: Message) -> Deed:
+def make_action_key(message: Message) -> ActionKey:
     """What a message does. The type is left out: the same call can be a write here and a repair there."""
     calls = (match.key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
     return tuple(calls) or (("", "", message.content),)
@@ -108,59 +108,59 @@ class Attempt:
         self.trace = trace
         self.labels = labels
         self.prompts = prompts
-        self.wanted = wants(settings.outcomes, trace.outcome.success)
+        self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
-        self.acts: list[Act] = []
+        self.targets: list[Target] = []
         """Steps that can be targets, in order, once `choose` has chosen them."""
         self._settings = settings
-        self._deeds: dict[int, Deed] = {}
-        self._times: dict[Deed, list[int]] | None = None
+        self._action_keys: dict[int, ActionKey] = {}
+        self._steps_by_action: dict[ActionKey, list[int]] | None = None
 
-    def choose(self, until: int | None = None) -> None:
+    def select_targets(self, until: int | None = None) -> None:
         """Fill `acts`, with no step behind the message `until` where that is given."""
         within = [label for label in self.labels if until is None or label.index <= until]
-        self.acts = [act for label in within if (act := self._act(label, self._settings)) is not None]
+        self.targets = [act for label in within if (act := self._make_target(label, self._settings)) is not None]
 
-    def deed(self, index: int) -> Deed:
+    def find_action_key(self, index: int) -> ActionKey:
         """What the message at `index` does, however it is written; equal for the same calls."""
-        if index not in self._deeds:
-            self._deeds[index] = deed_of(self.trace.messages[index])
-        return self._deeds[index]
+        if index not in self._action_keys:
+            self._action_keys[index] = make_action_key(self.trace.messages[index])
+        return self._action_keys[index]
 
-    def shows(self, deed: Deed, index: int) -> bool:
+    def is_shown(self, deed: ActionKey, index: int) -> bool:
         """Whether the prompt at `index` shows that this was done before."""
-        if self._times is None:
-            self._times = {}
+        if self._steps_by_action is None:
+            self._steps_by_action = {}
             for label in self.labels:
-                self._times.setdefault(self.deed(label.index), []).append(label.index)
-        times = self._times.get(deed)
+                self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
+        times = self._steps_by_action.get(deed)
         if times is None or times[0] >= index:
             return False
-        kept = self.prompts.kept_from(index)
+        kept = self.prompts.find_first_shown(index)
         return any(kept <= time < index for time in times)
 
-    def shares_with(self, other: Attempt) -> int:
+    def count_shared_messages(self, other: Attempt) -> int:
         """How many messages two attempts have in common from the start: only so far can a prompt be the same."""
         pairs = zip(self.trace.messages, other.trace.messages, strict=False)
-        same = (a.role == b.role and message_text(a) == message_text(b) for a, b in pairs)
+        same = (a.role == b.role and make_message_text(a) == make_message_text(b) for a, b in pairs)
         return sum(1 for _ in takewhile(bool, same))
 
-    def _act(self, label: StepLabel, settings: BuildSettings) -> Act | None:
+    def _make_target(self, label: StepLabel, settings: BuildSettings) -> Target | None:
         message = self.trace.messages[label.index]
-        reason = self._refusal(message, label)
+        reason = self._find_refusal(message, label)
         if reason is not None:
             self.drops[reason] += 1
             return None
         assert label.action is not None
         try:
-            text = target_text(message, label.action, settings.target)
+            text = make_target_text(message, label.action, settings.target)
         except (msgspec.DecodeError, RecursionError):
             self.drops["unreadable_call"] += 1
             return None
-        return Act(self, label.index, label, text)
+        return Target(self, label.index, label, text)
 
-    def _refusal(self, message: Message, label: StepLabel) -> str | None:
+    def _find_refusal(self, message: Message, label: StepLabel) -> str | None:
         if label.action is None:
             return "not_a_step"
         if message.train is False:
@@ -169,14 +169,14 @@ class Attempt:
             return "not_the_models"
         if any(call.error for call in message.tool_calls):
             return "unreadable_call"
-        if self.prompts.leaks(label.index):
+        if self.prompts.has_target_before(label.index):
             return "target_text_in_prompt"
-        if not self.prompts.fits(label.index):
+        if not self.prompts.has_room(label.index):
             return "prompt_too_long"
         texts = [message.content, *(call.arguments for call in message.tool_calls)]
         return None if any(text.strip() for text in texts) else "empty_step"
 
-    def identity(self, step: int) -> dict[str, Any]:
+    def make_identity(self, step: int) -> dict[str, Any]:
         """The identity columns of a row at `step`."""
         trace = self.trace
         return {
@@ -189,7 +189,7 @@ class Attempt:
         }
 
 
-class Siblings(NamedTuple):
+class TaskAttempts(NamedTuple):
     """All attempts at one task, in key order."""
 
     attempts: list[Attempt]
@@ -204,6 +204,6 @@ class Recipe(Protocol):
 
     configs: tuple[Config, ...]
 
-    def rows(self, task: Siblings) -> Iterator[Row]:
+    def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Rows of one task. Every choice derives from (seed, key, step)."""
         ...

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from foretrace.dataset.recipes.base import IDENTITY, Act, Config, Row, Siblings
+from foretrace.dataset.recipes.base import IDENTITY, Config, Row, Target, TaskAttempts
 
-NEXT = 5
+MAX_NEXT_ACTIONS = 5
 """How many of the next action types a row carries, its own first."""
 
 
@@ -35,7 +35,7 @@ class Eval:
         ),
     )
 
-    def rows(self, task: Siblings) -> Iterator[Row]:
+    def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Candidates in the order of key and step."""
         if task.split != "test":
             return
@@ -46,17 +46,17 @@ class Eval:
                 continue
             task.drops.update(attempt.drops)
             steps = [label for label in attempt.labels if label.action is not None]
-            for act in attempt.acts:
-                mark = (act.prompt_mark, act.text)
+            for act in attempt.targets:
+                mark = (act.prompt_digest, act.text)
                 if mark in seen:
                     task.drops["repeated_step"] += 1
                     continue
                 seen.add(mark)
                 following = [str(label.action) for label in steps if label.index >= act.index]
-                yield _row(act, following[:NEXT])
+                yield _make_row(act, following[:MAX_NEXT_ACTIONS])
 
 
-def _row(act: Act, following: list[str]) -> Row:
+def _make_row(act: Target, following: list[str]) -> Row:
     call = act.message.tool_calls[0] if act.message.tool_calls else None
     values = {
         "prompt": act.prompt,
@@ -70,7 +70,7 @@ def _row(act: Act, following: list[str]) -> Row:
         "state_version": act.label.state_version,
         "natural": False,
         "balanced": False,
-        **act.attempt.identity(act.index),
+        **act.attempt.make_identity(act.index),
     }
     return Row("eval", act.attempt.trace.key, act.index, "", values)
 

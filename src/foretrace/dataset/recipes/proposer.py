@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from foretrace.dataset.recipes.base import IDENTITY, Act, Config, Row, Siblings
+from foretrace.dataset.recipes.base import IDENTITY, Config, Row, Target, TaskAttempts
 
 
 class Proposer:
@@ -27,7 +27,7 @@ class Proposer:
         ),
     )
 
-    def rows(self, task: Siblings) -> Iterator[Row]:
+    def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Rows in the order of key and step."""
         seen: set[tuple[bytes, str]] = set()
         for attempt in task.attempts:
@@ -35,16 +35,16 @@ class Proposer:
                 task.drops["attempt_not_wanted"] += len(attempt.labels)
                 continue
             task.drops.update(attempt.drops)
-            for act in attempt.acts:
-                mark = (act.prompt_mark, act.text)
+            for act in attempt.targets:
+                mark = (act.prompt_digest, act.text)
                 if len(task.attempts) > 1 and mark in seen:
                     task.drops["repeated_step"] += 1
                     continue
                 seen.add(mark)
-                yield _row(act)
+                yield _make_row(act)
 
 
-def _row(act: Act) -> Row:
+def _make_row(act: Target) -> Row:
     values = {
         "prompt": act.prompt,
         "completion": [("assistant", act.text)],
@@ -53,7 +53,7 @@ def _row(act: Act) -> Row:
         "effect": str(act.label.effect),
         "rule": act.label.rule,
         "state_version": act.label.state_version,
-        **act.attempt.identity(act.index),
+        **act.attempt.make_identity(act.index),
     }
     return Row("proposer", act.attempt.trace.key, act.index, "", values)
 

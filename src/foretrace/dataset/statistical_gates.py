@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from foretrace.dataset.gates import Gate
+from foretrace.dataset.blind_guessers import Pair, describe_shortcut, find_shortcuts
+from foretrace.dataset.exact_gates import Gate
 from foretrace.dataset.parquet import TableWriter, read_groups
 from foretrace.dataset.recipes.base import Config, Row
-from foretrace.dataset.shard_job import SAMPLE, PartResult, SampledPair
-from foretrace.dataset.shortcuts import Pair, describe, find_shortcuts
+from foretrace.dataset.shard_job import MAX_SAMPLED_PAIRS, SampledPair, ShardResult
 
 
-def statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tuple[list[Gate], list[str]]:
+def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tuple[list[Gate], list[str]]:
     """One gate for each family and blind guesser, and the families that must go.
 
     A family with a shortcut does not fail the build: it is removed, and the gate says so.
     """
     families = {
-        family: [Pair(p.pair, p.group, p.chosen, p.rejected) for p in sorted(pairs, key=lambda p: p.place)[:SAMPLE]]
+        family: [
+            Pair(p.pair, p.group, p.chosen, p.rejected)
+            for p in sorted(pairs, key=lambda p: p.place)[:MAX_SAMPLED_PAIRS]
+        ]
         for family, pairs in sorted(sample.items())
     }
     gates: list[Gate] = []
@@ -32,7 +35,7 @@ def statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tup
             "pairs": found.n_pairs,
             "groups": found.groups,
         }
-        detail = describe(found)
+        detail = describe_shortcut(found)
         if found.verdict == "fail":
             removed.append(found.family)
         verdict = "removed" if found.verdict == "fail" else found.verdict
@@ -45,7 +48,7 @@ def statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tup
 
 
 def rewrite_without(
-    families: Collection[str], built: list[PartResult], configs: dict[str, Config], folder: Path, seed: int
+    families: Collection[str], built: list[ShardResult], configs: dict[str, Config], folder: Path, seed: int
 ) -> None:
     """Write the pair files again without some families."""
     for part in built:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from dataset.little import corpus
 from foretrace.actions import ActionType
 from foretrace.core.store import TraceStore, write_traces
-from foretrace.dataset.prompts import ChatText, prompt_digest
+from foretrace.dataset.prompts import ChatText, digest_prompt
 from foretrace.dataset.recipes.base import Row
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.shard_job import EvalSlices, PartJob, PartResult, read_merged
+from foretrace.dataset.shard_job import EvalSlices, ShardJob, ShardResult, read_traces_once
 
 ACTIONS = [str(a) for a in ActionType]
 
@@ -67,9 +67,9 @@ def test_natural_slice_keeps_the_distribution_and_the_other_has_equal_classes() 
     assert all(r.values["natural"] or r.values["balanced"] for r in found)
 
 
-def job(folders: list[Path], shards: tuple[int, ...]) -> PartJob:
+def job(folders: list[Path], shards: tuple[int, ...]) -> ShardJob:
     stores = tuple(str(f) for f in folders)
-    return PartJob(number=0, count=1, stores=stores, shards=shards, folder="", settings=BuildSettings(), splits={})
+    return ShardJob(number=0, count=1, stores=stores, shards=shards, folder="", settings=BuildSettings(), splits={})
 
 
 def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path) -> None:
@@ -77,14 +77,14 @@ def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path
     write_traces(every[::2], tmp_path / "a")
     write_traces([*every[1::2], *every[:8]], tmp_path / "b")
     shards = tuple(range(16))
-    counted = PartResult()
-    merged = list(read_merged(job([tmp_path / "a", tmp_path / "b"], shards), counted))
+    counted = ShardResult()
+    merged = list(read_traces_once(job([tmp_path / "a", tmp_path / "b"], shards), counted))
     assert sorted(t.key for t in merged) == sorted(t.key for t in every)
     assert counted.duplicates == 4
     tasks = [t.task.id for t in merged]
     assert all(tasks[i] == tasks[i - 1] or tasks[i] not in tasks[:i] for i in range(1, len(tasks)))
     held = TraceStore(tmp_path / "a").shards
-    assert {t.key for s in held for t in read_merged(job([tmp_path / "a"], (s,)))} == {t.key for t in every[::2]}
+    assert {t.key for s in held for t in read_traces_once(job([tmp_path / "a"], (s,)))} == {t.key for t in every[::2]}
 
 
 messages = st.lists(st.builds(ChatText, st.sampled_from(["user", "assistant"]), st.text(max_size=4)), max_size=4)
@@ -92,5 +92,5 @@ messages = st.lists(st.builds(ChatText, st.sampled_from(["user", "assistant"]), 
 
 @given(messages, messages)
 def test_prompts_have_one_digest_and_others_another(one: list[ChatText], other: list[ChatText]) -> None:
-    assert (prompt_digest(one) == prompt_digest(other)) == (one == other)
-    assert prompt_digest(one) == prompt_digest([ChatText(*m) for m in one])
+    assert (digest_prompt(one) == digest_prompt(other)) == (one == other)
+    assert digest_prompt(one) == digest_prompt([ChatText(*m) for m in one])

@@ -12,13 +12,13 @@ import msgspec
 
 from foretrace.core.trace import Message, Outcome, ToolCall, Trace
 from foretrace.dataset.parquet import read_groups
-from foretrace.dataset.prompts import ChatText, Prompts, counter_for, instruction, prompt_digest
-from foretrace.dataset.recipes import load
-from foretrace.dataset.recipes.base import Config, Deed, deed_of
-from foretrace.dataset.recipes.verifier import MIRRORED, UNTOLD
+from foretrace.dataset.prompts import ChatText, Prompts, digest_prompt, make_instruction, make_token_counter
+from foretrace.dataset.recipes import load_recipes
+from foretrace.dataset.recipes.base import ActionKey, Config, make_action_key
+from foretrace.dataset.recipes.verifier import MIRRORED, REPEAT_BALANCED
 from foretrace.dataset.settings import SPLITS
-from foretrace.dataset.shard_job import PartJob, PartResult, read_merged
-from foretrace.dataset.target import has_target, message_text
+from foretrace.dataset.shard_job import ShardJob, ShardResult, read_traces_once
+from foretrace.dataset.target_text import has_target, make_message_text
 from foretrace.engines.processes import give_back_memory
 
 Verdict = Literal["pass", "fail", "undecided", "removed"]
@@ -38,7 +38,7 @@ _READ_BACK = frozenset(
         "rejected",
     ]
 )
-_NAMED = 5
+MAX_NAMED_ROWS = 5
 """Rows that a failed gate names at most."""
 
 
@@ -53,7 +53,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that break it: `config/split key step`."""
 
 
-class PartCheck(msgspec.Struct, kw_only=True):
+class ShardCheck(msgspec.Struct, kw_only=True):
     """What reading one part back showed."""
 
     groups: dict[str, set[str]] = {}
@@ -78,13 +78,13 @@ class PartCheck(msgspec.Struct, kw_only=True):
     """Rows of mirrored families, by `split/family`."""
 
 
-def check_part(job: PartJob, built: PartResult) -> PartCheck:
+def check_shards(job: ShardJob, built: ShardResult) -> ShardCheck:
     """Read the part's files back and hold them against its traces."""
     give_back_memory()
-    check = PartCheck(
+    check = ShardCheck(
         groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, prompts={s: set() for s in SPLITS}
     )
-    configs = {c.name: c for recipe in load(job.settings.recipes) for c in recipe.configs}
+    configs = {c.name: c for recipe in load_recipes(job.settings.recipes) for c in recipe.configs}
     expected: Expected = {}
     pairs: Pairs = {}
     for name, splits in built.files.items():
@@ -97,7 +97,7 @@ def check_part(job: PartJob, built: PartResult) -> PartCheck:
 
 
 def _read_back(
-    check: PartCheck,
+    check: ShardCheck,
     path: Path,
     config: Config,
     split: str,
@@ -113,7 +113,7 @@ def _read_back(
         check.groups[split].update(values["group"])
         check.keys[split].update(keys)
         for key, step, prompt in zip(keys, steps, messages.get("prompt", ()), strict=False):
-            mark = prompt_digest(prompt)
+            mark = digest_prompt(prompt)
             check.prompts[split].add(mark)
             expected.setdefault(key, {}).setdefault(step, {})[mark] = f"{config.name}/{split} {key} {step}"
         if "chosen" in messages:
@@ -132,33 +132,37 @@ def _read_back(
             check.unbalanced[f"{split}/{family}"] = wrong
 
 
-def _against_traces(check: PartCheck, job: PartJob, expected: Expected, pairs: Pairs) -> None:
+def _against_traces(check: ShardCheck, job: ShardJob, expected: Expected, pairs: Pairs) -> None:
     """Make each prompt again from a trace whose target and end are others, and hold it against the trace's messages.
 
     The digest says that the prompt in the file is the one made here, so what holds for this one holds for that.
     """
     settings = job.settings
-    counter = counter_for(settings.tokenizer)
-    fixed = instruction(settings.target)
-    for trace in read_merged(job):
+    counter = make_token_counter(settings.tokenizer)
+    fixed = make_instruction(settings.target)
+    for trace in read_traces_once(job):
         other: Prompts | None = None
-        originals = [message_text(m) for m in trace.messages] if trace.key in expected else []
+        originals = [make_message_text(m) for m in trace.messages] if trace.key in expected else []
         facts: dict[str, tuple[int, bool]] = {}
         for step, marks in sorted(expected.pop(trace.key, {}).items()):
             # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
-            other = Prompts(tampered(trace, step), settings.target, settings.max_context_tokens, counter, other)
-            prompt = other.at(step)
+            other = Prompts(replace_ending(trace, step), settings.target, settings.max_context_tokens, counter, other)
+            prompt = other.render(step)
             for _, text in prompt:
                 if text not in facts:
-                    facts[text] = (other.length([ChatText("user", text)]), has_target(text.removeprefix(fixed)))
+                    facts[text] = (other.count_tokens([ChatText("user", text)]), has_target(text.removeprefix(fixed)))
             found = [facts[text] for _, text in prompt]
             length, leaks = sum([size for size, _ in found]), any(marked for _, marked in found)
             moved = not _is_history(prompt, trace.messages, originals, step)
             check.longest = max(check.longest, length)
             if settings.target == "call" and (trace.key, step) in pairs:
-                shown = {deed_of(m) for m in trace.messages[other.kept_from(step) : step] if m.role == "assistant"}
-                _note_repeats(check, shown, deed_of(trace.messages[step]), pairs[trace.key, step])
-            right = prompt_digest(prompt)
+                shown = {
+                    make_action_key(m)
+                    for m in trace.messages[other.find_first_shown(step) : step]
+                    if m.role == "assistant"
+                }
+                _note_repeats(check, shown, make_action_key(trace.messages[step]), pairs[trace.key, step])
+            right = digest_prompt(prompt)
             for mark, row in marks.items():
                 check.prompts_checked += 1
                 if moved or mark != right:
@@ -170,24 +174,24 @@ def _against_traces(check: PartCheck, job: PartJob, expected: Expected, pairs: P
     check.moved += [row for steps in expected.values() for marks in steps.values() for row in marks.values()]
 
 
-def _note_repeats(check: PartCheck, shown: set[Deed], chosen: Deed, rejected: list[tuple[str, str]]) -> None:
+def _note_repeats(check: ShardCheck, shown: set[ActionKey], chosen: ActionKey, rejected: list[tuple[str, str]]) -> None:
     for family, text in rejected:
         right, pairs = check.repeats.get(family, (0.0, 0))
         told = (_deed_of_target(text) in shown) - (chosen in shown)
         check.repeats[family] = (right + (1 + told) / 2, pairs + 1)
 
 
-def _deed_of_target(text: str) -> Deed:
+def _deed_of_target(text: str) -> ActionKey:
     value = msgspec.json.decode(text)
     calls = [value, *value.get("more", ())] if value["tool"] else []
     made = (ToolCall(name=c["tool"], arguments=msgspec.json.encode(c["arguments"]).decode()) for c in calls)
-    return deed_of(Message(role="assistant", author="model", tool_calls=tuple(made)))
+    return make_action_key(Message(role="assistant", author="model", tool_calls=tuple(made)))
 
 
 _ANOTHER = Message(role="assistant", author="model", content="(another ending)")
 
 
-def tampered(trace: Trace, step: int) -> Trace:
+def replace_ending(trace: Trace, step: int) -> Trace:
     """The trace with its target message, all that follows, and its outcome replaced."""
     success = not trace.outcome.success
     return msgspec.structs.replace(
@@ -234,7 +238,7 @@ def _is_text_of(text: str, original: str) -> bool:
     return False
 
 
-def exact_gates(checks: Iterable[PartCheck], built: Iterable[PartResult]) -> list[Gate]:
+def make_exact_gates(checks: Iterable[ShardCheck], built: Iterable[ShardResult]) -> list[Gate]:
     """The verdicts over all parts."""
     checks, built = list(checks), list(built)
     return [
@@ -250,7 +254,7 @@ def exact_gates(checks: Iterable[PartCheck], built: Iterable[PartResult]) -> lis
     ]
 
 
-def _disjoint(checks: list[PartCheck], field: str, name: str) -> Gate:
+def _disjoint(checks: list[ShardCheck], field: str, name: str) -> Gate:
     sets: dict[str, set[Any]] = {s: set() for s in SPLITS}
     for check in checks:
         for split, found in getattr(check, field).items():
@@ -259,19 +263,21 @@ def _disjoint(checks: list[PartCheck], field: str, name: str) -> Gate:
     shared = {f"{a}&{b}": sets[a] & sets[b] for a, b in pairs}
     bad = sorted(x.hex() if isinstance(x, bytes) else x for found in shared.values() for x in found)
     figure = {s: len(found) for s, found in sets.items()} | {"shared": len(bad)}
-    return Gate(name=name, verdict="fail" if bad else "pass", figure=figure, rows=tuple(bad[:_NAMED]))
+    return Gate(name=name, verdict="fail" if bad else "pass", figure=figure, rows=tuple(bad[:MAX_NAMED_ROWS]))
 
 
-def _rows_gate(name: str, checks: list[PartCheck], field: str, what: str) -> Gate:
+def _rows_gate(name: str, checks: list[ShardCheck], field: str, what: str) -> Gate:
     bad = sorted(row for check in checks for row in getattr(check, field))
     total = sum(c.prompts_checked for c in checks)
     figure: dict[str, Any] = {"checked": total, "broken": len(bad)}
     if name == "context_length":
         figure["longest"] = max((c.longest for c in checks), default=0)
-    return Gate(name=name, verdict="fail" if bad else "pass", figure=figure, detail=what, rows=tuple(bad[:_NAMED]))
+    return Gate(
+        name=name, verdict="fail" if bad else "pass", figure=figure, detail=what, rows=tuple(bad[:MAX_NAMED_ROWS])
+    )
 
 
-def _counts(checks: list[PartCheck], built: list[PartResult]) -> Gate:
+def _counts(checks: list[ShardCheck], built: list[ShardResult]) -> Gate:
     """What was read back is what was written; every step is a proposer row or a counted drop, every attempt a
     trajectory or a counted drop, every pair two unpaired rows."""
     found: Counter[str] = Counter()
@@ -296,18 +302,18 @@ def _counts(checks: list[PartCheck], built: list[PartResult]) -> Gate:
     return Gate(name="counts", verdict="fail" if wrong else "pass", figure=figure, detail="; ".join(wrong))
 
 
-def _repeats(checks: list[PartCheck]) -> Gate:
+def _repeats(checks: list[ShardCheck]) -> Gate:
     """How far "reject what the prompt shows as done" gets: nowhere, but in the family that is about repeats."""
     figure: dict[str, Any] = {}
     for family in sorted({family for check in checks for family in check.repeats}):
         found = [check.repeats[family] for check in checks if family in check.repeats]
         figure[family] = round(sum(right for right, _ in found) / sum(pairs for _, pairs in found), 4)
-    wrong = [family for family in UNTOLD if figure.get(family, 0.5) != 0.5]
+    wrong = [family for family in REPEAT_BALANCED if figure.get(family, 0.5) != 0.5]
     detail = "share that is right by rejecting what the prompt shows as done; argument and type_swap: .5"
     return Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)
 
 
-def _balance(checks: list[PartCheck]) -> Gate:
+def _balance(checks: list[ShardCheck]) -> Gate:
     wrong: dict[str, dict[str, int]] = {}
     for check in checks:
         for place, texts in check.unbalanced.items():
@@ -316,6 +322,6 @@ def _balance(checks: list[PartCheck]) -> Gate:
     for check in checks:
         rows.update(check.mirrored)
     detail = "; ".join(f"{place}: {len(texts)} completions" for place, texts in sorted(wrong.items()))
-    named = tuple(text for texts in wrong.values() for text in texts)[:_NAMED]
+    named = tuple(text for texts in wrong.values() for text in texts)[:MAX_NAMED_ROWS]
     figure = dict(sorted(rows.items()))
     return Gate(name="balance", verdict="fail" if wrong else "pass", figure=figure, detail=detail, rows=named)
