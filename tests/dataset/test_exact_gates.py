@@ -20,7 +20,8 @@ from foretrace.dataset import build as module
 from foretrace.dataset import prompts as prompts_module
 from foretrace.dataset.exact_gates import check_shards, replace_ending
 from foretrace.dataset.prompts import ChatText, Prompts
-from foretrace.dataset.recipes import rejection_rules, verifier
+from foretrace.dataset.recipes import mirrored_pairs, rejection_rules
+from foretrace.dataset.selection import write_selected
 
 Rows = list[dict[str, Any]]
 
@@ -52,10 +53,10 @@ def fails(
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             (out / path).write_bytes((good / path).read_bytes())
 
-        def spoilt(job: Any, built: Any) -> Any:
+        def spoilt(job: Any, *built: Any) -> Any:
             if spoil is not None:
                 spoil(Path(job.folder))
-            return check_shards(job, built)
+            return check_shards(job, *built)
 
         monkeypatch.setattr(module, "check_shards", spoilt)
         with pytest.raises(GateError) as caught:
@@ -70,7 +71,9 @@ def fails(
 
 
 def first_file(folder: Path, config: str, split: str = "train") -> Path:
-    return files(folder, config, split)[0]
+    """A file of the dataset that is being built, or of the candidates beside it."""
+    beside = folder.with_name(folder.name.replace("dataset", "candidates"))
+    return [*files(folder, config, split), *files(beside, config, split)][0]
 
 
 def test_good_dataset_passes_all_gates(good: Path) -> None:
@@ -214,10 +217,10 @@ def test_the_mirror_of_a_pair_that_vanished(fails: Any) -> None:
     assert "train/redundancy: 2 completions" in told
 
 
-def test_pairs_that_are_told_by_what_was_done(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Couples taken as they come: the later prompt shows its wrong answer as done."""
+def test_pairs_that_what_was_done_gives_away(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs taken as they come: the later prompt shows its wrong answer as done."""
     monkeypatch.setattr(rejection_rules, "find_repeat_rule_sign", lambda at, wrong: 0)
-    monkeypatch.setattr(verifier, "_wait_for_other_order", lambda waiting, couple, room: [couple])
+    monkeypatch.setattr(mirrored_pairs, "_wait_for_other_order", lambda waiting, pair, quota: [pair])
     assert "type_swap 0." in fails("repeats")
 
 
@@ -266,13 +269,11 @@ def test_eval_rows_that_were_never_checked(fails: Any, monkeypatch: pytest.Monke
         rows[0]["prompt"][-1]["content"] += "?"
         return rows
 
-    honest = module._Builder._merge_eval
+    def spoilt(config: Any, candidates: list[Path], *rest: Any) -> Any:
+        edit(candidates[0], change)
+        return write_selected(config, candidates, *rest)
 
-    def spoilt(self: Any, *arguments: Any) -> None:
-        edit(first_file(self.folder, "eval", "test"), change)
-        honest(self, *arguments)
-
-    monkeypatch.setattr(module._Builder, "_merge_eval", spoilt)
+    monkeypatch.setattr(module, "write_selected", spoilt)
     fails("eval_checked")
 
 
@@ -298,9 +299,9 @@ def test_traces_that_change_during_the_build(tmp_path: Path, how: str) -> None:
 def test_command_ends_with_code_3(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def spoilt(job: Any, built: Any) -> Any:
+    def spoilt(job: Any, *built: Any) -> Any:
         edit(first_file(Path(job.folder), "proposer"), lambda rows: rows[1:])
-        return check_shards(job, built)
+        return check_shards(job, *built)
 
     monkeypatch.setattr(module, "check_shards", spoilt)
     assert main(["build", str(traces), "--out", str(tmp_path / "d"), "--quiet"]) == 3

@@ -1,8 +1,9 @@
-"""Parts: what they keep merges to the same whatever the cut, and traces come once, siblings together."""
+"""Shard jobs: what they keep merges to the same whatever the cut, and traces come once, siblings together."""
 
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -11,11 +12,17 @@ from hypothesis import strategies as st
 
 from dataset.little import corpus
 from foretrace.actions import ActionType
+from foretrace.core.digest import digest
 from foretrace.core.store import TraceStore, write_traces
-from foretrace.dataset.prompts import ChatText, digest_prompt
+from foretrace.dataset import build as module
+from foretrace.dataset.prompt_digests import digest_prompt, find_shared_prompts, merge_digests, pack_digests
+from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes.base import Row
+from foretrace.dataset.recipes.eval import EvalSlices
+from foretrace.dataset.report import BuildCounts
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.shard_job import EvalSlices, ShardJob, ShardResult, read_traces_once
+from foretrace.dataset.shard_job import ShardJob, ShardResult, read_traces_once
+from foretrace.dataset.statistical_gates import SampledPair
 
 ACTIONS = [str(a) for a in ActionType]
 
@@ -28,7 +35,7 @@ def eval_rows(count: int, rng: random.Random) -> list[Row]:
 
 
 def chosen(slices: EvalSlices) -> list[tuple[str, int, bool, bool]]:
-    return [(r.key, r.step, r.values["natural"], r.values["balanced"]) for r in slices.rows(final=True)]
+    return [(r.key, r.step, r.values["natural"], r.values["balanced"]) for r in slices.select(final=True)]
 
 
 @given(st.integers(0, 400), st.integers(1, 5), st.sampled_from([0, 5, 9, 40, 250, 5000]), st.integers(0, 9))
@@ -39,14 +46,14 @@ def test_slices_of_parts_merge_to_the_slices_of_the_whole(count: int, parts: int
     rows = eval_rows(count, rng)
     whole, merged = EvalSlices(settings), EvalSlices(settings)
     for row in rows:
-        whole.offer(row)
+        whole.add(row)
     rng.shuffle(rows)
     for part in range(parts):
         own = EvalSlices(settings)
         for row in rows[part::parts]:
-            own.offer(row)
-        for row in own.rows(final=False):
-            merged.offer(row)
+            own.add(row)
+        for row in own.select(final=False):
+            merged.add(row)
     assert chosen(merged) == chosen(whole)
 
 
@@ -55,8 +62,8 @@ def test_natural_slice_keeps_the_distribution_and_the_other_has_equal_classes() 
     slices = EvalSlices(settings)
     rows = eval_rows(6000, random.Random(1))
     for row in rows:
-        slices.offer(row)
-    found = slices.rows(final=True)
+        slices.add(row)
+    found = list(slices.select(final=True))
     natural = Counter(r.values["action"] for r in found if r.values["natural"])
     balanced = Counter(r.values["action"] for r in found if r.values["balanced"])
     whole = Counter(r.values["action"] for r in rows)
@@ -69,7 +76,10 @@ def test_natural_slice_keeps_the_distribution_and_the_other_has_equal_classes() 
 
 def job(folders: list[Path], shards: tuple[int, ...]) -> ShardJob:
     stores = tuple(str(f) for f in folders)
-    return ShardJob(number=0, count=1, stores=stores, shards=shards, folder="", settings=BuildSettings(), splits={})
+    settings = BuildSettings()
+    return ShardJob(
+        number=0, count=1, stores=stores, shards=shards, folder="", candidates_folder="", settings=settings, splits={}
+    )
 
 
 def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path) -> None:
@@ -77,7 +87,7 @@ def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path
     write_traces(every[::2], tmp_path / "a")
     write_traces([*every[1::2], *every[:8]], tmp_path / "b")
     shards = tuple(range(16))
-    counted = ShardResult()
+    counted = BuildCounts()
     merged = list(read_traces_once(job([tmp_path / "a", tmp_path / "b"], shards), counted))
     assert sorted(t.key for t in merged) == sorted(t.key for t in every)
     assert counted.duplicates == 4
@@ -94,3 +104,39 @@ messages = st.lists(st.builds(ChatText, st.sampled_from(["user", "assistant"]), 
 def test_prompts_have_one_digest_and_others_another(one: list[ChatText], other: list[ChatText]) -> None:
     assert (digest_prompt(one) == digest_prompt(other)) == (one == other)
     assert digest_prompt(one) == digest_prompt([ChatText(*m) for m in one])
+
+
+@given(st.lists(st.sets(st.binary(min_size=8, max_size=8), max_size=6), min_size=3, max_size=3))
+def test_a_prompt_of_two_splits_stays_in_the_most_held_out_one(sets: list[set[bytes]]) -> None:
+    """Packed digests say the same as sets, whatever their bytes and however many jobs they came from."""
+    train, validation, test = sets
+    packed = [merge_digests([pack_digests(sorted(s)[::2]), pack_digests(sorted(s)[1::2])]) for s in sets]
+    found = find_shared_prompts(dict(zip(("train", "validation", "test"), packed, strict=True)))
+    both = dict.fromkeys(train & validation, "validation")
+    assert found == both | dict.fromkeys((train | validation) & test, "test")
+
+
+def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
+    """What a job makes that has so many prompts, and pairs of texts that no other job has."""
+    digests = {digest(str(number), str(n)).encode()[:8] for n in range(prompts)}
+    sample = [
+        SampledPair(digest("place", str(number), str(n)), f"{number} {n}", "g", f"{number} {n} " * 50, "no " * 100)
+        for n in range(pairs)
+    ]
+    splits = {"train": pack_digests(digests), "validation": pack_digests([]), "test": pack_digests([])}
+    return ShardResult(counts=BuildCounts(), prompts=splits, sample={"argument": sample})
+
+
+def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
+    """Eight bytes a prompt, and of pairs one sample for all jobs together."""
+    built = module._BuiltShards(20)
+    held: list[int] = []
+    tracemalloc.start()
+    for number in range(20):
+        built.add(number, made(number))
+        built.sample.take()
+        held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert len(built.sample.take()["argument"]) == 1000
+    assert held[-1] - held[0] < 19 * 2000 * 8 * 1.5
+    assert len(built.find_shared_prompts()) == 0

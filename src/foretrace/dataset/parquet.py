@@ -6,17 +6,18 @@ into the window's table of texts. It reads back as plain strings everywhere.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import cannot_write
 from foretrace.dataset.prompts import ChatText
-from foretrace.dataset.recipes.base import ColumnType, Config, Row
+from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
 
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
@@ -34,7 +35,10 @@ def find_rank(seed: int, row: Row) -> str:
 
 
 class TableWriter:
-    """Writes one file of one config and split; the file appears with the first row."""
+    """Writes one file of one config and split; the file appears with the first row.
+
+    As a context manager it gives the file up where the body raises; `close` is up to the body.
+    """
 
     def __init__(self, path: Path, config: Config, seed: int) -> None:
         self.path = path
@@ -45,6 +49,13 @@ class TableWriter:
         self._texts: set[str] = set()
         self._size = 0
         self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.discard()
 
     def add(self, row: Row) -> None:
         """Take a row, in any order within a window."""
@@ -84,6 +95,7 @@ class TableWriter:
                 self._writer = pq.ParquetWriter(self.path, table.schema, **options)
             self._writer.write_table(table)
         except OSError as error:
+            self.discard()
             raise BuildError(cannot_write(self.path, error)) from error
         self.rows += len(self._window)
         self._window, self._texts, self._size = [], set(), 0
@@ -96,8 +108,19 @@ class TableWriter:
                 self._writer.add_key_value_metadata({"huggingface": make_features(self._config)})
                 self._writer.close()
             except OSError as error:
+                self.discard()
                 raise BuildError(cannot_write(self.path, error)) from error
         return self.rows
+
+    def discard(self) -> None:
+        """Give the file up as it is, cut short; nothing is raised or printed, now or when the object is collected."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        writer.is_open = False  # or else its destructor writes the end of the file, and prints a traceback if it cannot
+        with contextlib.suppress(OSError):
+            if writer.file_handle is not None:
+                writer.file_handle.close()
 
 
 def make_table(config: Config, rows: list[dict[str, Any]]) -> Any:
@@ -181,15 +204,6 @@ def _make_struct(shape: Any) -> Any:
     return _make_value(shape)
 
 
-class RowGroup(NamedTuple):
-    """One row group, read back."""
-
-    values: dict[str, list[Any]]
-    """Plain columns."""
-    messages: dict[str, list[list[ChatText]]]
-    """Message columns; equal texts are one object."""
-
-
 def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:
     """Read a file that `TableWriter` wrote, row group by row group, each text once."""
     import pyarrow.parquet as pq
@@ -202,6 +216,15 @@ def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) 
             table = file.read_row_group(index, columns=[*names], use_threads=False)
             values = {n: _read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
             yield RowGroup(values, {n: _read_messages(table[n]) for n in nested})
+
+
+def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Read the same file row by row."""
+    names = list(config.columns) if names is None else names
+    for group in read_groups(path, config, names):
+        columns = group.values | group.messages
+        for values in zip(*(columns[name] for name in names), strict=True):
+            yield dict(zip(names, values, strict=True))
 
 
 def _read_values(kind: ColumnType, values: list[Any]) -> list[Any]:

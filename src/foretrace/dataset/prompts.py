@@ -6,15 +6,14 @@ and the history as it was, user and assistant text only. It is a function of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import ToolSpec, Trace
+from foretrace.dataset.prompt_digests import digest_prompt
 from foretrace.dataset.settings import TargetFormat
 from foretrace.dataset.target_text import has_target, make_message_text
 
@@ -48,30 +47,6 @@ class ChatText(NamedTuple):
 
     role: str
     content: str
-
-
-_MAX_DIGESTS = 4096
-"""Texts whose digests are remembered: more than a window of rows holds."""
-_digests: dict[str, bytes] = {}
-
-
-def digest_prompt(prompt: Sequence[ChatText]) -> bytes:
-    """8 bytes that identify a prompt."""
-    roles = "".join([role[0] for role, _ in prompt]).encode()
-    try:
-        texts = b"".join([_digests[text] for _, text in prompt])
-    except KeyError:
-        _digest_texts([text for _, text in prompt if text not in _digests], prompt)
-        texts = b"".join([_digests[text] for _, text in prompt])
-    return blake2b(roles + texts, digest_size=8).digest()
-
-
-def _digest_texts(new: list[str], prompt: Sequence[ChatText]) -> None:
-    if len(_digests) >= _MAX_DIGESTS:
-        _digests.clear()
-        new = [text for _, text in prompt]
-    for text in new:
-        _digests[text] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class TokenCounter(Protocol):
@@ -146,9 +121,17 @@ class Prompts:
         target: TargetFormat,
         max_tokens: int,
         counter: TokenCounter,
-        begun: Prompts | None = None,
+        earlier: Prompts | None = None,
     ) -> None:
-        """`begun`: prompts of a trace with the same messages up to the last that it rendered; they are not again."""
+        """
+        Args:
+            trace: The trace.
+            target: What the instruction asks for.
+            max_tokens: Tokens of a prompt at most.
+            counter: Counts them.
+            earlier: Prompts of a trace with the same messages, up to the last message that they show; what they
+                rendered is taken over.
+        """
         messages = trace.messages
         self._counter = counter
         self._max = max_tokens
@@ -168,13 +151,13 @@ class Prompts:
         self._head_cost = sum(self._cost(m.content) for m in self._head) + self._cost(_make_omission_mark(10**6))
         """Tokens of what every prompt holds, the mark of what was left out among it."""
         self._messages = messages
-        self._body: list[ChatText] = [] if begun is None else begun._body
-        self._costs: list[int] = [] if begun is None else begun._costs
+        self._body: list[ChatText] = [] if earlier is None else earlier._body
+        self._costs: list[int] = [] if earlier is None else earlier._costs
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
         self._first_shown: dict[int, int] = {}
         self._texts = (own, own_part, *(m.content for m in self._head[1:]))
-        self._head_leaks: bool | None = None
+        self._head_has_target: bool | None = None
         self._clean = 0
         """Messages of the history, from its beginning, in which no target text stands."""
 
@@ -222,12 +205,12 @@ class Prompts:
         """Whether target text, such as an answer to our own instruction, stands before the message at `index`: by
         chance of what the agent worked on."""
         self._render_to(index)
-        if self._head_leaks is None:
-            self._head_leaks = any(map(has_target, self._texts))
+        if self._head_has_target is None:
+            self._head_has_target = any(map(has_target, self._texts))
         before = max(0, index - self._first)
         while self._clean < before and not has_target(self._body[self._clean].content):
             self._clean += 1
-        return self._head_leaks or self._clean < before
+        return self._head_has_target or self._clean < before
 
     def _render_to(self, index: int) -> None:
         for at in range(self._first + len(self._body), index):

@@ -17,23 +17,14 @@ import msgspec
 from foretrace.core.errors import PushError, Setting, UsageError
 from foretrace.dataset.card import make_hub_card
 from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.recipes import load_configs
+from foretrace.dataset.settings import SPLITS
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
 
 NAME = "speculative-actions"
 """What the names of the repositories begin with, unless told otherwise."""
-REPOSITORIES: dict[str, tuple[str, ...]] = {
-    "proposer-sft": ("proposer",),
-    "verifier-pref": ("verifier", "verifier_unpaired"),
-    "eval": ("eval",),
-    "trajectories": ("trajectories",),
-}
-"""End of a repository's name -> the configs it holds; the first one that is there is the default."""
-
-CONFIGS = [config for held in REPOSITORIES.values() for config in held]
-SPLITS = ("train", "validation", "test")
-
 Files = dict[str, dict[str, list[str]]]
 """Config -> split -> paths relative to the dataset folder, the same as in the repository."""
 CardFor = Callable[[dict[str, Any], list[str], Files], str]
@@ -54,13 +45,25 @@ _REMEDIES = {
 }
 
 
+def find_repositories() -> dict[str, list[str]]:
+    """How the name of each repository ends, and the configs that it holds; the first one that is there is the default.
+
+    Those of foretrace's recipes and of installed packages, as the configs say: code that a dataset names is not loaded.
+    """
+    found: dict[str, list[str]] = {}
+    for config in load_configs().values():
+        if config.repository is not None:
+            found.setdefault(config.repository, []).append(config.name)
+    return found
+
+
 class PushedRepository(msgspec.Struct, frozen=True):
     """What was pushed to one repository, or what would be in a dry run."""
 
     repo_id: str
     url: str
     commit: str | None
-    """The head of `main` afterwards; null in a dry run."""
+    """The head of `main` afterwards; `None` in a dry run."""
     files: tuple[str, ...]
     """Paths in the repository, the card and the manifest included."""
     bytes: int
@@ -73,6 +76,8 @@ class _RepositoryPlan(msgspec.Struct, frozen=True):
     """One repository as it will be: path -> a file on disk or the bytes themselves."""
 
     repo_id: str
+    configs: list[str]
+    """Configs that it may hold."""
     contents: dict[str, Path | bytes]
     rows: int
 
@@ -147,9 +152,10 @@ def push(
 
 
 def find_unpushed_configs(dataset: Path) -> list[str]:
-    """Configs with rows that `push` leaves out: those of recipes that are not foretrace's own."""
+    """Configs with rows that `push` leaves out: those of no repository."""
     manifest, _ = _read_manifest(dataset)
-    return sorted(name for name, splits in manifest["configs"].items() if splits and name not in CONFIGS)
+    pushed = {config for held in find_repositories().values() for config in held}
+    return sorted(name for name, splits in manifest["configs"].items() if splits and name not in pushed)
 
 
 def _flatten(value: object) -> str:
@@ -195,10 +201,11 @@ def _plan(
     dataset: Path, base: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor
 ) -> Iterator[_RepositoryPlan]:
     """The repositories that this folder makes, in order; every file is checked against the manifest first."""
-    files = {config: _files_of(dataset, config, manifest) for config in CONFIGS}
+    repositories = find_repositories()
+    files = {config: _find_files(dataset, config, manifest) for held in repositories.values() for config in held}
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
-    for ending, held in REPOSITORIES.items():
+    for ending, held in repositories.items():
         configs = [config for config in held if files[config]]
         if not configs:
             continue
@@ -209,10 +216,10 @@ def _plan(
         for config in configs:
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
         rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())
-        yield _RepositoryPlan(repo_id, contents, rows)
+        yield _RepositoryPlan(repo_id, held, contents, rows)
 
 
-def _files_of(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
+def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
     """Split -> path -> rows of one config: what the manifest lists, and the folder holds nothing else."""
     splits = _dict(manifest["configs"].get(config))
     found: dict[str, dict[str, int]] = {}
@@ -309,12 +316,13 @@ class _Hub:
         api, repo_id = self._api, plan.repo_id
         settings: dict[str, Any] = {"repo_type": "dataset", "commit_message": f"Push {plan.rows} rows with foretrace"}
         self._report(f"pushing {plan}")
+        configs = "|".join(map(re.escape, plan.configs))
 
         def send() -> CommitInfo:
             # all made anew at each try: when only the answer was lost, the next try finds nothing left to do
             now = api.dataset_info(repo_id)
             there = {sibling.rfilename for sibling in now.siblings or []} - set(plan.contents)
-            gone = [path for path in sorted(there) if re.fullmatch(rf"({'|'.join(CONFIGS)})/.*\.parquet", path)]
+            gone = [path for path in sorted(there) if re.fullmatch(rf"({configs})/.*\.parquet", path)]
             added = [CommitOperationAdd(path, content) for path, content in plan.contents.items()]
             changes = [*map(CommitOperationDelete, gone), *added]
             return api.create_commit(repo_id, changes, parent_commit=now.sha, **settings)

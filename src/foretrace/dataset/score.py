@@ -15,7 +15,7 @@ from foretrace.actions.match import Action, Level, same
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError, Setting
 from foretrace.dataset.parquet import read_groups
-from foretrace.dataset.recipes.eval import PLUGIN as EVAL
+from foretrace.dataset.recipes.eval import CONFIG as EVAL
 
 RESAMPLES = 1000
 """Bootstrap resamples of groups."""
@@ -116,17 +116,16 @@ def _read_target(dataset: Path) -> str:
 
 
 def _read_gold(dataset: Path, target: str) -> dict[tuple[str, int], _GoldRow]:
-    config = EVAL.configs[0]
     gold: dict[tuple[str, int], _GoldRow] = {}
-    for path in sorted((dataset / "eval").glob("*.parquet")):
-        for group in read_groups(path, config, _READ):
+    for path in sorted((dataset / EVAL.name).glob("*.parquet")):
+        for group in read_groups(path, EVAL, _READ):
             columns = (*(group.values[c] for c in _COLUMNS), group.messages["completion"])
             for key, step, in_group, action, tool, arguments, natural, balanced, completion in zip(
                 *columns, strict=True
             ):
                 slices = tuple(n for n, yes in (("natural", natural), ("balanced", balanced)) if yes)
-                told = _find_first_object(completion[0].content)
-                more = _read_calls(told)[1:] if isinstance(told, dict) else ()
+                value = _find_first_object(completion[0].content)
+                more = _read_calls(value)[1:] if isinstance(value, dict) else ()
                 calls = ((tool, arguments), *more) if tool and target == "call" else ()
                 gold[key, step] = _GoldRow(in_group, action, calls, slices)
     if not gold:

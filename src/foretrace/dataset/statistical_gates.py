@@ -3,13 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from operator import attrgetter
 from pathlib import Path
 
+import msgspec
+
 from foretrace.dataset.blind_guessers import Pair, describe_shortcut, find_shortcuts
-from foretrace.dataset.exact_gates import Gate
-from foretrace.dataset.parquet import TableWriter, read_groups
-from foretrace.dataset.recipes.base import Config, Row
-from foretrace.dataset.shard_job import MAX_SAMPLED_PAIRS, SampledPair, ShardResult
+from foretrace.dataset.gate import Gate
+from foretrace.dataset.parquet import TableWriter, read_rows
+from foretrace.dataset.recipes.base import Config
+
+MAX_SAMPLED_PAIRS = 1000
+"""Pairs of each family that the statistical gates look at."""
+
+
+class SampledPair(msgspec.Struct, frozen=True, array_like=True):
+    """One pair as the statistical gates see it."""
+
+    place: str
+    """Its place among all pairs, from a hash: those in front are in the sample."""
+    pair: str
+    group: str
+    chosen: str
+    rejected: str
+
+
+class PairSample:
+    """The first `MAX_SAMPLED_PAIRS` pairs of each family, in the order of their places."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, list[SampledPair]] = {}
+
+    def add(self, family: str, *pairs: SampledPair) -> None:
+        """Take pairs; those of one place must come in one order in every build."""
+        sample = self._families.setdefault(family, [])
+        sample.extend(pairs)
+        if len(sample) > 2 * MAX_SAMPLED_PAIRS:
+            self._cut(sample)
+
+    def take(self) -> dict[str, list[SampledPair]]:
+        """The sample, by family."""
+        for sample in self._families.values():
+            self._cut(sample)
+        return self._families
+
+    def _cut(self, sample: list[SampledPair]) -> None:
+        sample.sort(key=attrgetter("place"))
+        del sample[MAX_SAMPLED_PAIRS:]
 
 
 def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tuple[list[Gate], list[str]]:
@@ -18,60 +58,40 @@ def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -
     A family with a shortcut does not fail the build: it is removed, and the gate says so.
     """
     families = {
-        family: [
-            Pair(p.pair, p.group, p.chosen, p.rejected)
-            for p in sorted(pairs, key=lambda p: p.place)[:MAX_SAMPLED_PAIRS]
-        ]
-        for family, pairs in sorted(sample.items())
+        family: [Pair(p.pair, p.group, p.chosen, p.rejected) for p in pairs] for family, pairs in sorted(sample.items())
     }
     gates: list[Gate] = []
-    removed: list[str] = []
-    for found in find_shortcuts(families, seed=seed):
+    removed: set[str] = set()
+    for shortcut in find_shortcuts(families, seed=seed):
         figure = {
-            "accuracy": found.accuracy,
-            "low": found.low,
-            "high": found.high,
-            "n": found.n_test,
-            "pairs": found.n_pairs,
-            "groups": found.groups,
+            "accuracy": shortcut.accuracy,
+            "low": shortcut.low,
+            "high": shortcut.high,
+            "n": shortcut.n_test,
+            "pairs": shortcut.n_pairs,
+            "groups": shortcut.groups,
         }
-        detail = describe_shortcut(found)
-        if found.verdict == "fail":
-            removed.append(found.family)
-        verdict = "removed" if found.verdict == "fail" else found.verdict
+        if shortcut.verdict == "fail":
+            removed.add(shortcut.family)
         gates.append(
-            Gate(name=f"shortcut/{found.family}/{found.guesser}", verdict=verdict, figure=figure, detail=detail)
+            Gate(
+                name=f"shortcut/{shortcut.family}/{shortcut.guesser}",
+                verdict="removed" if shortcut.verdict == "fail" else shortcut.verdict,
+                figure=figure,
+                detail=describe_shortcut(shortcut),
+            )
         )
-    removed = sorted(set(removed))
-    gone = [g for g in gates if g.verdict == "undecided" and g.name.split("/")[1] in removed]
-    return [g for g in gates if g not in gone], removed
+    return [g for g in gates if g.verdict != "undecided" or g.name.split("/")[1] not in removed], sorted(removed)
 
 
-def rewrite_without(
-    families: Collection[str], built: list[ShardResult], configs: dict[str, Config], folder: Path, seed: int
-) -> None:
-    """Write the pair files again without some families."""
-    for part in built:
-        for name in ("verifier", "verifier_unpaired"):
-            for split, files in list(part.files.get(name, {}).items()):
-                part.files[name][split] = {
-                    file: rows for file in files if (rows := _rewrite(folder / file, configs[name], families, seed))
-                }
-        for family in families:
-            part.drops["verifier"][f"{family}_family_removed"] += part.families.pop(family, 0)
-
-
-def _rewrite(path: Path, config: Config, families: Collection[str], seed: int) -> int:
+def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
+    """Write a file of pairs again without some families; the number of rows that stay, without any the file is gone."""
     partial = path.with_name(f".{path.name}.partial")
-    writer = TableWriter(partial, config, seed)
-    for group in read_groups(path, config):
-        columns = group.values | group.messages
-        for values in zip(*(columns[c] for c in config.columns), strict=True):
-            row = dict(zip(config.columns, values, strict=True))
-            if row["family"] not in families:
-                salt = f"{row['family']}:{row['pair']}" + {True: "+", False: "-", None: ""}[row.get("label")]
-                writer.add(Row(config.name, row["key"], row["step"], salt, row))
-    rows = writer.close()
+    with TableWriter(partial, config, seed) as writer:
+        for values in read_rows(path, config):
+            if values["family"] not in families:
+                writer.add(config.make_row(values))
+        rows = writer.close()
     path.unlink()
     if rows:
         partial.rename(path)

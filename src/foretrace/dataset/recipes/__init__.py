@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretrace.core.plugins import names, resolve
-from foretrace.dataset.recipes.base import Recipe
+from foretrace.dataset.recipes.base import Config, Recipe
 
 
 def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
@@ -14,3 +14,8 @@ def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
     chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))
     found = [resolve("recipe", name) for name in chosen]
     return [recipe() if isinstance(recipe, type) else recipe for recipe in found]
+
+
+def load_configs(wanted: Sequence[str] = ()) -> dict[str, Config]:
+    """The configs of these recipes, by name."""
+    return {config.name: config for recipe in load_recipes(wanted) for config in recipe.configs}

@@ -1,4 +1,4 @@
-"""What makes one act a fair wrong answer at another's prompt."""
+"""What makes the action of one step a fair wrong answer at the prompt of another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.trace import Message
-from foretrace.dataset.recipes.base import Attempt, Target
+from foretrace.dataset.recipes.attempts import Attempt, Target
 
 _WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
 _MAX_VALUE_CHARS = 200
@@ -26,25 +26,25 @@ class AcceptedActions:
         attempts = list(attempts)
         if len(attempts) > 1:
             for attempt in attempts:
-                for act in attempt.targets:
-                    self._by_prompt.setdefault(act.prompt_digest, []).append(act)
+                for target in attempt.targets:
+                    self._by_prompt.setdefault(target.prompt_digest, []).append(target)
 
     def accepts(self, at: Target, wrong: Target) -> bool:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
         if not self._by_prompt:
             return False
-        return any(is_same_action(act, wrong) for act in self._by_prompt.get(at.prompt_digest, ()))
+        return any(is_same_action(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
 
 
 def is_same_action(one: Target, other: Target) -> bool:
-    """Whether two acts do the same."""
+    """Whether two steps do the same, however it is written."""
     return one.text == other.text or one.action_key == other.action_key
 
 
 def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
     """What the rule "reject what was already done" makes of a pair: 1 right, -1 wrong, 0 silent."""
-    shows = at.attempt.is_shown
-    return shows(wrong.action_key, at.index) - shows(at.action_key, at.index)
+    is_shown = at.attempt.is_shown
+    return is_shown(wrong.action_key, at.index) - is_shown(at.action_key, at.index)
 
 
 def are_interchangeable(first: Target, second: Target) -> bool:
@@ -61,7 +61,7 @@ def are_interchangeable(first: Target, second: Target) -> bool:
 
 
 def find_call_shape(message: Message) -> tuple[Any, ...] | None:
-    """What two calls share that differ in an argument alone: tool, argument names, sub-command or program; null
+    """What two calls share that differ in an argument alone: tool, argument names, sub-command or program; `None`
     for anything but one call with short values."""
     if len(message.tool_calls) != 1:
         return None

@@ -8,24 +8,28 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
-from foretrace.dataset.recipes.base import IDENTITY, Attempt, Config, Row, TaskAttempts
+from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
+from foretrace.dataset.recipes.base import IDENTITY, Config, Row
 from foretrace.encodings.base import dumps
 from foretrace.encodings.text import without_calls
 
-_ANY = '{"type":"object"}'
+_ANY_PARAMETERS = '{"type":"object"}'
 """Parameters of a tool of which nothing else is known."""
+
+
+CONFIG = Config(
+    name="trajectories",
+    columns={"messages": "trajectory", "tools": "string", "success": "bool", "steps": "int", **IDENTITY},
+    about="Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
+    repository="trajectories",
+    accounts_for="traces",
+)
 
 
 class Trajectories:
     """One row for each wanted attempt."""
 
-    configs = (
-        Config(
-            "trajectories",
-            {"messages": "trajectory", "tools": "string", "success": "bool", "steps": "int", **IDENTITY},
-            "Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
-        ),
-    )
+    configs = (CONFIG,)
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """One row each, in key order."""
@@ -35,20 +39,19 @@ class Trajectories:
             elif not attempt.targets:
                 task.drops["no_step"] += 1
             else:
-                yield _make_row(attempt)
+                yield CONFIG.make_row(_make_values(attempt))
 
 
-def _make_row(attempt: Attempt) -> Row:
+def _make_values(attempt: Attempt) -> dict[str, Any]:
     trace = attempt.trace
-    trained = {act.index for act in attempt.targets}
-    values = {
+    trained = {target.index for target in attempt.targets}
+    return {
         "messages": _make_messages(trace, trained),
         "tools": _make_tools(trace),
         "success": trace.outcome.success,
         "steps": len(trained),
         **attempt.make_identity(len(trace.messages)),
     }
-    return Row("trajectories", trace.key, len(trace.messages), "", values)
 
 
 def _make_messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
@@ -94,12 +97,12 @@ def _is_json(text: str) -> bool:
 def _make_tools(trace: Trace) -> str:
     """JSON text of the tools, in OpenAI's form; where the source names none, the names that were called."""
     specs = trace.tools or tuple(
-        ToolSpec(name=name, parameters=_ANY)
+        ToolSpec(name=name, parameters=_ANY_PARAMETERS)
         for name in sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
     )
     listed = (
         f'{{"type":"function","function":{{"name":{dumps(s.name)},"description":{dumps(s.description)},'
-        f'"parameters":{s.parameters if _is_json(s.parameters) else _ANY}}}}}'
+        f'"parameters":{s.parameters if _is_json(s.parameters) else _ANY_PARAMETERS}}}}}'
         for s in specs
     )
     return f"[{','.join(listed)}]"
