@@ -356,7 +356,11 @@ def _ngram_difference(pair: Pair) -> tuple[NDArray[np.int32], _Floats]:
 
 
 def _ngrams(text: str) -> NDArray[np.int64]:
-    """Buckets of all n-grams of the capped text, its start and end marked so that what stands there is seen."""
+    """Buckets of all n-grams of the capped text, its start and end marked so that what stands there is seen.
+
+    Why not scikit-learn's `HashingVectorizer`: it takes 14 times as long for the same n-grams, and fails on a lone
+    surrogate, which JSON texts may hold. It hashes otherwise, too, which moves the figures that stand in manifests.
+    """
     if len(text) > READ_CHARS:
         text = f"{text[: READ_CHARS // 2]}\0{text[-READ_CHARS // 2 :]}"
     codes = np.frombuffer(f"\2{text}\3".encode("utf-32-le", "surrogatepass"), dtype=np.uint32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import DEMO_MODEL
 
@@ -30,12 +30,13 @@ def refuse_demo_traces(stores: Sequence[TraceStore]) -> None:
     if holding:
         raise UsageError(
             f"{', '.join(holding)} come from the demo model, and what it writes is never training data: build without "
-            "them, or allow a dataset that is marked as a demonstration (--allow-demo, allow_demo=True)"
+            "them, or allow a dataset that is marked as a demonstration with ",
+            Setting("allow_demo", True),
         )
 
 
 def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
-    """What is to be said of a built dataset that holds traces of the demo model; null of any other."""
+    """The warning for a built dataset that holds traces of the demo model; `None` for any other."""
     counts = manifest.get("counts") or {}
     count = counts.get("traces_of_demo_model", 0)
     if not count:

@@ -15,7 +15,7 @@ from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from foretrace.core.errors import BuildError
+from foretrace.core.errors import BuildError, Setting
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Names of settings in glibc's malloc.h."""
@@ -78,8 +78,9 @@ def worker_pool(workers: int, *, small: bool = True) -> Generator[ProcessPoolExe
             pool.shutdown(wait=True, cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise BuildError(
-                    "a worker process died, perhaps for want of memory; nothing was written; "
-                    "run again, with fewer --workers if memory is short"
+                    "a worker process died, perhaps for want of memory; nothing was written; run again, with fewer ",
+                    Setting("workers"),
+                    " if memory is short",
                 ) from None
             raise
 

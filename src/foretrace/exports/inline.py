@@ -17,8 +17,8 @@ def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
     `messages` is a system message (where there is one), a user message and the assistant message. `spans` are the
     start and end character offsets, into the assistant message, of what the model wrote and is to learn; what the
     environment said is in none. `token_ids`, `logprobs` and `mask` (1: sampled, to be learnt; 0: not) are equally long,
-    and null where the ids of the whole message are not known for sure; `prompt_token_ids` are those before it.
-    Logprobs are natural-log probabilities, 0.0 where the mask is 0, and null where any is missing.
+    and `None` where the ids of the whole message are not known for sure; `prompt_token_ids` are those before it.
+    Logprobs are natural-log probabilities, 0.0 where the mask is 0, and `None` where any is missing.
     """
     opening = _find_opening(trace.messages)
     rest = trace.messages[len(opening) :]
@@ -83,7 +83,7 @@ def _is_trained(message: Message) -> bool:
 
 
 def _make_token_columns(rest: Sequence[Message]) -> dict[str, Any]:
-    """The ids of the whole message; null where one is not known, or was sampled in another context than this one."""
+    """The ids of the whole message; `None` where one is not known, or was sampled in another context than this one."""
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
