@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
     from foretrace.dataset.build import BuildReport
-    from foretrace.dataset.push import Pushed
+    from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.score import ScoreReport
-    from foretrace.dataset.settings import Outcomes, Target
+    from foretrace.dataset.settings import Outcomes, TargetFormat
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import Status
     from foretrace.episodes.generate.resume import GenerateSettings, Keep
@@ -391,7 +391,7 @@ def export(
     """
     from foretrace.core.files import atomic_file, open_compressed, refuse_inside_folder
     from foretrace.core.store import TraceStore
-    from foretrace.dataset.demonstration import is_demo
+    from foretrace.dataset.demonstration import is_demo_model
 
     traces, out = Path(traces), Path(out)
     make_row = _row_maker(format)
@@ -407,7 +407,7 @@ def export(
         for trace in store.read():
             row = make_row(trace)
             counts["traces"] += 1
-            counts["demo"] += is_demo(trace.provenance.model)
+            counts["demo"] += is_demo_model(trace.provenance.model)
             if isinstance(row, bytes):
                 stream.write(row)
             elif isinstance(row, dict):
@@ -431,13 +431,13 @@ def export(
 def _row_maker(format: ExportFormat) -> Callable[[Trace], bytes | dict[str, Any] | Drop]:
     """The function that makes a line, or a row, of a trace."""
     from foretrace.core.trace import encode_trace
-    from foretrace.exports.chat import chat_row
-    from foretrace.exports.inline import inline_row
+    from foretrace.exports.chat import make_chat_row
+    from foretrace.exports.inline import make_inline_row
 
     makers: dict[str, Callable[[Trace], bytes | dict[str, Any] | Drop]] = {
         "jsonl": lambda trace: encode_trace(trace) + b"\n",
-        "chat": chat_row,
-        "inline": inline_row,
+        "chat": make_chat_row,
+        "inline": make_inline_row,
     }
     if format not in makers:
         raise UsageError(Setting("format", format), f": choose one of {', '.join(makers)}")
@@ -467,7 +467,7 @@ def build(
     traces: str | Path | Sequence[str | Path],
     *,
     out: str | Path,
-    target: Target = "call",
+    target: TargetFormat = "call",
     outcomes: Outcomes = "success",
     max_context_tokens: int = 8192,
     tokenizer: str | Path | None = None,
@@ -551,7 +551,7 @@ def push(
     allow_undecided: bool = False,
     token: str | None = None,
     progress: Callable[[str], None] | None = None,
-) -> list[Pushed]:
+) -> list[PushedRepository]:
     """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub.
 
     Args:

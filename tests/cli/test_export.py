@@ -21,8 +21,8 @@ from foretrace.api import generate
 from foretrace.core.completion import Completion, Request
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Outcome, Part, Provenance, Sampled, Task, ToolCall, Trace, with_id
-from foretrace.exports.chat import chat_row
-from foretrace.exports.inline import inline_row
+from foretrace.exports.chat import make_chat_row
+from foretrace.exports.inline import make_inline_row
 from foretrace.models.base import Server
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.inline import Inline
@@ -159,14 +159,14 @@ def held(trace: Trace, row: dict[str, Any]) -> None:
 
 @given(turns())
 def test_spans_hold_what_the_model_wrote_and_nothing_else(trace: Trace) -> None:
-    row = inline_row(trace)
+    row = make_inline_row(trace)
     assert isinstance(row, dict)
     held(trace, row)
 
 
 @given(turns())
 def test_ids_are_those_of_the_content_and_the_mask_those_of_the_spans(trace: Trace) -> None:
-    row = inline_row(trace)
+    row = make_inline_row(trace)
     assert isinstance(row, dict)
     rest = [m for m in trace.messages if m.role in ("assistant", "tool")]
     whole = all(m.injected or m.role == "assistant" for m in rest) and len({m.turn for m in rest}) == 1
@@ -186,7 +186,7 @@ def test_injected_text_without_ids_leaves_the_row_without_tokens() -> None:
         first = msgspec.structs.replace(first, sampled=msgspec.structs.replace(exactly("ab"), prompt_token_ids=(7, 8)))
         answer = Message(role="tool", author="environment", content="c", turn=2, injected=True, sampled=said)
         last = msgspec.structs.replace(first, content="d", continues=True, sampled=exactly("d"))
-        found = inline_row(made(USER, first, answer, last))
+        found = make_inline_row(made(USER, first, answer, last))
         assert isinstance(found, dict)
         return found
 
@@ -201,14 +201,14 @@ def test_injected_text_without_ids_leaves_the_row_without_tokens() -> None:
 
 def test_ids_without_logprobs_are_kept() -> None:
     bare = Sampled(token_ids=(1, 2), exact="token")
-    row = inline_row(made(USER, Message(role="assistant", author="model", content="ab", turn=2, sampled=bare)))
+    row = make_inline_row(made(USER, Message(role="assistant", author="model", content="ab", turn=2, sampled=bare)))
     assert isinstance(row, dict)
     assert (row["token_ids"], row["mask"], row["logprobs"]) == ([1, 2], [1, 1], None)
 
 
 def test_ids_that_were_sampled_in_several_turns_are_no_stream() -> None:
     first = Message(role="assistant", author="model", content="a", turn=2, sampled=exactly("a"))
-    row = inline_row(made(USER, first, msgspec.structs.replace(first, turn=3)))
+    row = make_inline_row(made(USER, first, msgspec.structs.replace(first, turn=3)))
     assert isinstance(row, dict) and row["token_ids"] is None
 
 
@@ -229,13 +229,13 @@ SAID = Message(role="assistant", author="model", content="a", turn=2)
     ],
 )
 def test_what_is_no_single_message_is_refused(messages: list[Message], reason: str) -> None:
-    assert inline_row(made(*messages)) == Drop(reason)
+    assert make_inline_row(made(*messages)) == Drop(reason)
 
 
 @pytest.mark.parametrize("name", PLAYS)
 def test_real_episodes_as_one_message(plays: dict[str, Trace], name: str) -> None:
     trace = plays[name]
-    row = inline_row(trace)
+    row = make_inline_row(trace)
     prompted = any(m.role == "user" and m.author == "environment" for m in trace.messages)
     assert isinstance(row, Drop) == prompted
     if isinstance(row, dict):
@@ -261,7 +261,7 @@ def runs(trace: Trace) -> list[list[int]]:
 @pytest.mark.parametrize("name", PLAYS)
 def test_real_episodes_as_chat(plays: dict[str, Trace], name: str) -> None:
     trace = plays[name]
-    row: dict[str, Any] = json.loads(msgspec.json.encode(chat_row(trace)))
+    row: dict[str, Any] = json.loads(msgspec.json.encode(make_chat_row(trace)))
     assert (row["success"], row["reward"]) == (trace.outcome.success, trace.outcome.reward)
     said = [m for m in row["messages"] if m["role"] == "assistant"]
     assert len(said) == len(runs(trace))
@@ -279,7 +279,7 @@ def test_real_episodes_as_chat(plays: dict[str, Trace], name: str) -> None:
 @pytest.mark.parametrize("name", PLAYS)
 def test_chat_rows_are_labelled_as_before(plays: dict[str, Trace], name: str) -> None:
     trace = plays[name]
-    back = Chat().to_trace(json.loads(msgspec.json.encode(chat_row(trace))), RowRef(row=0))
+    back = Chat().to_trace(json.loads(msgspec.json.encode(make_chat_row(trace))), RowRef(row=0))
     assert isinstance(back, Trace)
     before, after = {x.index: x for x in label_trace(trace)}, label_trace(back)
     for spans, label in zip(runs(trace), after, strict=True):
@@ -292,7 +292,7 @@ def test_chat_rows_are_labelled_as_before(plays: dict[str, Trace], name: str) ->
 
 
 def test_spans_of_a_turn_that_are_adjacent_are_one_message(plays: dict[str, Trace]) -> None:
-    messages = chat_row(plays["inline, two calls at once"])["messages"]
+    messages = make_chat_row(plays["inline, two calls at once"])["messages"]
     assert [m["role"] for m in messages] == ["system", "user", "assistant", "tool", "tool", "assistant"]
     assert [c["id"] for c in messages[2]["tool_calls"]] == ["call_0", "call_1"]
     assert [m["tool_call_id"] for m in messages[3:5]] == ["call_0", "call_1"]
@@ -300,31 +300,31 @@ def test_spans_of_a_turn_that_are_adjacent_are_one_message(plays: dict[str, Trac
 
 
 def test_an_unread_call_stays_in_the_text_and_the_others_are_kept(plays: dict[str, Trace]) -> None:
-    first = chat_row(plays["tools, an empty block among others"])["messages"][2]
+    first = make_chat_row(plays["tools, an empty block among others"])["messages"][2]
     codes = [json.loads(c["function"]["arguments"]) for c in first["tool_calls"]]
     assert codes == [{"code": WRONG}, {}, {"code": RIGHT}]
     assert "<code>\n\n</code>" in first["content"] and "def add" not in first["content"]
-    refused = chat_row(plays["inline, a refused call"])["messages"][2]
+    refused = make_chat_row(plays["inline, a refused call"])["messages"][2]
     assert REFUSED in refused["content"]
     assert [c["function"] for c in refused["tool_calls"]] == [{"name": "nobody", "arguments": '{"code": "1"}'}]
     nameless = ToolCall(span=(0, 1), error="unreadable")
-    (said,) = chat_row(made(USER, msgspec.structs.replace(SAID, tool_calls=(nameless,))))["messages"][1:]
+    (said,) = make_chat_row(made(USER, msgspec.structs.replace(SAID, tool_calls=(nameless,))))["messages"][1:]
     assert said == {"role": "assistant", "content": "a"}
 
 
 @pytest.mark.parametrize("changes", [{"continues": False}, {"turn": 3}, {"train": False}])
 def test_messages_that_are_no_spans_of_one_turn_stay_apart(changes: dict[str, Any]) -> None:
     other = msgspec.structs.replace(SAID, content="b", continues=True)
-    assert [m["content"] for m in chat_row(made(USER, SAID, other))["messages"][1:]] == ["ab"]
+    assert [m["content"] for m in make_chat_row(made(USER, SAID, other))["messages"][1:]] == ["ab"]
     apart = msgspec.structs.replace(other, **changes)
-    assert [m["content"] for m in chat_row(made(USER, SAID, apart))["messages"][1:]] == ["a", "b"]
+    assert [m["content"] for m in make_chat_row(made(USER, SAID, apart))["messages"][1:]] == ["a", "b"]
 
 
 def test_images_of_merged_spans_keep_their_place() -> None:
     image = Part(type="image_url", ref="http://x/i.png", at=1)
     one = msgspec.structs.replace(SAID, content="ab", parts=(image,))
     other = msgspec.structs.replace(one, content="cd", continues=True, reasoning="hm")
-    (said,) = chat_row(made(USER, one, other))["messages"][1:]
+    (said,) = make_chat_row(made(USER, one, other))["messages"][1:]
     assert [item.get("text") for item in said["content"]] == ["a", None, "bc", None, "d"]
     assert said["reasoning_content"] == "hm"
 
@@ -341,7 +341,7 @@ def folder(plays: dict[str, Trace], tmp_path: Path) -> Path:
 def test_the_summary_counts_what_was_written_and_what_not(
     run: Run, folder: Path, plays: dict[str, Trace], tmp_path: Path
 ) -> None:
-    prompted = sum(isinstance(inline_row(t), Drop) for t in plays.values())
+    prompted = sum(isinstance(make_inline_row(t), Drop) for t in plays.values())
     done = run("export", folder, "--format", "inline", "--out", tmp_path / "i.jsonl", "--json")
     assert done.json["dropped"] == {"prompted": prompted} and prompted > 1
     assert done.json["written"] + prompted == done.json["traces"] == len(plays)

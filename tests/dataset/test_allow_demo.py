@@ -16,7 +16,7 @@ from foretrace.core.errors import PushError, UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.build import build
-from foretrace.dataset.demonstration import is_demo
+from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.push import push
 from foretrace.dataset.settings import BuildSettings
 from foretrace.models.servers.demo import Demo
@@ -50,7 +50,7 @@ def test_refused_in_one_line_before_anything_is_written(tmp_path: Path, honest: 
         build([honest, mixed], tmp_path / "out")
     said = str(refused.value)
     assert said.startswith(f"{mixed}: 6 of 36 traces come from the demo model") and "\n" not in said
-    assert "--allow-demo" in said and "allow_demo=True" in said and str(honest) not in said
+    assert "allow_demo=True" in said and str(honest) not in said
     assert tree(tmp_path) == before and not (tmp_path / "out").exists()
 
 
@@ -84,7 +84,7 @@ def test_a_served_one_is_counted_and_never_pushed(tmp_path: Path, honest: Path) 
 
 @pytest.mark.parametrize("model", [None, "", "demo", "openai:demo-model-2", "openai:demo-model/other", "my-demo-model"])
 def test_others_are_not_taken_for_it(model: str | None) -> None:
-    assert not is_demo(model)
+    assert not is_demo_model(model)
 
 
 def test_an_attempt_that_gives_no_row_is_refused_too(tmp_path: Path, honest: Path) -> None:

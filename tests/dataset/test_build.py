@@ -18,7 +18,7 @@ from foretrace.actions import ActionType
 from foretrace.api import build
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Trace
-from foretrace.dataset.splits import assign
+from foretrace.dataset.splits import assign_splits
 
 IDENTITY = {"key", "step", "task", "group", "source", "license"}
 MIRRORED = ("argument", "type_swap", "redundancy")
@@ -312,7 +312,7 @@ def test_every_step_and_attempt_is_a_row_or_a_counted_drop(
     assert manifest["counts"]["steps"] == steps == len(found["proposer"]) + drops["proposer"]
     assert manifest["counts"]["traces"] == len(traces) == len(found["trajectories"]) + drops["trajectories"]
     assert sum(manifest["families"].values()) == len(found["verifier"]) == len(found["verifier_unpaired"]) / 2
-    split, _ = assign({t.task.group for t in traces.values()}, (0.8, 0.1, 0.1), 0)
+    split, _ = assign_splits({t.task.group for t in traces.values()}, (0.8, 0.1, 0.1), 0)
     test_groups = {group for group, name in split.items() if name == "test"}
     held_out = sum(m.role == "assistant" for t in traces.values() if t.task.group in test_groups for m in t.messages)
     assert len(found["eval"]) + drops["eval"] == held_out

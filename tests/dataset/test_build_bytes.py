@@ -27,7 +27,7 @@ def test_hash_seed_and_workers_do_not_move_a_byte(sample_traces: Path, tmp_path:
             "traces": [str(sample_traces)],
             "out": str(tmp_path / name),
             "workers": workers,
-            "messages_per_part": 400,
+            "messages_per_job": 400,
             "settings": {"seed": seed, "statistical_gates": False},
         }
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
@@ -89,7 +89,7 @@ def test_parts_are_decided_by_the_traces_alone(
     sample_traces: Path, sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same rows whether they were built in one part or in many, in other files."""
-    monkeypatch.setattr(build_module, "MESSAGES_PER_PART", 200)
+    monkeypatch.setattr(build_module, "MESSAGES_PER_JOB", 200)
     build(sample_traces, out=tmp_path / "d", statistical_gates=False)
     for config in CONFIGS:
         one, many = ([json.dumps(r) for r in rows(folder, config)] for folder in (sample_dataset, tmp_path / "d"))

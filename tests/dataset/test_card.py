@@ -15,10 +15,10 @@ from dataset.little import CONFIGS, corpus, files
 from foretrace.api import build
 from foretrace.core.files import sha256
 from foretrace.core.store import write_traces
-from foretrace.dataset.card import card
-from foretrace.dataset.recipes import load
+from foretrace.dataset.card import make_card
+from foretrace.dataset.recipes import load_recipes
 
-ALL_CONFIGS = [c for recipe in load() for c in recipe.configs]
+ALL_CONFIGS = [c for recipe in load_recipes() for c in recipe.configs]
 
 
 @pytest.fixture(scope="module")
@@ -121,5 +121,5 @@ def test_manifest_holds_no_path_time_or_worker_count(sample_dataset: Path, manif
 def test_card_of_no_rows_and_of_strange_names_is_still_yaml(manifest: dict[str, Any]) -> None:
     """A license with a colon, or none at all, breaks no YAML."""
     for licenses in ({"Weird: License #1": 3}, {}, {"unknown": 1, "MIT": 2}):
-        text = card(manifest | {"licenses": licenses, "configs": {}}, ALL_CONFIGS)
+        text = make_card(manifest | {"licenses": licenses, "configs": {}}, ALL_CONFIGS)
         assert named(yaml.safe_load(text.split("---\n")[1])["license"]) == ["other"]

@@ -23,10 +23,10 @@ from foretrace.dataset.prompts import (
     ChatText,
     Prompts,
     TokenizerCounter,
-    counter_for,
-    instruction,
+    make_instruction,
+    make_token_counter,
 )
-from foretrace.dataset.target import has_target, message_text, target_text
+from foretrace.dataset.target_text import has_target, make_message_text, make_target_text
 
 MOST = 1024
 """The smallest limit that a build takes."""
@@ -90,7 +90,7 @@ def tokenizer_file(folder: Path) -> Path:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=["?"], initial_alphabet=alphabet, show_progress=False)
     made.train_from_iterator(
-        [instruction("call")] * 4 + ["word word INFO earlier messages characters left out"] * 9, trainer
+        [make_instruction("call")] * 4 + ["word word INFO earlier messages characters left out"] * 9, trainer
     )
     made.save(str(folder / "tokenizer.json"))
     return folder / "tokenizer.json"
@@ -106,13 +106,13 @@ def test_a_prompt_reads_nothing_from_its_step_on(one: Trace, other: Trace) -> No
     """Any other ending and outcome, with the same messages before the step, gives the same prompt."""
     for step in steps(one):
         changed = trace("k", *one.messages[:step], says("?"), *other.messages, tools=one.tools, success=None)
-        assert prompts(one).at(step) == prompts(changed).at(step)
+        assert prompts(one).render(step) == prompts(changed).render(step)
 
 
 @given(any_traces())
 def test_prompts_are_the_same_in_whatever_order_they_are_asked_for(one: Trace) -> None:
     forth, back = prompts(one), prompts(one)
-    assert [forth.at(i) for i in steps(one)] == [back.at(i) for i in reversed(steps(one))][::-1]
+    assert [forth.render(i) for i in steps(one)] == [back.render(i) for i in reversed(steps(one))][::-1]
 
 
 @given(any_traces())
@@ -123,7 +123,7 @@ def test_prompts_fit_and_keep_system_task_and_latest_turn(one: Trace) -> None:
 @settings(max_examples=25)
 @given(any_traces())
 def test_prompts_fit_by_a_real_tokenizer(tokenizer: Path, one: Trace) -> None:
-    check_prompts(one, counter_for(str(tokenizer)), 2048)
+    check_prompts(one, make_token_counter(str(tokenizer)), 2048)
 
 
 def check_prompts(one: Trace, counter: Any, most: int) -> None:
@@ -131,11 +131,11 @@ def check_prompts(one: Trace, counter: Any, most: int) -> None:
     made = prompts(one, counter, most)
     start, first = beginning(one)
     for step in steps(one):
-        prompt = made.at(step)
-        assert made.fits(step)
-        assert made.length(prompt) == sum(counter.count(m.content) + 4 for m in prompt) <= most
+        prompt = made.render(step)
+        assert made.has_room(step)
+        assert made.count_tokens(prompt) == sum(counter.count(m.content) + 4 for m in prompt) <= most
         assert [m.role for m in prompt].count("system") == 1 and prompt[0].role == "system"
-        assert prompt[0].content.startswith(instruction("call"))
+        assert prompt[0].content.startswith(make_instruction("call"))
         shown, history = prompt[1:], one.messages[start:step]
         if len(shown) != len(history) or any(not is_shown(s, m) for s, m in zip(shown, history, strict=True)):
             mark = LEFT_OUT.fullmatch(shown[first - start].content)
@@ -150,7 +150,7 @@ def check_prompts(one: Trace, counter: Any, most: int) -> None:
 
 def is_shown(text: ChatText, message: Message) -> bool:
     """Whether the text is the message, or its two ends with what is missing between them counted right."""
-    whole = message_text(message)
+    whole = make_message_text(message)
     role = "assistant" if message.role == "assistant" else "user"
     ends = [(text.content[: m.start()], int(m[1]), text.content[m.end() + 1 :]) for m in CLIPPED.finditer(text.content)]
     return text.role == role and (
@@ -166,7 +166,7 @@ def test_a_message_looks_the_same_in_every_prompt(one: Trace) -> None:
     known: dict[int, ChatText] = {}
     start, first = beginning(one)
     for step in steps(one):
-        prompt = made.at(step)
+        prompt = made.render(step)
         assert known.setdefault(-1, prompt[0]) == prompt[0]
         for back, text in enumerate(reversed(prompt[1 + first - start :]), 1):
             if LEFT_OUT.fullmatch(text.content):
@@ -182,7 +182,7 @@ def test_a_long_run_shows_its_end_and_counts_what_is_missing() -> None:
     ]
     one = trace("k", *messages, says("done"))
     step = len(messages)
-    prompt = prompts(one).at(step)
+    prompt = prompts(one).render(step)
     mark = LEFT_OUT.fullmatch(prompt[2].content)
     assert mark and int(mark[1]) == len(messages) - 2 - (len(prompt) - 3)
     assert "Be good." in prompt[0].content and prompt[1] == ("user", "Do it.")
@@ -194,34 +194,34 @@ def test_own_system_text_and_tools_stand_under_headings() -> None:
     """Several system messages become one; tools are listed unless the system text names them already."""
     tools = (ToolSpec(name="grab", description="Grabs.", parameters='{"type":"object"}'),)
     one = trace("k", system("First."), system("Second."), user("x"), says("y"), tools=tools)
-    head = prompts(one).at(3)[0].content
+    head = prompts(one).render(3)[0].content
     own = f"{OWN_HEADING}First.\n\nSecond."
-    assert head == f'{instruction("call")}{own}{TOOLS_HEADING}- grab: Grabs.\n  {{"type":"object"}}'
+    assert head == f'{make_instruction("call")}{own}{TOOLS_HEADING}- grab: Grabs.\n  {{"type":"object"}}'
     named = trace("k", system("Use grab."), user("x"), says("y"), tools=tools)
-    assert prompts(named).at(2)[0].content == f"{instruction('call')}{OWN_HEADING}Use grab."
-    assert prompts(trace("k", user("x"), says("y"))).at(1)[0].content == instruction("call")
+    assert prompts(named).render(2)[0].content == f"{make_instruction('call')}{OWN_HEADING}Use grab."
+    assert prompts(trace("k", user("x"), says("y"))).render(1)[0].content == make_instruction("call")
 
 
 def test_a_later_system_message_is_history() -> None:
     one = trace("k", user("x"), says("a"), system("Hurry."), says("b"))
-    assert [m.role for m in prompts(one).at(3)] == ["system", "user", "assistant", "user"]
+    assert [m.role for m in prompts(one).render(3)] == ["system", "user", "assistant", "user"]
 
 
 @pytest.mark.parametrize("target", ["type", "call", "message"])
 def test_the_instruction_holds_no_marker_of_a_label(target: Any) -> None:
-    assert not has_target(instruction(target))
-    assert all(a in instruction(target) for a in ("file_read", "BLOCKED")) == (target != "message")
+    assert not has_target(make_instruction(target))
+    assert all(a in make_instruction(target) for a in ("file_read", "BLOCKED")) == (target != "message")
 
 
 def test_marker_in_the_history_leaks_from_there_on() -> None:
     one = trace("k", user("x"), says("a"), seen('{"action":"repair"}'), says("b"), user("y"), says("c"))
-    assert [prompts(one).leaks(i) for i in steps(one)] == [False, True, True]
+    assert [prompts(one).has_target_before(i) for i in steps(one)] == [False, True, True]
 
 
 def test_too_many_messages_before_the_first_turn_do_not_fit() -> None:
     one = trace("k", *[user("word " * 20)] * 300, says("a"))
-    assert not prompts(one).fits(300)
-    assert prompts(one, most=16384).fits(300)
+    assert not prompts(one).has_room(300)
+    assert prompts(one, most=16384).has_room(300)
 
 
 @pytest.mark.parametrize("text", ["", "a", "a" * 350, "é" * 350, "\ud800" * 7])
@@ -246,7 +246,7 @@ def test_a_build_counts_by_the_tokenizer_and_refuses_too_little_room(tokenizer: 
     """The manifest says how it counted, by digest, not where the file lay."""
     write_traces([trace("a", user("x" * 3000), runs("ls"), seen("y"), says("z"))], tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", tokenizer=str(tokenizer), max_context_tokens=4096)
-    assert report.manifest["token_counter"] == counter_for(str(tokenizer)).method
+    assert report.manifest["token_counter"] == make_token_counter(str(tokenizer)).method
     assert report.manifest["settings"]["tokenizer"] == "given"
     wide = json.loads(tokenizer.read_text())
     wide["model"]["merges"] = []
@@ -260,10 +260,10 @@ def test_targets_are_canonical_json_of_action_tool_and_arguments() -> None:
     from foretrace.actions import ActionType
 
     one = calls("edit", '{"b": [1, {"z": 1, "a": "é"}], "a": 1.0}')
-    text = target_text(one, ActionType.FILE_WRITE, "call")
+    text = make_target_text(one, ActionType.FILE_WRITE, "call")
     assert text == '{"action":"file_write","tool":"edit","arguments":{"a":1.0,"b":[1,{"a":"é","z":1}]}}'
     two = Message(role="assistant", author="model", tool_calls=(*runs("ls").tool_calls, *one.tool_calls))
-    more = json.loads(target_text(two, ActionType.FILE_READ, "call"))["more"]
+    more = json.loads(make_target_text(two, ActionType.FILE_READ, "call"))["more"]
     assert more == [{"tool": "edit", "arguments": {"a": 1.0, "b": [1, {"a": "é", "z": 1}]}}]
-    assert target_text(says("x"), ActionType.BLOCKED, "type") == '{"action":"BLOCKED"}'
+    assert make_target_text(says("x"), ActionType.BLOCKED, "type") == '{"action":"BLOCKED"}'
     assert has_target(text) and has_target('x { "action" :  "BLOCKED" }') and not has_target('{"action":"jump"}')

@@ -21,11 +21,12 @@ import pytest
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import PushError, UsageError
-from foretrace.dataset.push import REPOSITORIES, Pushed, push, without_repository
+from foretrace.dataset.push import PushedRepository, find_repositories, find_unpushed_configs, push
 
 PROPOSER = "acme/speculative-actions-proposer-sft"
 VERIFIER = "acme/speculative-actions-verifier-pref"
 SPLITS = ("train", "validation", "test")
+REPOSITORIES = find_repositories()
 
 
 def table(config: str, split: str, rows: int) -> pa.Table:
@@ -159,7 +160,7 @@ def run_python(code: str, env: dict[str, str], *args: str) -> subprocess.Popen[s
 
 def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dataset: Path) -> None:
     done = push(dataset, "acme")
-    assert [p.repo_id for p in done] == [f"acme/{name}" for name in REPOSITORIES]
+    assert [p.repo_id for p in done] == [f"acme/speculative-actions-{ending}" for ending in REPOSITORIES]
     for pushed, configs in zip(done, REPOSITORIES.values(), strict=True):
         repo = hub.repos[pushed.repo_id]
         arrived = hub.files(pushed.repo_id)
@@ -175,6 +176,23 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert all(r.authorised for r in hub.requests if not r.path.startswith("/lfs-store/"))
     assert not any(r.authorised for r in hub.log("PUT"))
     assert hub.requests[0].path == "/api/whoami-v2"
+
+
+def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_path: Path) -> None:
+    """Under a name of its own the second overwrites nothing of the first."""
+    first, second = build(tmp_path / "a"), build(tmp_path / "b", extra=1)
+    push(first, "acme")
+    done = push(second, "acme", name="my-agent_2.0")
+    assert [p.repo_id for p in done] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
+    assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
+    assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
+    assert b"acme/my-agent_2.0-proposer-sft" in hub.file(done[0].repo_id, "README.md")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 61])
+def test_name_that_no_repository_can_have(hub: FakeHub, small: Path, name: str) -> None:
+    assert "name=" in refused(small, "acme", name=name, kind=UsageError)
+    assert not hub.requests
 
 
 def test_second_push_makes_no_commit(hub: FakeHub, dataset: Path) -> None:
@@ -217,7 +235,9 @@ print(json.dumps(out))
 def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
     push(dataset, "acme", private=True)
     assert all(repo.private for repo in hub.repos.values())
-    wanted = [(f"acme/{name}", config) for name, held in REPOSITORIES.items() for config in held]
+    wanted = [
+        (f"acme/speculative-actions-{ending}", config) for ending, held in REPOSITORIES.items() for config in held
+    ]
     wanted.append((VERIFIER, ""))
     env = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
     process = run_python(LOAD, env, *(f"{repo_id}:{config}" for repo_id, config in wanted))
@@ -259,15 +279,6 @@ def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path
     assert all(p.commit is None for p in dry)
     same = [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in dry]
     assert same == [(p.repo_id, p.url, p.files, p.bytes, p.rows) for p in done]
-
-
-def test_dry_run_does_not_import_the_client(dataset: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from foretrace.dataset.push import push\n"
-        "push(Path(sys.argv[1]), 'acme', dry_run=True); assert 'huggingface_hub' not in sys.modules"
-    )
-    process = run_python(code, {}, str(dataset))
-    assert process.communicate(timeout=30)[1] == "" and process.returncode == 0
 
 
 def test_no_token(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
@@ -474,7 +485,7 @@ def test_offline_mode(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
 
 
 def test_private_is_never_pushed_to_a_public_repository(hub: FakeHub, dataset: Path) -> None:
-    hub.create(f"acme/{list(REPOSITORIES)[-1]}")
+    hub.create(f"acme/speculative-actions-{list(REPOSITORIES)[-1]}")
     assert "is there already and is public" in refused(dataset, "acme", private=True)
     assert not any(hub.files(name) for name in hub.repos) and not hub.log("PUT")
 
@@ -525,7 +536,7 @@ def test_gates_decide(hub: FakeHub, small: Path) -> None:
     edit(small, gates=[gate("pass"), gate("undecided", "paired")])
     for dry_run in (False, True):
         text = refused(small, "acme", dry_run=dry_run)
-        assert "undecided gates: paired" in text and "--allow-undecided" in text and "shortcut" not in text
+        assert "undecided gates: paired" in text and "allow_undecided=True" in text and "shortcut" not in text
     for verdict in ("fail", "FAIL", "skipped", ""):
         edit(small, gates=[gate("pass"), gate(verdict, "leak"), gate("undecided", "paired")])
         text = refused(small, "acme", allow_undecided=True)
@@ -613,7 +624,7 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     (folder / "notes").mkdir()
     listed = json.loads((folder / "manifest.json").read_text())["configs"]
     edit(folder, configs={**listed, "probes": {"train": {"rows": 1, "files": []}}})
-    assert without_repository(folder) == ["probes"]
+    assert find_unpushed_configs(folder) == ["probes"]
     done = push(folder, "acme")
     assert [p.repo_id for p in done] == [VERIFIER, "acme/speculative-actions-eval"]
     assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
@@ -637,5 +648,5 @@ def test_own_card_and_a_card_that_the_hub_refuses(hub: FakeHub, small: Path) -> 
 def test_pushed_is_a_record() -> None:
     import msgspec
 
-    one = Pushed("a/b", "u", None, ("README.md",), 1, 2, False)
+    one = PushedRepository("a/b", "u", None, ("README.md",), 1, 2, False)
     assert json.loads(msgspec.json.encode(one))["files"] == ["README.md"]

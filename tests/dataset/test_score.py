@@ -16,7 +16,7 @@ from foretrace.actions import ActionType
 from foretrace.api import build
 from foretrace.core.errors import BuildError
 from foretrace.core.store import write_traces
-from foretrace.dataset.score import ScoreReport, _guess, score
+from foretrace.dataset.score import ScoreReport, _read_prediction, score
 
 ACTIONS = [str(a) for a in ActionType]
 Row = dict[str, Any]
@@ -139,13 +139,43 @@ def test_intervals_hold_their_value_and_nothing_is_left_to_luck(scored: Any, gol
     assert figures(other) == figures(report) and other != report
 
 
-def test_intervals_are_over_tasks_not_rows(scored: Any, gold: list[Row]) -> None:
-    """Right on whole tasks or not at all: far wider than the same share spread over all tasks."""
-    tasks = sorted({r["task"] for r in gold})
-    by_task = scored([right(r) for r in gold if tasks.index(r["task"]) % 2])
+def width(report: ScoreReport) -> float:
+    return next(s.high - s.low for s in report.scores if s.metric == "type_accuracy")
+
+
+def test_intervals_are_over_groups_not_rows(scored: Any, gold: list[Row]) -> None:
+    """Right on whole groups or not at all: far wider than the same share spread over all groups."""
+    groups = sorted({r["group"] for r in gold})
+    by_group = scored([right(r) for r in gold if groups.index(r["group"]) % 2])
     spread = scored([right(r) for n, r in enumerate(gold) if n % 2])
-    width = [next(s.high - s.low for s in x.scores if s.metric == "type_accuracy") for x in (by_task, spread)]
-    assert width[0] > 1.5 * width[1]
+    assert width(by_group) > 1.5 * width(spread)
+
+
+def test_intervals_are_over_groups_not_tasks(tmp_path: Path) -> None:
+    """Twelve groups of eight tasks each, all of a group right or wrong: twelve facts, not ninety-six."""
+    for groups in (12, 96):
+        every = [
+            trace(f"k{n}", user(f"Ask {n}"), says("Yes."), task=f"t{n}", group=f"g{n % groups}") for n in range(96)
+        ]
+        write_traces(every, tmp_path / f"t{groups}")
+        build(tmp_path / f"t{groups}", out=tmp_path / str(groups), split=(0.02, 0, 0.98), statistical_gates=False)
+    widths = {}
+    for groups in (12, 96):
+        rows_of = list(rows(tmp_path / str(groups), "eval"))
+        predictions = [right(r) for r in rows_of if int(r["key"][1:]) % 12 < 6]
+        (tmp_path / "p.jsonl").write_text("".join(f"{json.dumps(p)}\n" for p in predictions))
+        widths[groups] = width(score(tmp_path / "p.jsonl", tmp_path / str(groups)))
+    assert widths[12] > 1.8 * widths[96]
+
+
+def test_predictions_for_another_dataset_are_refused(scored: Any, gold: list[Row]) -> None:
+    """A score of none of what was predicted is no score: it needs to be asked for."""
+    others = [{"key": f"other{n}", "step": 1, "action": "repair"} for n in range(11)]
+    with pytest.raises(BuildError, match=r"11 of 21 predictions are for rows .* allow_partial=True"):
+        scored([*others, *map(right, gold[:10])])
+    report = scored([*others, *map(right, gold[:10])], allow_partial=True)
+    assert (report.unknown, report.missing) == (11, len(gold) - 10)
+    assert scored([*others[1:], *map(right, gold[:10])]).unknown == 10
 
 
 def test_missing_unreadable_and_unknown_predictions_are_counted(scored: Any, gold: list[Row]) -> None:
@@ -255,4 +285,6 @@ def test_the_type_does_not_count_for_the_call(scored: Any, gold: list[Row]) -> N
 @pytest.mark.parametrize("form", ["```json\n{}\n```", "<think>Hm, {{}}.</think>\n{}", "{}\nThat is it."])
 def test_an_answer_in_a_fence_or_behind_thinking_is_read(form: str) -> None:
     text = '{"action":"file_read","tool":"view","arguments":{"path":"a"}}'
-    assert _guess({"completion": form.replace("{}", text)}) == _guess({"completion": text}) is not None
+    assert (
+        _read_prediction({"completion": form.replace("{}", text)}) == _read_prediction({"completion": text}) is not None
+    )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foretrace.core.errors import UsageError
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.splits import assign
+from foretrace.dataset.splits import assign_splits
 
 SHARES = (0.8, 0.1, 0.1)
 groups_of = st.sets(st.text(min_size=1, max_size=12), min_size=1, max_size=40)
@@ -23,7 +23,7 @@ def test_order_of_groups_has_no_say(
 ) -> None:
     shuffled = sorted(groups)
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert assign(shuffled, shares, seed) == assign(groups, shares, seed)
+    assert assign_splits(shuffled, shares, seed) == assign_splits(groups, shares, seed)
 
 
 @given(groups_of, shares_of, st.integers(0, 3))
@@ -31,7 +31,7 @@ def test_every_group_has_one_split_and_no_share_stays_empty(
     groups: set[str], shares: tuple[float, float, float], seed: int
 ) -> None:
     """With enough groups each split with a share gets one; a split without a share never does."""
-    found, warnings = assign(groups, shares, seed)
+    found, warnings = assign_splits(groups, shares, seed)
     assert set(found) == groups
     used = set(found.values())
     wanted = {name for name, share in zip(SPLITS, shares, strict=True) if share}
@@ -43,8 +43,8 @@ def test_every_group_has_one_split_and_no_share_stays_empty(
 def test_other_groups_move_a_group_only_to_fill_an_empty_split(
     some: set[str], more: set[str], shares: tuple[float, float, float]
 ) -> None:
-    one, warned = assign(some, shares, 0)
-    both, warned_too = assign(some | more, shares, 0)
+    one, warned = assign_splits(some, shares, 0)
+    both, warned_too = assign_splits(some | more, shares, 0)
     if not warned and not warned_too:
         assert {g: both[g] for g in some} == one
     moved = sum(both[g] != one[g] for g in some)
@@ -53,19 +53,19 @@ def test_other_groups_move_a_group_only_to_fill_an_empty_split(
 
 def test_shares_are_roughly_held_and_seeds_differ() -> None:
     groups = [f"owner/repo-{n}" for n in range(2000)]
-    found, warnings = assign(groups, SHARES, 0)
+    found, warnings = assign_splits(groups, SHARES, 0)
     counts = Counter(found.values())
     assert not warnings
     assert abs(counts["train"] - 1600) < 80
     assert abs(counts["validation"] - 200) < 60
     assert abs(counts["test"] - 200) < 60
-    assert assign(groups, SHARES, 1)[0] != found
+    assert assign_splits(groups, SHARES, 1)[0] != found
 
 
 def test_a_split_that_would_be_empty_takes_the_nearest_group_and_says_so() -> None:
     """Two shares to fill from few groups: each move is told with the group and where it came from."""
     groups = [f"g{n}" for n in range(4)]
-    found, warnings = assign(groups, (0.98, 0.01, 0.01), 0)
+    found, warnings = assign_splits(groups, (0.98, 0.01, 0.01), 0)
     assert Counter(found.values()) == {"train": 2, "validation": 1, "test": 1}
     assert len(warnings) == 2
     moved = next(g for g, s in found.items() if s == "validation")
@@ -75,7 +75,7 @@ def test_a_split_that_would_be_empty_takes_the_nearest_group_and_says_so() -> No
 
 
 def test_one_group_goes_where_its_hash_says_and_the_empty_splits_are_told() -> None:
-    found, warnings = assign(["only"], SHARES, 0)
+    found, warnings = assign_splits(["only"], SHARES, 0)
     assert len(found) == 1
     assert warnings == [
         f"split {name} is empty: 1 group(s) cannot fill every split" for name in SPLITS if name != found["only"]
@@ -83,7 +83,7 @@ def test_one_group_goes_where_its_hash_says_and_the_empty_splits_are_told() -> N
 
 
 def test_no_group_is_no_split() -> None:
-    assert assign([], SHARES, 0)[0] == {}
+    assert assign_splits([], SHARES, 0)[0] == {}
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_settings_that_cannot_be_served_are_refused(change: dict[str, object]) -
 def test_a_split_with_groups_that_give_no_rows_is_empty() -> None:
     """A group of failed attempts alone fills no split: one that gives rows moves in."""
     groups = [f"g{n}" for n in range(14)]
-    alone, _ = assign(groups, (0.8, 0.1, 0.1), 1)
+    alone, _ = assign_splits(groups, (0.8, 0.1, 0.1), 1)
     barren = {g for g, s in alone.items() if s == "test"}
-    split, warnings = assign(groups, (0.8, 0.1, 0.1), 1, set(groups) - barren)
+    split, warnings = assign_splits(groups, (0.8, 0.1, 0.1), 1, set(groups) - barren)
     assert "test" in {s for g, s in split.items() if g not in barren}
     assert not barren or any("split test would have been empty" in w for w in warnings)

@@ -1,4 +1,4 @@
-"""Build datasets from traces folders: parts in parallel, gates over what was written, whole or not at all."""
+"""Build datasets from traces folders: jobs in parallel, gates over what was written, whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,35 +6,39 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from foretrace.core.digest import digest
-from foretrace.core.errors import BuildError, GateError, UsageError
+from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration, splits
-from foretrace.dataset.card import card
-from foretrace.dataset.gates import Gate, PartCheck, check_part, exact_gates
-from foretrace.dataset.parquet import TableWriter, read_groups
-from foretrace.dataset.prompts import counter_for, instruction, prompt_digest
-from foretrace.dataset.recipes import load
-from foretrace.dataset.recipes.base import Config, Row, wants
-from foretrace.dataset.report import BuildReport, make_manifest
-from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.shard_job import EvalSlices, PartJob, PartResult, SampledPair, build_part
-from foretrace.dataset.statistics import rewrite_without, statistical_gates
+from foretrace.dataset.card import make_card
+from foretrace.dataset.exact_gates import check_shards, make_exact_gates
+from foretrace.dataset.gate import Gate
+from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
+from foretrace.dataset.prompts import make_instruction, make_token_counter
+from foretrace.dataset.recipes import load_configs, load_recipes
+from foretrace.dataset.recipes.attempts import is_wanted_outcome
+from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
+from foretrace.dataset.selection import write_selected
+from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards
+from foretrace.dataset.statistical_gates import PairSample, make_statistical_gates, remove_families
 from foretrace.engines.processes import worker_pool
 
-MESSAGES_PER_PART = 24_000
-"""Messages of one part, about: it decides the number of parts, and so the files, from the traces alone."""
+MESSAGES_PER_JOB = 24_000
+"""Messages of one job, about: it decides the number of jobs, and so the files, from the traces alone."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many parts are done, and how many there are (None: no parts)."""
+"""Called with what is going on, how many parts are done, and how many there are (`None`: no parts)."""
 
 
 def build(
@@ -64,11 +68,12 @@ def build(
     if within := [s.folder for s in stores if s.folder.resolve().is_relative_to(out.resolve())]:
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     if not settings.allow_demo:
-        demonstration.refuse(stores)
-    with _staging(out) as folder:
+        demonstration.refuse_demo_traces(stores)
+    with _staging(out) as staging:
         _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
-        report = _Build(stores, folder, settings, workers, progress or (lambda _, __, ___: None)).run()
-        _move(folder, out)
+        builder = _Builder(stores, staging, settings, workers, progress or (lambda _, __, ___: None))
+        report = builder.run()
+        _move(builder.folder, out)
     return report
 
 
@@ -76,7 +81,7 @@ def _check_out(out: Path, overwrite: bool) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
-        raise BuildError(f"{out}: exists; choose another folder, or overwrite it (--overwrite, overwrite=True)")
+        raise BuildError(f"{out}: exists; choose another folder, or overwrite it with ", Setting("overwrite", True))
     if not out.is_dir() or not _is_dataset(out):
         raise BuildError(f"{out}: is no dataset of ours, it will not be overwritten")
 
@@ -91,7 +96,7 @@ def _is_dataset(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _staging(out: Path) -> Generator[Path]:
-    """A folder beside `out`, held by a lock; what a killed build left there is cleared, or put back."""
+    """A folder beside `out`, locked, and gone at the end. What a killed build left in it is cleared, or put back."""
     staging = out.absolute().with_name(f".{out.name}.building")
     with only_writer(staging):
         previous = staging / "previous"
@@ -101,10 +106,7 @@ def _staging(out: Path) -> Generator[Path]:
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
         try:
-            # A name of its own: workers of a killed build may live a moment longer than it.
-            folder = staging / f"dataset-{os.getpid()}"
-            folder.mkdir()
-            yield folder
+            yield staging
         except OSError as error:
             raise BuildError(describe_write_error(Path(error.filename or staging), error)) from error
         finally:
@@ -124,204 +126,232 @@ def _move(folder: Path, out: Path) -> None:
         raise
 
 
-class _Build:
+class _BuiltShards:
+    """What all shard jobs made, merged as it comes: of a row only the digest of its prompt is held, 8 bytes."""
+
+    def __init__(self, jobs: int) -> None:
+        self.files: list[DatasetFiles] = [{} for _ in range(jobs)]
+        """Of each job."""
+        self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
+        self.counts = BuildCounts()
+        self.sample = PairSample()
+        self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
+
+    def add(self, number: int, result: ShardResult) -> None:
+        """Take the result of a job; the order of the jobs does not matter."""
+        self.files[number] = result.files
+        self.candidates[number] = result.candidates
+        self.counts.add(result.counts)
+        for family, pairs in result.sample.items():
+            self.sample.add(family, *pairs)
+        for split, prompts in result.prompts.items():
+            self._prompts[split].append(prompts)
+
+    def find_shared_prompts(self) -> dict[bytes, str]:
+        """Prompts that stand in several splits, and the split that keeps each."""
+        return find_shared_prompts({split: merge_digests(found) for split, found in self._prompts.items()})
+
+    def count_rows(self) -> Counter[str]:
+        """Rows that were written, candidates included, by config."""
+        rows: Counter[str] = Counter()
+        for files in (*self.files, *self.candidates):
+            for config, by_split in files.items():
+                rows[config] += sum(count for listed in by_split.values() for count in listed.values())
+        return rows
+
+    def find_files(self, config: str) -> dict[str, dict[str, int]]:
+        """Rows of the config's files, by split and file."""
+        found: dict[str, dict[str, int]] = {}
+        for files in self.files:
+            for split, listed in files.get(config, {}).items():
+                found.setdefault(split, {}).update(listed)
+        return found
+
+
+class _Builder:
     def __init__(
-        self, stores: list[TraceStore], folder: Path, settings: BuildSettings, workers: int, progress: Progress
+        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, workers: int, progress: Progress
     ) -> None:
+        # Names of their own: workers of a killed build may live a moment longer than it.
+        self.folder = staging / f"dataset-{os.getpid()}"
+        self.candidates_folder = staging / f"candidates-{os.getpid()}"
         self.stores = stores
-        self.folder = folder
         self.settings = settings
         self.progress = progress
+        self.warnings: list[str] = []
         self._workers = workers
-        self.configs: dict[str, Config] = {c.name: c for r in load(settings.recipes) for c in r.configs}
+        self._recipes = load_recipes(settings.recipes)
+        self.configs = load_configs(settings.recipes)
 
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
+        self._clear()
         self._check_room()
         before = [store.fingerprint() for store in self.stores]
-        jobs, warnings, inputs = self._plan()
-        with worker_pool(
-            min(self._workers, len(jobs)), small=not any(":" in name for name in self.settings.recipes)
-        ) as pool:
-            built = self._run(pool, "building", build_part, jobs)
-            clashes = _clashes(built)
-            if clashes:
-                jobs = [msgspec.structs.replace(job, excluded=clashes) for job in jobs]
+        jobs, inputs = self._plan()
+        ours_alone = not any(":" in name for name in self.settings.recipes)
+        with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
+            built = self._build(pool, "building", jobs)
+            if shared := built.find_shared_prompts():
+                jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
                 self._clear()
-                built = self._run(pool, "building again without prompts of two splits", build_part, jobs)
-            blind = self._statistics(built, warnings)  # first: what is checked is what stays
-            checks = self._run(pool, "checking", check_part, jobs, built)
-        gates = exact_gates(checks, built)
-        gates.append(self._unchanged(before))
+                built = self._build(pool, "building again without prompts of two splits", jobs)
+            statistical = self._measure_families(built)  # first: what is checked is what stays
+            checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
+        checks = [checked[number] for number in range(len(jobs))]
+        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs)
+        gates.append(self._check_inputs(before))
         self._fail_on(gates)
-        self._merge_eval(built, checks, gates)
-        gates += blind
+        known = merge_digests([check.prompts["test"] for check in checks])
+        gates += [self._finish(config, built, known) for config in self.configs.values() if config.selector is not None]
+        gates += statistical
         self._fail_on(gates)
-        if not any(self._rows(built).values()):
-            raise BuildError(self._why_empty(built))
-        report = make_manifest(self.settings, inputs, built, gates, warnings, self.configs, self.folder)
-        data = msgspec.json.format(msgspec.json.encode(report.manifest, order="deterministic"), indent=1)
+        configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
+        if not any(configs.values()):
+            raise self._make_empty_error(built.counts)
+        manifest = make_manifest(self.settings, inputs, built.counts, configs, gates, self.warnings)
+        data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
-        (self.folder / "README.md").write_text(card(report.manifest, list(self.configs.values())), encoding="utf-8")
-        return report
+        (self.folder / "README.md").write_text(make_card(manifest, list(self.configs.values())), encoding="utf-8")
+        return BuildReport(manifest)
+
+    def _clear(self) -> None:
+        for folder in (self.folder, self.candidates_folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
 
     def _check_room(self) -> None:
         """A prompt is a quarter instruction at most: the other shares are for system, task and latest turn."""
-        most = self.settings.max_context_tokens
-        size = counter_for(self.settings.tokenizer).count(instruction(self.settings.target))
-        if size > most // 4:
+        limit = self.settings.max_context_tokens
+        size = make_token_counter(self.settings.tokenizer).count(make_instruction(self.settings.target))
+        if size > limit // 4:
             raise UsageError(
-                f"max_context_tokens is {most}: by this tokenizer the instruction alone takes {size}; "
-                f"the smallest is {size * 4}"
+                Setting("max_context_tokens", limit),
+                f": by this tokenizer the instruction alone takes {size}; the smallest is {size * 4}",
             )
 
-    def _plan(self) -> tuple[list[PartJob], list[str], dict[str, Any]]:
-        shards = {store.manifest.shards for store in self.stores}
+    def _plan(self) -> tuple[list[ShardJob], dict[str, Any]]:
+        """The jobs, and what the manifest says of the inputs."""
         if not self.stores:
             raise UsageError("build takes at least one traces folder")
-        if len(shards) > 1:
+        if len({store.manifest.shards for store in self.stores}) > 1:
             raise UsageError(
-                "build takes traces folders with one number of shards; import again with the same --shards"
+                "build takes traces folders with one number of shards; import again with the same ", Setting("shards")
             )
         tables = [store.columns("key", "id", "group", "n_messages", "success") for store in self.stores]
-        keys = sorted({(k, i) for t in tables for k, i in zip(*_lists(t, "key", "id"), strict=True)})
+        keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
         if not keys:
             raise BuildError(f"{self.stores[0].folder}: holds no traces")
-        groups = sorted({g for t in tables for g in _lists(t, "group")[0]})
-        pairs = [p for t in tables for p in zip(*_lists(t, "group", "success"), strict=True)]
-        filling = {group for group, success in pairs if wants(self.settings.outcomes, success)}
-        assigned, warnings = splits.assign(groups, self.settings.split, self.settings.seed, filling)
-        messages = sum(sum(_lists(t, "n_messages")[0]) for t in tables)
+        groups = sorted({g for t in tables for g in _read_lists(t, "group")[0]})
+        outcomes = [row for t in tables for row in zip(*_read_lists(t, "group", "success"), strict=True)]
+        with_rows = {group for group, success in outcomes if is_wanted_outcome(self.settings.outcomes, success)}
+        assigned, warnings = splits.assign_splits(groups, self.settings.split, self.settings.seed, with_rows)
+        self.warnings += warnings
+        messages = sum(sum(_read_lists(t, "n_messages")[0]) for t in tables)
         used = sorted({s for store in self.stores for s in store.shards})
-        count = max(1, min(len(used), -(-messages // MESSAGES_PER_PART)))
+        count = max(1, min(len(used), -(-messages // MESSAGES_PER_JOB)))
         inputs = {"traces": len(keys), "groups": len(groups), "digest": digest(*(x for k in keys for x in k), size=16)}
         jobs = [
-            PartJob(
+            ShardJob(
                 number=number,
                 count=count,
                 stores=tuple(sorted(str(store.folder) for store in self.stores)),
                 shards=tuple(used[len(used) * number // count : len(used) * (number + 1) // count]),
                 folder=str(self.folder),
+                candidates_folder=str(self.candidates_folder),
                 settings=self.settings,
                 splits=assigned,
             )
             for number in range(count)
         ]
-        return jobs, warnings, inputs
+        return jobs, inputs
 
-    def _run(self, pool: Executor | None, doing: str, function: Any, *arguments: Sequence[Any]) -> Any:
-        """Results of the function over the jobs, in the order of the jobs."""
+    def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
+        built = _BuiltShards(len(jobs))
+        for number, result in self._run(pool, doing, build_shards, jobs):
+            built.add(number, result)
+        return built
+
+    def _run(
+        self, pool: Executor | None, doing: str, function: Callable[..., Any], *arguments: Sequence[Any]
+    ) -> Iterator[tuple[int, Any]]:
+        """Numbers and results of the jobs, as they are done; none is held here."""
         count = len(arguments[0])
         self.progress(doing, 0, count)
         if pool is None:
-            results: list[Any] = []
-            for job in zip(*arguments, strict=True):
-                results.append(function(*job))
-                self.progress(doing, len(results), count)
-            return results
-        futures: list[Future[Any]] = [pool.submit(function, *job) for job in zip(*arguments, strict=True)]
-        for done, future in enumerate(as_completed(futures), 1):
-            future.result()
-            self.progress(doing, done, count)
-        return [future.result() for future in futures]
+            for number, job in enumerate(zip(*arguments, strict=True)):
+                yield number, function(*job)
+                self.progress(doing, number + 1, count)
+            return
+        waiting = {pool.submit(function, *job): number for number, job in enumerate(zip(*arguments, strict=True))}
+        while waiting:
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                yield waiting.pop(future), future.result()
+                self.progress(doing, count - len(waiting), count)
 
-    def _clear(self) -> None:
-        for path in list(self.folder.iterdir()):
-            shutil.rmtree(path)
-
-    def _unchanged(self, before: list[str]) -> Gate:
+    def _check_inputs(self, before: list[str]) -> Gate:
         after = [TraceStore(store.folder).fingerprint() for store in self.stores]
         return Gate(
             name="inputs_unchanged", verdict="pass" if after == before else "fail", figure={"inputs": len(after)}
         )
 
     def _fail_on(self, gates: list[Gate]) -> None:
-        failed = [g for g in gates if g.verdict == "fail"]
-        if failed:
-            told = "; ".join(_told(g) for g in failed)
-            raise GateError(f"gate failed, nothing was written: {told}")
+        if failed := [str(gate) for gate in gates if gate.verdict == "fail"]:
+            raise GateError(f"gate failed, nothing was written: {'; '.join(failed)}")
 
-    def _merge_eval(self, built: list[PartResult], checks: list[PartCheck], gates: list[Gate]) -> None:
-        """One file of the two slices, out of the parts' candidates, which were checked."""
-        if "eval" not in self.configs:
-            return
-        config = self.configs["eval"]
-        slices = EvalSlices(self.settings)
-        names = [name for part in built for name in part.files.pop("eval", {}).get("test", {})]
-        for name in names:
-            for group in read_groups(self.folder / name, config):
-                columns = group.values | group.messages
-                for values in zip(*(columns[c] for c in config.columns), strict=True):
-                    row = dict(zip(config.columns, values, strict=True))
-                    slices.offer(Row("eval", row["key"], row["step"], "", row))
-            (self.folder / name).unlink()
-        writer = TableWriter(self.folder / "eval/test-00000-of-00001.parquet", config, self.settings.seed)
-        known = {mark for check in checks for mark in check.prompts["test"]}
-        unknown = 0
-        for row in slices.rows(final=True):
-            unknown += prompt_digest(row.values["prompt"]) not in known
-            writer.add(row)
-        rows = writer.close()
-        if (more := sum(part.candidates["eval"] for part in built) - rows) > 0:
-            built[0].drops["eval"]["in_no_slice"] = more
-        if rows:
-            built[0].files["eval"] = {"test": {"eval/test-00000-of-00001.parquet": rows}}
-        gates.append(Gate(name="eval_checked", verdict="fail" if unknown else "pass", figure={"rows": rows}))
+    def _finish(self, config: Config, built: _BuiltShards, known: Digests) -> Gate:
+        """Write the rows that a config's selector chooses, and check that their prompts are among those `known`."""
+        assert config.selector is not None
+        files = [name for files in built.candidates for name in files.get(config.name, {}).get("test", ())]
+        name = f"{config.name}/test-00000-of-00001.parquet"
+        paths = [self.candidates_folder / file for file in files]
+        written = write_selected(config, paths, self.folder / name, self.settings)
+        if written.rows:
+            built.files[0][config.name] = {"test": {name: written.rows}}
+        if more := built.counts.rows_made[config.name] - written.rows:
+            built.counts.drops[config.name][config.selector(self.settings).drop_reason] = more
+        unknown = np.setdiff1d(written.prompts, known).size
+        return Gate(name=f"{config.name}_checked", verdict="fail" if unknown else "pass", figure={"rows": written.rows})
 
-    def _statistics(self, built: list[PartResult], warnings: list[str]) -> list[Gate]:
-        if "verifier" not in self.configs:
+    def _measure_families(self, built: _BuiltShards) -> list[Gate]:
+        """The statistical gates; what fails is removed from the files."""
+        recipes = [recipe for recipe in self._recipes if any(config.pair_families for config in recipe.configs)]
+        if not recipes:
             return []
         if not self.settings.statistical_gates:
             return [Gate(name="shortcut", verdict="undecided", detail="shortcut: not measured, it was turned off")]
         self.progress("statistical gates", 0, None)
-        sample: dict[str, list[SampledPair]] = {}
-        for part in built:
-            for family, pairs in part.sample.items():
-                sample.setdefault(family, []).extend(pairs)
-        gates, removed = statistical_gates(sample, self.settings.seed)
+        gates, removed = make_statistical_gates(built.sample.take(), self.settings.seed)
         for family in removed:
-            warnings.append(f"pair family {family} was removed: its answers can be guessed without the prompt")
-        if removed:
-            rewrite_without(removed, built, self.configs, self.folder, self.settings.seed)
+            self.warnings.append(f"pair family {family} was removed: its answers can be guessed without the prompt")
+        for recipe in recipes if removed else ():
+            for config in recipe.configs:
+                if "family" in config.columns:
+                    self._remove_families(removed, config, built)
+            for family in removed:
+                pairs = built.counts.families.pop(family, 0)
+                built.counts.drops[recipe.configs[0].name][f"{family}_family_removed"] += pairs
         return gates
 
-    def _rows(self, built: list[PartResult]) -> Counter[str]:
-        rows: Counter[str] = Counter()
-        for part in built:
-            for config, by_split in part.files.items():
-                rows[config] += sum(sum(files.values()) for files in by_split.values())
-        return rows
+    def _remove_families(self, families: list[str], config: Config, built: _BuiltShards) -> None:
+        for files in built.files:
+            for split, listed in files.get(config.name, {}).items():
+                left = {n: remove_families(self.folder / n, config, families, self.settings.seed) for n in listed}
+                files[config.name][split] = {name: rows for name, rows in left.items() if rows}
 
-    def _why_empty(self, built: list[PartResult]) -> str:
-        outcomes, drops = Counter[str](), Counter[str]()
-        for part in built:
-            outcomes.update(part.traces)
-            for reasons in part.drops.values():
-                drops.update(reasons)
-        told = ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()))
+    def _make_empty_error(self, counts: BuildCounts) -> BuildError:
+        drops: Counter[str] = Counter()
+        for reasons in counts.drops.values():
+            drops.update(reasons)
+        outcomes = ", ".join(f"{n} {name}" for name, n in sorted(counts.outcomes.items()))
         why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()) if n)
-        return (
-            f"no row could be made from {outcomes.total()} traces ({told}); left out: {why or 'nothing'}; "
-            f"--outcomes is {self.settings.outcomes}: not_failed takes attempts of unknown outcome too, all takes all"
+        return BuildError(
+            f"no row could be made from {counts.outcomes.total()} traces ({outcomes}); left out: {why or 'nothing'}; "
+            "the setting is ",
+            Setting("outcomes", self.settings.outcomes),
+            ": not_failed takes attempts of unknown outcome too, all takes all",
         )
 
 
-def _told(gate: Gate) -> str:
-    figure = ", ".join(f"{name} {value}" for name, value in gate.figure.items())
-    rows = f", e.g. {', '.join(gate.rows)}" if gate.rows else ""
-    return f"{gate.name} ({'; '.join(t for t in (figure, gate.detail) if t)}){rows}"
-
-
-def _lists(table: Any, *names: str) -> list[list[Any]]:
+def _read_lists(table: Any, *names: str) -> list[list[Any]]:
     return [table[name].to_pylist() for name in names]
-
-
-def _clashes(built: list[PartResult]) -> dict[str, str]:
-    """Prompts that stand in several splits, and the one that keeps them: the most held-out one."""
-    merged: dict[str, set[bytes]] = {}
-    for part in built:
-        for split, marks in part.prompts.items():
-            merged.setdefault(split, set()).update(marks)
-    train, validation, test = (merged.get(s, set[bytes]()) for s in ("train", "validation", "test"))
-    shared = {mark.hex(): "validation" for mark in train & validation}
-    return shared | {mark.hex(): "test" for mark in (train | validation) & test}

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.dataset.demonstration import told
-from foretrace.dataset.recipes import load
+from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.recipes import load_configs
 from foretrace.dataset.recipes.base import Config
 
 _HUB_LICENSES = frozenset(
@@ -32,50 +32,61 @@ _HUB_LICENSES = frozenset(
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 
 
-def card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
-    """README.md for those of `configs` that have rows; `place` is what `load_dataset` is told."""
+def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
+    """README.md for those of `configs` that have rows; `place` is what `load_dataset` is to be given."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
     sections = [
-        _front_matter(manifest, present),
-        _title(manifest, present, place),
-        _configs(manifest, present),
-        _actions(manifest),
-        _gates(manifest),
-        _origin(manifest),
+        _make_front_matter(manifest, present),
+        _write_title(manifest, present, place),
+        _write_configs(manifest, present),
+        _write_actions(manifest),
+        _write_gates(manifest),
+        _write_origin(manifest),
     ]
     return "\n".join(section.rstrip("\n") + "\n" for section in sections)
 
 
-def hub_card(manifest: Mapping[str, Any], names: Sequence[str], _files: object = None) -> str:
+def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str], _files: object = None) -> str:
     """README.md of one Hub repository that holds the configs of these names; `{repo_id}` is left to be filled in."""
-    known = {config.name: config for recipe in load() for config in recipe.configs}
-    return card(manifest, [known[name] for name in names], "{repo_id}")
+    configs = load_configs()
+    return make_card(manifest, [configs[name] for name in names], "{repo_id}")
 
 
-def _licenses(manifest: Mapping[str, Any]) -> dict[str, int]:
+def _find_licenses(manifest: Mapping[str, Any]) -> dict[str, int]:
     """Traces by license; datasets of foretrace 0.1 call them `licences`."""
     return manifest.get("licenses") or manifest.get("licences") or {}
 
 
-def _front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
-    licenses = sorted({name.lower() for name in _licenses(manifest)})
-    known = bool(licenses) and _HUB_LICENSES.issuperset(licenses)
+def _make_front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
+    from huggingface_hub import DatasetCardData  # here: it reads the environment when it is imported
+
+    licenses = sorted({name.lower() for name in _find_licenses(manifest)})
+    named = licenses if licenses and _HUB_LICENSES.issuperset(licenses) else ["other"]
     rows = sum(s.get("rows", 0) for c in configs for s in manifest["configs"][c.name].values())
-    size = _SIZES[min(max(len(str(rows)) - 3, 0), len(_SIZES) - 1)]
-    named = licenses if known else ["other"]
-    lines = ["---", f"license: {named[0]}" if len(named) == 1 else f"license: [{', '.join(named)}]"]
-    lines += ["language: [en]", "task_categories: [text-generation]"]
-    tags = ["agents", "tool-use", "speculative-actions", "foretrace", *(["demonstration"] if told(manifest) else [])]
-    lines += [f"tags: [{', '.join(tags)}]", f"size_categories: [{size}]", "configs:"]
-    for number, config in enumerate(configs):
-        lines += [f"- config_name: {config.name}", f"  version: {_version(manifest['configs'][config.name])}"]
-        lines += [*(["  default: true"] if number == 0 else []), "  data_files:"]
-        for split in manifest["configs"][config.name]:
-            lines += [f"  - split: {split}", f"    path: {config.name}/{split}-*.parquet"]
-    return "\n".join([*lines, "---", ""])
+    tags = ["agents", "tool-use", "speculative-actions", "foretrace"]
+    data = DatasetCardData(
+        license=named[0] if len(named) == 1 else named,
+        language=["en"],
+        task_categories=["text-generation"],
+        tags=[*tags, "demonstration"] if describe_demonstration(manifest) else tags,
+        size_categories=[_SIZES[min(max(len(str(rows)) - 3, 0), len(_SIZES) - 1)]],
+        configs=[
+            {
+                "config_name": config.name,
+                "version": _make_version(manifest["configs"][config.name]),
+                **({"default": True} if number == 0 else {}),
+                "data_files": [
+                    {"split": split, "path": f"{config.name}/{split}-*.parquet"}
+                    for split in manifest["configs"][config.name]
+                ],
+            }
+            for number, config in enumerate(configs)
+        ],
+    )
+    return f"---\n{data.to_yaml()}\n---\n\n"
 
 
-def _version(splits: Mapping[str, Any]) -> str:
+def _make_version(splits: Mapping[str, Any]) -> str:
     """A version that changes with the rows.
 
     The `datasets` library caches a local folder by its name and card, not by its files: without this, a dataset that
@@ -84,10 +95,10 @@ def _version(splits: Mapping[str, Any]) -> str:
     return f"0.0.{int(digest(*(str(s.get('sha256')) for s in splits.values()), size=4), 16)}"
 
 
-def _title(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> str:
+def _write_title(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> str:
     longest = manifest["settings"]["max_context_tokens"]
-    first = configs[0].name if configs else "proposer"
-    warning = f"> **{demonstration}.**\n\n" if (demonstration := told(manifest)) else ""
+    first = configs[0].name if configs else next(iter(manifest["configs"]), "")
+    warning = f"> **{demonstration}.**\n\n" if (demonstration := describe_demonstration(manifest)) else ""
     return (
         f"# Next actions of tool-using agents\n\n{warning}"
         "Built by foretrace from traces of agent work: each step's action typed from its structure, splits by group, "
@@ -98,19 +109,19 @@ def _title(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -
     )
 
 
-def _configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
+def _write_configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
     lines = ["## Configs", "", "| config | train | validation | test | what it is |", "|---|---|---|---|---|"]
     for config in configs:
         splits = manifest["configs"][config.name]
         counts = " | ".join(str(splits[s]["rows"]) if s in splits else "-" for s in ("train", "validation", "test"))
         lines.append(f"| `{config.name}` | {counts} | {config.about} |")
     if manifest["families"]:
-        told = ", ".join(f"{name} {n}" for name, n in manifest["families"].items())
-        lines += ["", f"Pairs by family: {told}."]
+        families = ", ".join(f"{name} {n}" for name, n in manifest["families"].items())
+        lines += ["", f"Pairs by family: {families}."]
     return "\n".join([*lines, ""])
 
 
-def _actions(manifest: Mapping[str, Any]) -> str:
+def _write_actions(manifest: Mapping[str, Any]) -> str:
     splits = manifest["actions"]
     lines = ["## Actions", "", f"| action | {' | '.join(splits)} |", "|---|" + "---|" * len(splits)]
     names = next(iter(splits.values()))
@@ -119,23 +130,23 @@ def _actions(manifest: Mapping[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _gates(manifest: Mapping[str, Any]) -> str:
+def _write_gates(manifest: Mapping[str, Any]) -> str:
     lines = ["## Gates", "", "| gate | verdict | figures |", "|---|---|---|"]
     for gate in manifest["gates"]:
-        lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {gate_figures(gate)} |")
+        lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {format_figures(gate)} |")
     if manifest["warnings"]:
         lines += ["", "Warnings:", "", *(f"- {w}" for w in manifest["warnings"])]
     return "\n".join([*lines, ""])
 
 
-def gate_figures(gate: Mapping[str, Any]) -> str:
+def format_figures(gate: Mapping[str, Any]) -> str:
     """A gate's figures in one line, for a table that has its name and verdict already."""
     if gate["name"].startswith("shortcut/"):
         return str(gate.get("detail", "")).partition(": ")[2]
     return ", ".join(f"{name} {value}" for name, value in gate.get("figure", {}).items()) or str(gate.get("detail", ""))
 
 
-def _said(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "/".join(str(v) for v in value) or "all"
     if value is None:
@@ -143,11 +154,11 @@ def _said(value: Any) -> str:
     return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
-def _origin(manifest: Mapping[str, Any]) -> str:
+def _write_origin(manifest: Mapping[str, Any]) -> str:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
     lines += [f"- {name}: {n} traces" for name, n in manifest["sources"].items()]
-    lines += [f"- license {name}: {n} traces" for name, n in _licenses(manifest).items()]
+    lines += [f"- license {name}: {n} traces" for name, n in _find_licenses(manifest).items()]
     lines += [
         "",
         f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:",
@@ -155,6 +166,6 @@ def _origin(manifest: Mapping[str, Any]) -> str:
     ]
     for config, reasons in manifest["drops"].items():
         lines.append(f"- {config}: {', '.join(f'{r} {n}' for r, n in reasons.items()) or 'none'}")
-    lines += ["", "Settings: " + ", ".join(f"{k} {_said(v)}" for k, v in settings.items()) + "."]
+    lines += ["", "Settings: " + ", ".join(f"{k} {_format_setting(v)}" for k, v in settings.items()) + "."]
     lines.append(f"Prompt length is counted by {manifest['token_counter']}.")
     return "\n".join([*lines, ""])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import DEMO_MODEL
 
 
-def is_demo(model: str | None) -> bool:
+def is_demo_model(model: str | None) -> bool:
     """Whether a trace's model is the demo model, in this process or behind a server.
 
     A server's model is known by its own name: behind the kind, without a folder, `.gguf` and a tag, in any case.
@@ -19,23 +19,24 @@ def is_demo(model: str | None) -> bool:
     return any(part.rpartition("/")[2].removesuffix(".gguf") == DEMO_MODEL for part in parts)
 
 
-def refuse(stores: Sequence[TraceStore]) -> None:
+def refuse_demo_traces(stores: Sequence[TraceStore]) -> None:
     """Refuse traces of the demo model; one column of each segment is read.
 
     Raises:
         UsageError: naming the folders that hold some, and how many.
     """
-    found = [(store.folder, *_counted(store)) for store in stores]
+    found = [(store.folder, *_count_demo_traces(store)) for store in stores]
     holding = [f"{folder}: {count:,} of {total:,} traces" for folder, count, total in found if count]
     if holding:
         raise UsageError(
             f"{', '.join(holding)} come from the demo model, and what it writes is never training data: build without "
-            "them, or allow a dataset that is marked as a demonstration (--allow-demo, allow_demo=True)"
+            "them, or allow a dataset that is marked as a demonstration with ",
+            Setting("allow_demo", True),
         )
 
 
-def told(manifest: Mapping[str, Any]) -> str | None:
-    """What is to be said of a built dataset that holds traces of the demo model; null of any other."""
+def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
+    """The warning for a built dataset that holds traces of the demo model; `None` for any other."""
     counts = manifest.get("counts") or {}
     count = counts.get("traces_of_demo_model", 0)
     if not count:
@@ -46,7 +47,7 @@ def told(manifest: Mapping[str, Any]) -> str | None:
     )
 
 
-def _counted(store: TraceStore) -> tuple[int, int]:
+def _count_demo_traces(store: TraceStore) -> tuple[int, int]:
     """Traces of the demo model, and all traces of the folder."""
     models = store.columns("model")["model"]
-    return sum(row["counts"] for row in models.value_counts().to_pylist() if is_demo(row["values"])), len(models)
+    return sum(row["counts"] for row in models.value_counts().to_pylist() if is_demo_model(row["values"])), len(models)

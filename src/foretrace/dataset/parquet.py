@@ -6,17 +6,18 @@ into the window's table of texts. It reads back as plain strings everywhere.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error
 from foretrace.dataset.prompts import ChatText
-from foretrace.dataset.recipes.base import Config, Kind, Row
+from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
 
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
@@ -27,14 +28,17 @@ _CALL = {"id": "string", "type": "string", "function": {"name": "string", "argum
 _MESSAGE = {"role": "string", "content": "string", "tool_calls": [_CALL], "tool_call_id": "string", "train": "bool"}
 
 
-def rank(seed: int, row: Row) -> str:
+def find_rank(seed: int, row: Row) -> str:
     """Where a row stands in the shuffle."""
     state = hashlib.blake2b(f"{seed}\0{row.key}\0{row.step}\0{row.salt}".encode(), digest_size=8)
     return state.hexdigest()
 
 
 class TableWriter:
-    """Writes one file of one config and split; the file appears with the first row."""
+    """Writes one file of one config and split; the file appears with the first row.
+
+    As a context manager it gives the file up where the body raises; `close` is up to the body.
+    """
 
     def __init__(self, path: Path, config: Config, seed: int) -> None:
         self.path = path
@@ -46,16 +50,23 @@ class TableWriter:
         self._size = 0
         self._writer: Any = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.discard()
+
     def add(self, row: Row) -> None:
         """Take a row, in any order within a window."""
-        self._window.append((rank(self._seed, row), row.values))
+        self._window.append((find_rank(self._seed, row), row.values))
         for name, kind in self._config.columns.items():
             if kind in ("messages", "trajectory"):
                 self._measure(kind, row.values[name])
         if self._size >= WINDOW_BYTES or len(self._window) >= WINDOW_ROWS:
             self._flush()
 
-    def _measure(self, kind: Kind, messages: Sequence[Any]) -> None:
+    def _measure(self, kind: ColumnType, messages: Sequence[Any]) -> None:
         if kind == "trajectory":
             self._size += sum(len(m["content"]) for m in messages)
             return
@@ -70,7 +81,7 @@ class TableWriter:
         if not self._window:
             return
         self._window.sort(key=lambda item: item[0])
-        table = to_table(self._config, [values for _, values in self._window])
+        table = make_table(self._config, [values for _, values in self._window])
         try:
             if self._writer is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,6 +95,7 @@ class TableWriter:
                 self._writer = pq.ParquetWriter(self.path, table.schema, **options)
             self._writer.write_table(table)
         except OSError as error:
+            self.discard()
             raise BuildError(describe_write_error(self.path, error)) from error
         self.rows += len(self._window)
         self._window, self._texts, self._size = [], set(), 0
@@ -93,44 +105,55 @@ class TableWriter:
         self._flush()
         if self._writer is not None:
             try:
-                self._writer.add_key_value_metadata({"huggingface": features(self._config)})
+                self._writer.add_key_value_metadata({"huggingface": make_features(self._config)})
                 self._writer.close()
             except OSError as error:
+                self.discard()
                 raise BuildError(describe_write_error(self.path, error)) from error
         return self.rows
 
+    def discard(self) -> None:
+        """Give the file up as it is, cut short; nothing is raised or printed, now or when the object is collected."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        writer.is_open = False  # or else its destructor writes the end of the file, and prints a traceback if it cannot
+        with contextlib.suppress(OSError):
+            if writer.file_handle is not None:
+                writer.file_handle.close()
 
-def to_table(config: Config, rows: list[dict[str, Any]]) -> Any:
+
+def make_table(config: Config, rows: list[dict[str, Any]]) -> Any:
     """An Arrow table of the rows' values in the config's columns."""
     import pyarrow as pa
 
-    arrays = [_array(kind, [values[name] for values in rows]) for name, kind in config.columns.items()]
+    arrays = [_make_array(kind, [values[name] for values in rows]) for name, kind in config.columns.items()]
     return pa.table(arrays, names=list(config.columns))
 
 
-def _array(kind: Kind, values: list[Any]) -> Any:
+def _make_array(kind: ColumnType, values: list[Any]) -> Any:
     import pyarrow as pa
 
     if kind == "messages":
-        return _messages(values)
+        return _make_message_array(values)
     if kind == "action":
         return pa.array([_ACTION_INDEX[v] for v in values], pa.int64())
     if kind == "actions":
         return pa.array([[_ACTION_INDEX[v] for v in items] for items in values], pa.list_(pa.int64()))
     types = {"string": pa.string(), "strings": pa.list_(pa.string()), "int": pa.int32(), "bool": pa.bool_()}
-    return pa.array(values, _arrow_type(_MESSAGE, pa, top=True) if kind == "trajectory" else types[kind])
+    return pa.array(values, _make_arrow_type(_MESSAGE, pa, top=True) if kind == "trajectory" else types[kind])
 
 
-def _arrow_type(shape: Any, pa: Any, *, top: bool = False) -> Any:
+def _make_arrow_type(shape: Any, pa: Any, *, top: bool = False) -> Any:
     if isinstance(shape, list):
-        return pa.list_(_arrow_type(shape[0], pa))
+        return pa.list_(_make_arrow_type(shape[0], pa))
     if isinstance(shape, dict):
-        struct = pa.struct([(name, _arrow_type(inner, pa)) for name, inner in shape.items()])
+        struct = pa.struct([(name, _make_arrow_type(inner, pa)) for name, inner in shape.items()])
         return pa.list_(struct) if top else struct
     return pa.bool_() if shape == "bool" else pa.string()
 
 
-def _messages(values: list[Sequence[tuple[str, str]]]) -> Any:
+def _make_message_array(values: list[Sequence[tuple[str, str]]]) -> Any:
     import numpy as np
     import pyarrow as pa
 
@@ -150,47 +173,38 @@ def _messages(values: list[Sequence[tuple[str, str]]]) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), struct)
 
 
-def features(config: Config) -> str:
+def make_features(config: Config) -> str:
     """The config's features as the `datasets` library stores them in a Parquet file."""
-    return json.dumps({"info": {"features": {name: _feature(kind) for name, kind in config.columns.items()}}})
+    return json.dumps({"info": {"features": {name: _make_feature(kind) for name, kind in config.columns.items()}}})
 
 
-def _feature(kind: Kind) -> Any:
+def _make_feature(kind: ColumnType) -> Any:
     simple: dict[str, Any] = {
-        "string": _value("string"),
-        "strings": {"feature": _value("string"), "_type": "List"},
-        "int": _value("int32"),
-        "bool": _value("bool"),
+        "string": _make_value("string"),
+        "strings": {"feature": _make_value("string"), "_type": "List"},
+        "int": _make_value("int32"),
+        "bool": _make_value("bool"),
         "action": {"names": ACTIONS, "_type": "ClassLabel"},
         "actions": {"feature": {"names": ACTIONS, "_type": "ClassLabel"}, "_type": "List"},
-        "messages": {"feature": {"role": _value("string"), "content": _value("string")}, "_type": "List"},
-        "trajectory": {"feature": _struct(_MESSAGE), "_type": "List"},
+        "messages": {"feature": {"role": _make_value("string"), "content": _make_value("string")}, "_type": "List"},
+        "trajectory": {"feature": _make_struct(_MESSAGE), "_type": "List"},
     }
     return simple[kind]
 
 
-def _value(dtype: str) -> dict[str, str]:
+def _make_value(dtype: str) -> dict[str, str]:
     return {"dtype": dtype, "_type": "Value"}
 
 
-def _struct(shape: Any) -> Any:
+def _make_struct(shape: Any) -> Any:
     if isinstance(shape, list):
-        return {"feature": _struct(shape[0]), "_type": "List"}
+        return {"feature": _make_struct(shape[0]), "_type": "List"}
     if isinstance(shape, dict):
-        return {name: _struct(inner) for name, inner in shape.items()}
-    return _value(shape)
+        return {name: _make_struct(inner) for name, inner in shape.items()}
+    return _make_value(shape)
 
 
-class Group(NamedTuple):
-    """One row group, read back."""
-
-    values: dict[str, list[Any]]
-    """Plain columns."""
-    messages: dict[str, list[list[ChatText]]]
-    """Message columns; equal texts are one object."""
-
-
-def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[Group]:
+def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:
     """Read a file that `TableWriter` wrote, row group by row group, each text once."""
     import pyarrow.parquet as pq
 
@@ -200,11 +214,20 @@ def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) 
     with pq.ParquetFile(path, read_dictionary=coded) as file:
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=[*names], use_threads=False)
-            values = {n: _plain(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
-            yield Group(values, {n: _read_messages(table[n]) for n in nested})
+            values = {n: _read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
+            yield RowGroup(values, {n: _read_messages(table[n]) for n in nested})
 
 
-def _plain(kind: Kind, values: list[Any]) -> list[Any]:
+def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Read the same file row by row."""
+    names = list(config.columns) if names is None else names
+    for group in read_groups(path, config, names):
+        columns = group.values | group.messages
+        for values in zip(*(columns[name] for name in names), strict=True):
+            yield dict(zip(names, values, strict=True))
+
+
+def _read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
     if kind == "action":
         return [ACTIONS[v] for v in values]
     return [[ACTIONS[v] for v in items] for items in values] if kind == "actions" else values

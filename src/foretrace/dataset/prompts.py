@@ -6,17 +6,16 @@ and the history as it was, user and assistant text only. It is a function of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import ToolSpec, Trace
-from foretrace.dataset.settings import Target
-from foretrace.dataset.target import has_target, message_text
+from foretrace.dataset.prompt_digests import digest_prompt
+from foretrace.dataset.settings import TargetFormat
+from foretrace.dataset.target_text import has_target, make_message_text
 
 RENDERER_VERSION = "1"
 BYTES_PER_TOKEN = 3.5
@@ -34,7 +33,7 @@ _MEANINGS = {
     ActionType.FINAL_ANSWER: "answers, or hands in the result",
     ActionType.BLOCKED: "declines, gives up, or hands over",
 }
-_ANSWERS: dict[Target, str] = {
+_ANSWERS: dict[TargetFormat, str] = {
     "type": 'one JSON object, {"action": TYPE}',
     "call": 'one JSON object, {"action": TYPE, "tool": NAME or null, "arguments": {...}}',
     "message": "the agent's next message, calls included",
@@ -50,31 +49,7 @@ class ChatText(NamedTuple):
     content: str
 
 
-_DIGESTED = 4096
-"""Texts whose digests are remembered: more than a window of rows holds."""
-_digests: dict[str, bytes] = {}
-
-
-def prompt_digest(prompt: Sequence[ChatText]) -> bytes:
-    """8 bytes that identify a prompt."""
-    roles = "".join([role[0] for role, _ in prompt]).encode()
-    try:
-        texts = b"".join([_digests[text] for _, text in prompt])
-    except KeyError:
-        _remember([text for _, text in prompt if text not in _digests], prompt)
-        texts = b"".join([_digests[text] for _, text in prompt])
-    return blake2b(roles + texts, digest_size=8).digest()
-
-
-def _remember(new: list[str], prompt: Sequence[ChatText]) -> None:
-    if len(_digests) >= _DIGESTED:
-        _digests.clear()
-        new = [text for _, text in prompt]
-    for text in new:
-        _digests[text] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """How long a text is, in tokens."""
 
     method: str
@@ -116,13 +91,13 @@ class TokenizerCounter:
 
 
 @lru_cache(maxsize=4)
-def counter_for(tokenizer: str | None) -> Counter:
+def make_token_counter(tokenizer: str | None) -> TokenCounter:
     """The counter that the setting names."""
     return ByteCounter() if tokenizer is None else TokenizerCounter(tokenizer)
 
 
 @lru_cache(maxsize=8)
-def instruction(target: Target) -> str:
+def make_instruction(target: TargetFormat) -> str:
     """The fixed instruction: the only text of ours in a prompt."""
     types = "\n".join(f"- {action}: {_MEANINGS[action]}" for action in ActionType)
     return (
@@ -133,7 +108,7 @@ def instruction(target: Target) -> str:
     )
 
 
-def _left_out(count: int) -> str:
+def _make_omission_mark(count: int) -> str:
     return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
 
 
@@ -143,12 +118,20 @@ class Prompts:
     def __init__(
         self,
         trace: Trace,
-        target: Target,
+        target: TargetFormat,
         max_tokens: int,
-        counter: Counter,
-        begun: Prompts | None = None,
+        counter: TokenCounter,
+        earlier: Prompts | None = None,
     ) -> None:
-        """`begun`: prompts of a trace with the same messages up to the last that it rendered; they are not again."""
+        """
+        Args:
+            trace: The trace.
+            target: What the instruction asks for.
+            max_tokens: Tokens of a prompt at most.
+            counter: Counts them.
+            earlier: Prompts of a trace with the same messages, up to the last message that they show; what they
+                rendered is taken over.
+        """
         messages = trace.messages
         self._counter = counter
         self._max = max_tokens
@@ -160,84 +143,84 @@ class Prompts:
             first += 1
         self._first = first
         """Where the history begins: before it stand the system text and the task."""
-        own = "\n\n".join(message_text(m) for m in messages[:start])
-        own_part = self._own_part(own, trace.tools)
-        self._head = [ChatText("system", instruction(target) + own_part)]
+        own = "\n\n".join(make_message_text(m) for m in messages[:start])
+        own_part = self._render_own_part(own, trace.tools)
+        self._head = [ChatText("system", make_instruction(target) + own_part)]
         share = max_tokens // 4 // max(1, first - start)
-        self._head += [ChatText("user", self._clip(message_text(m), share)) for m in messages[start:first]]
-        self._head_cost = sum(self._cost(m.content) for m in self._head) + self._cost(_left_out(10**6))
+        self._head += [ChatText("user", self._clip(make_message_text(m), share)) for m in messages[start:first]]
+        self._head_cost = sum(self._cost(m.content) for m in self._head) + self._cost(_make_omission_mark(10**6))
         """Tokens of what every prompt holds, the mark of what was left out among it."""
         self._messages = messages
-        self._body: list[ChatText] = [] if begun is None else begun._body
-        self._costs: list[int] = [] if begun is None else begun._costs
-        self._made: dict[int, list[ChatText]] = {}
-        self._marks: dict[int, bytes] = {}
-        self._kept: dict[int, int] = {}
+        self._body: list[ChatText] = [] if earlier is None else earlier._body
+        self._costs: list[int] = [] if earlier is None else earlier._costs
+        self._rendered: dict[int, list[ChatText]] = {}
+        self._digests: dict[int, bytes] = {}
+        self._first_shown: dict[int, int] = {}
         self._texts = (own, own_part, *(m.content for m in self._head[1:]))
-        self._head_leaks: bool | None = None
+        self._head_has_target: bool | None = None
         self._clean = 0
         """Messages of the history, from its beginning, in which no target text stands."""
 
-    def at(self, index: int) -> list[ChatText]:
+    def render(self, index: int) -> list[ChatText]:
         """The prompt for the assistant message at `index`: it reads no message from `index` on."""
-        if index not in self._made:
-            self._made[index] = self._make(index)
-        return self._made[index]
+        if index not in self._rendered:
+            self._rendered[index] = self._render(index)
+        return self._rendered[index]
 
-    def mark(self, index: int) -> bytes:
+    def find_digest(self, index: int) -> bytes:
         """The digest of the prompt at `index`."""
-        if index not in self._marks:
-            self._marks[index] = prompt_digest(self.at(index))
-        return self._marks[index]
+        if index not in self._digests:
+            self._digests[index] = digest_prompt(self.render(index))
+        return self._digests[index]
 
-    def kept_from(self, index: int) -> int:
+    def find_first_shown(self, index: int) -> int:
         """Index of the first message of the history that the prompt at `index` still shows."""
-        self.at(index)
-        return self._kept[index]
+        self.render(index)
+        return self._first_shown[index]
 
-    def _make(self, index: int) -> list[ChatText]:
+    def _render(self, index: int) -> list[ChatText]:
         self._render_to(index)
         left = self._max - self._head_cost
         start = index - self._first
         while start > 0 and left >= self._costs[start - 1]:
             start -= 1
             left -= self._costs[start]
-        self._kept[index] = self._first + max(0, start)
+        self._first_shown[index] = self._first + max(0, start)
         body = self._body[start : max(0, index - self._first)]
         if start <= 0:
             return self._head + body
-        return [*self._head, ChatText("user", _left_out(start)), *body]
+        return [*self._head, ChatText("user", _make_omission_mark(start)), *body]
 
-    def length(self, prompt: list[ChatText]) -> int:
+    def count_tokens(self, prompt: list[ChatText]) -> int:
         """Tokens of a prompt."""
         return sum(self._cost(m.content) for m in prompt)
 
-    def fits(self, index: int) -> bool:
+    def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest turn."""
         self._render_to(index)
         latest = self._costs[index - self._first - 1] if index > self._first else 0
         return self._head_cost + latest <= self._max
 
-    def leaks(self, index: int) -> bool:
+    def has_target_before(self, index: int) -> bool:
         """Whether target text, such as an answer to our own instruction, stands before the message at `index`: by
         chance of what the agent worked on."""
         self._render_to(index)
-        if self._head_leaks is None:
-            self._head_leaks = any(map(has_target, self._texts))
+        if self._head_has_target is None:
+            self._head_has_target = any(map(has_target, self._texts))
         before = max(0, index - self._first)
         while self._clean < before and not has_target(self._body[self._clean].content):
             self._clean += 1
-        return self._head_leaks or self._clean < before
+        return self._head_has_target or self._clean < before
 
     def _render_to(self, index: int) -> None:
         for at in range(self._first + len(self._body), index):
             message = self._messages[at]
             role = "assistant" if message.role == "assistant" else "user"
-            text = self._clip(message_text(message), self._max // 5)
+            text = self._clip(make_message_text(message), self._max // 5)
             self._body.append(ChatText(role, text))
             self._costs.append(self._cost(text))
 
-    def _own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
+    def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         part = OWN_HEADING + own if own else ""
         if any(tool.name not in own for tool in tools):
             lines = (f"- {t.name}: {t.description}\n  {t.parameters}" for t in tools)

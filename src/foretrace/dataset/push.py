@@ -14,24 +14,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from foretrace.core.errors import PushError, UsageError
-from foretrace.dataset.card import hub_card
-from foretrace.dataset.demonstration import told
+from foretrace.core.errors import PushError, Setting, UsageError
+from foretrace.dataset.card import make_hub_card
+from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.recipes import load_configs
+from foretrace.dataset.settings import SPLITS
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
 
-REPOSITORIES: dict[str, tuple[str, ...]] = {
-    "speculative-actions-proposer-sft": ("proposer",),
-    "speculative-actions-verifier-pref": ("verifier", "verifier_unpaired"),
-    "speculative-actions-eval": ("eval",),
-    "speculative-actions-trajectories": ("trajectories",),
-}
-"""Repository name -> the configs it holds; the first one that is there is the default."""
-
-CONFIGS = [config for held in REPOSITORIES.values() for config in held]
-SPLITS = ("train", "validation", "test")
-
+NAME = "speculative-actions"
+"""What the names of the repositories begin with, unless told otherwise."""
 Files = dict[str, dict[str, list[str]]]
 """Config -> split -> paths relative to the dataset folder, the same as in the repository."""
 CardFor = Callable[[dict[str, Any], list[str], Files], str]
@@ -40,9 +33,9 @@ CardFor = Callable[[dict[str, Any], list[str], Files], str]
 _T = TypeVar("_T")
 _WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each further try, where the client does not try again by itself."""
-_LONGEST_WAIT = 300.0
+_MAX_WAIT = 300.0
 """The Hub's rate limits count over five minutes: when asked to wait longer, stop and say so."""
-_REMEDY = {
+_REMEDIES = {
     401: "the token was refused: check HF_TOKEN, or log in again with `hf auth login`",
     403: "no permission to write: use a token with write access to this organisation",
     404: "not found: check the organisation and HF_ENDPOINT",
@@ -52,13 +45,25 @@ _REMEDY = {
 }
 
 
-class Pushed(msgspec.Struct, frozen=True):
+def find_repositories() -> dict[str, list[str]]:
+    """How the name of each repository ends, and the configs that it holds; the first one that is there is the default.
+
+    Those of foretrace's recipes and of installed packages, as the configs say: code that a dataset names is not loaded.
+    """
+    found: dict[str, list[str]] = {}
+    for config in load_configs().values():
+        if config.repository is not None:
+            found.setdefault(config.repository, []).append(config.name)
+    return found
+
+
+class PushedRepository(msgspec.Struct, frozen=True):
     """What was pushed to one repository, or what would be in a dry run."""
 
     repo_id: str
     url: str
     commit: str | None
-    """The head of `main` afterwards; null in a dry run."""
+    """The head of `main` afterwards; `None` in a dry run."""
     files: tuple[str, ...]
     """Paths in the repository, the card and the manifest included."""
     bytes: int
@@ -67,10 +72,12 @@ class Pushed(msgspec.Struct, frozen=True):
     """Whether the repository held exactly this already, so that no commit was made."""
 
 
-class _Plan(msgspec.Struct, frozen=True):
+class _RepositoryPlan(msgspec.Struct, frozen=True):
     """One repository as it will be: path -> a file on disk or the bytes themselves."""
 
     repo_id: str
+    configs: list[str]
+    """Configs that it may hold."""
     contents: dict[str, Path | bytes]
     rows: int
 
@@ -81,37 +88,57 @@ class _Plan(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{len(self.contents)} files, {self.rows} rows, {self.bytes:,} bytes to {self.repo_id}"
 
-    def pushed(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> Pushed:
+    def pushed(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> PushedRepository:
         url, files = f"{endpoint}/datasets/{self.repo_id}", tuple(sorted(self.contents))
-        return Pushed(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
+        return PushedRepository(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
 
 
 def push(
     dataset: Path,
     org: str,
     *,
+    name: str = NAME,
     private: bool = False,
     dry_run: bool = False,
     allow_undecided: bool = False,
     token: str | None = None,
     report: Callable[[str], None] = lambda line: None,
     card_for: CardFor | None = None,
-) -> list[Pushed]:
+) -> list[PushedRepository]:
     """Push a folder that `foretrace build` wrote to up to four dataset repositories of `org`.
 
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
     same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
-    Without `token` it is found as huggingface_hub does: HF_TOKEN, then the stored login. A dry run needs no token
-    and no network. `report` gets progress lines. Raises `PushError` (no built dataset, traces of the demo model in it,
-    a gate in the way, no access, the Hub failed) and `UsageError` (`org` cannot be a name), each with one line.
+    A dry run needs no token and no network.
+
+    Args:
+        dataset: The folder.
+        org: Organisation or user on the Hub.
+        name: What the names of the repositories begin with: `ORG/NAME-proposer-sft` and so on. Two datasets of one
+            organisation need two names, or the second replaces the first.
+        private: Make new repositories private.
+        dry_run: Check everything, and send nothing.
+        allow_undecided: Push although a gate could not decide.
+        token: By default it is found as huggingface_hub does: HF_TOKEN, then the stored login.
+        report: Gets progress lines.
+        card_for: Makes README.md of one repository.
+
+    Raises:
+        UsageError: `org` or `name` cannot be a name on the Hub.
+        PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, the Hub failed.
     """
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
         raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?", name) or re.search(r"--|\.\.", name):
+        raise UsageError(
+            Setting("name", name),
+            " cannot begin the name of a repository on the Hub: use up to 60 letters, digits, '-', '_' or '.'",
+        )
     manifest, raw = _read_manifest(dataset)
-    if demonstration := told(manifest):
+    if demonstration := describe_demonstration(manifest):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
-    plans = list(_plan(dataset, org, manifest, raw, card_for or hub_card))
+    plans = list(_plan(dataset, f"{org}/{name}", manifest, raw, card_for or make_hub_card))
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
@@ -124,13 +151,14 @@ def push(
     return [hub.commit(plan, heads[plan.repo_id]) for plan in plans]
 
 
-def without_repository(dataset: Path) -> list[str]:
-    """Configs with rows that `push` leaves out: those of recipes that are not foretrace's own."""
+def find_unpushed_configs(dataset: Path) -> list[str]:
+    """Configs with rows that `push` leaves out: those of no repository."""
     manifest, _ = _read_manifest(dataset)
-    return sorted(name for name, splits in manifest["configs"].items() if splits and name not in CONFIGS)
+    pushed = {config for held in find_repositories().values() for config in held}
+    return sorted(name for name, splits in manifest["configs"].items() if splits and name not in pushed)
 
 
-def _cell(value: object) -> str:
+def _flatten(value: object) -> str:
     return " ".join((value if isinstance(value, str) else json.dumps(value)).split()).replace("|", "\\|")
 
 
@@ -145,7 +173,7 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
         raw = path.read_bytes()
         manifest = _dict(json.loads(raw))
     except (OSError, ValueError) as error:
-        raise PushError(f"{path} cannot be read as JSON ({_cell(str(error))}): {remedy}") from None
+        raise PushError(f"{path} cannot be read as JSON ({_flatten(str(error))}): {remedy}") from None
     if manifest.get("schema_version") != 1:
         raise PushError(f"{path}: schema_version {manifest.get('schema_version')!r} is not 1: {remedy}")
     configs = manifest.get("configs")
@@ -159,36 +187,39 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
 
 def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bool) -> None:
     """Refuse what failed, and anything but a pass unless undecided gates were allowed."""
-    gates = [(g.get("verdict"), _cell(g["name"])) for g in manifest["gates"]]
+    gates = [(g.get("verdict"), _flatten(g["name"])) for g in manifest["gates"]]
     failed = ", ".join(name for verdict, name in gates if verdict not in ("pass", "undecided", "removed"))
     if failed:
         raise PushError(f"{dataset}: failed gates: {failed}: a failed dataset is never pushed, build it again")
     undecided = ", ".join(name for verdict, name in gates if verdict == "undecided")
     if (undecided or not gates) and not allow_undecided:
         what = f"undecided gates: {undecided}" if gates else "no gate was run"
-        raise PushError(f"{dataset}: {what}: build with more data, or push with --allow-undecided")
+        raise PushError(f"{dataset}: {what}: build with more data, or push with ", Setting("allow_undecided", True))
 
 
-def _plan(dataset: Path, org: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor) -> Iterator[_Plan]:
+def _plan(
+    dataset: Path, base: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor
+) -> Iterator[_RepositoryPlan]:
     """The repositories that this folder makes, in order; every file is checked against the manifest first."""
-    files = {config: _files_of(dataset, config, manifest) for config in CONFIGS}
+    repositories = find_repositories()
+    files = {config: _find_files(dataset, config, manifest) for held in repositories.values() for config in held}
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
-    for name, held in REPOSITORIES.items():
+    for ending, held in repositories.items():
         configs = [config for config in held if files[config]]
         if not configs:
             continue
-        repo_id = f"{org}/{name}"
+        repo_id = f"{base}-{ending}"
         listed = {config: {s: list(paths) for s, paths in files[config].items()} for config in configs}
         card = card_for(manifest, configs, listed).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"README.md": card.encode(), "manifest.json": raw}
         for config in configs:
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
         rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())
-        yield _Plan(repo_id, contents, rows)
+        yield _RepositoryPlan(repo_id, held, contents, rows)
 
 
-def _files_of(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
+def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
     """Split -> path -> rows of one config: what the manifest lists, and the folder holds nothing else."""
     splits = _dict(manifest["configs"].get(config))
     found: dict[str, dict[str, int]] = {}
@@ -224,7 +255,7 @@ def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[s
             with (dataset / path).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest() if path in digests else None
         except (OSError, pa.ArrowException) as error:
-            why = _cell(str(error))[:200]
+            why = _flatten(str(error))[:200]
             raise PushError(f"{dataset / path} cannot be read as Parquet ({why}): build it again") from None
         wrong = "was changed after it was built" if digest != digests.get(path) else ""
         if wrong or not found[path]:
@@ -278,19 +309,20 @@ class _Hub:
             raise PushError(f"{repo_id} is there already and is public: make it private on the Hub first")
         return info.sha
 
-    def commit(self, plan: _Plan, before: str | None) -> Pushed:
+    def commit(self, plan: _RepositoryPlan, before: str | None) -> PushedRepository:
         """Send what differs from the head that was `before` in one commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         api, repo_id = self._api, plan.repo_id
         settings: dict[str, Any] = {"repo_type": "dataset", "commit_message": f"Push {plan.rows} rows with foretrace"}
         self._report(f"pushing {plan}")
+        configs = "|".join(map(re.escape, plan.configs))
 
         def send() -> CommitInfo:
             # all made anew at each try: when only the answer was lost, the next try finds nothing left to do
             now = api.dataset_info(repo_id)
             there = {sibling.rfilename for sibling in now.siblings or []} - set(plan.contents)
-            gone = [path for path in sorted(there) if re.fullmatch(rf"({'|'.join(CONFIGS)})/.*\.parquet", path)]
+            gone = [path for path in sorted(there) if re.fullmatch(rf"({configs})/.*\.parquet", path)]
             added = [CommitOperationAdd(path, content) for path, content in plan.contents.items()]
             changes = [*map(CommitOperationDelete, gone), *added]
             return api.create_commit(repo_id, changes, parent_commit=now.sha, **settings)
@@ -313,7 +345,7 @@ class _Hub:
             # outside the handler: the exception that holds the request, token included, ends here
             line, again, asked = understood
             wait = next(waits, None)
-            if not again or wait is None or (asked or 0) > _LONGEST_WAIT:
+            if not again or wait is None or (asked or 0) > _MAX_WAIT:
                 raise PushError(line)
             pause = wait if asked is None else asked
             self._report(f"{line}; trying again in {pause:g} s")
@@ -331,10 +363,10 @@ class _Hub:
         if response is not None:
             self._reached = True
             status = int(response.status_code)
-            remedy = _REMEDY.get(status, "the Hub failed: run the same command again later" if status >= 500 else "")
+            remedy = _REMEDIES.get(status, "the Hub failed: run the same command again later" if status >= 500 else "")
             said = self._clean(getattr(root, "server_message", None) or "")
             line = f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
-            return line, status in (408, 429, 500, 502, 503, 504) and not spent, _asked_wait(response.headers)
+            return line, status in (408, 429, 500, 502, 503, 504) and not spent, _read_retry_after(response.headers)
         if "OfflineModeIsEnabled" in names:
             return f"{what}: the Hub client is offline: unset HF_HUB_OFFLINE", False, None
         said = f"{type(root).__name__}: {self._clean(str(root))}"
@@ -357,7 +389,7 @@ def _may_write(scopes: list[Any], org: str) -> bool:
     return any(str(entity.get("name", "")).lower().split("/")[0] == org.lower() for entity in may)
 
 
-def _asked_wait(headers: Any) -> float | None:
+def _read_retry_after(headers: Any) -> float | None:
     """Seconds from Retry-After, or from the Hub's own `RateLimit: "api";r=0;t=55`."""
     after = str(headers.get("Retry-After") or "").strip()
     limited = re.search(r"\br\s*=\s*0\b.*\bt\s*=\s*(\d+)", str(headers.get("RateLimit") or ""))

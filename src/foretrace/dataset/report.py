@@ -1,8 +1,9 @@
-"""What a build reports: the manifest, and the counts that the command line prints."""
+"""What a build reports: its counts, and the manifest that they stand in."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,51 @@ import msgspec
 
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import sha256
-from foretrace.dataset.gates import Gate
-from foretrace.dataset.prompts import RENDERER_VERSION, counter_for, instruction
-from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.gate import Gate
+from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import PartResult
+
+DatasetFiles = dict[str, dict[str, dict[str, int]]]
+"""Rows by config, split and file; files are named relative to their folder."""
+
+
+class BuildCounts(msgspec.Struct, kw_only=True):
+    """What happened in one shard job, or in all of them."""
+
+    outcomes: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Attempts by outcome."""
+    duplicates: int = 0
+    """Traces that stood in two inputs with the same key."""
+    of_demo_model: int = 0
+    """Traces of the demo model."""
+    steps: int = 0
+    """Assistant messages."""
+    actions: dict[str, Counter[str]] = {}
+    """Labelled steps of wanted attempts, by split and action."""
+    licenses: Counter[str] = msgspec.field(default_factory=Counter[str])
+    sources: Counter[str] = msgspec.field(default_factory=Counter[str])
+    drops: dict[str, Counter[str]] = {}
+    """By config and reason."""
+    rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Rows that the recipes made, by config; a selector may have left some out."""
+    families: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Pairs by family."""
+
+    def add(self, other: BuildCounts) -> None:
+        """Add the counts of a further job."""
+        for name in self.__struct_fields__:
+            own, more = getattr(self, name), getattr(other, name)
+            if isinstance(own, Counter):
+                own.update(more)
+            elif isinstance(own, dict):
+                for key, counts in more.items():
+                    own.setdefault(key, Counter()).update(counts)
+            else:
+                setattr(self, name, own + more)
+
+    def count_drops(self, config: str) -> int:
+        """What the recipe of this config dropped."""
+        return sum(self.drops.get(config, {}).values())
 
 
 class BuildReport(msgspec.Struct, frozen=True):
@@ -31,26 +72,24 @@ class BuildReport(msgspec.Struct, frozen=True):
 
 def make_manifest(
     settings: BuildSettings,
-    inputs: dict[str, Any],
-    built: list[PartResult],
-    gates: list[Gate],
+    inputs: Mapping[str, Any],
+    counts: BuildCounts,
+    configs: Mapping[str, Any],
+    gates: Iterable[Gate],
     warnings: list[str],
-    configs: dict[str, Config],
-    folder: Path,
-) -> BuildReport:
-    """The manifest: nothing in it depends on time, place or number of workers."""
-    outcomes, licenses, sources = Counter[str](), Counter[str](), Counter[str]()
-    drops: dict[str, Counter[str]] = {}
-    actions = {split: Counter[str]() for split in SPLITS}
-    for part in built:
-        outcomes.update(part.traces)
-        licenses.update(part.licenses)
-        sources.update(part.sources)
-        for config, reasons in part.drops.items():
-            drops.setdefault(config, Counter()).update(reasons)
-        for split, counts in part.actions.items():
-            actions[split].update(counts)
-    manifest: dict[str, Any] = {
+) -> dict[str, Any]:
+    """The manifest: nothing in it depends on time, place or number of workers.
+
+    Args:
+        settings: Of the build.
+        inputs: Numbers and digest of the traces.
+        counts: Of all shard jobs.
+        configs: What `describe_files` says of each config.
+        gates: With their verdicts.
+        warnings: For the reader of the card.
+    """
+    actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
+    return {
         "schema_version": 1,
         "versions": {
             "foretrace": version("foretrace"),
@@ -59,44 +98,36 @@ def make_manifest(
             "pyarrow": version("pyarrow"),
         },
         "settings": msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"},
-        "token_counter": counter_for(settings.tokenizer).method,
-        "instruction": instruction(settings.target),
+        "token_counter": make_token_counter(settings.tokenizer).method,
+        "instruction": make_instruction(settings.target),
         "inputs": inputs,
-        "sources": dict(sorted(sources.items())),
-        "licenses": dict(sorted(licenses.items())),
+        "sources": dict(sorted(counts.sources.items())),
+        "licenses": dict(sorted(counts.licenses.items())),
         "counts": {
-            "traces": outcomes.total(),
-            **{f"traces_{name}": outcomes[name] for name in ("success", "failed", "unknown")},
-            "traces_in_two_inputs": sum(p.duplicates for p in built),
-            "traces_of_demo_model": sum(p.of_demo_model for p in built),
-            "steps": sum(p.steps for p in built),
+            "traces": counts.outcomes.total(),
+            **{f"traces_{name}": counts.outcomes[name] for name in ("success", "failed", "unknown")},
+            "traces_in_two_inputs": counts.duplicates,
+            "traces_of_demo_model": counts.of_demo_model,
+            "steps": counts.steps,
         },
-        "actions": {s: {str(a): actions[s][a] for a in ActionType} for s in SPLITS},
-        "configs": {name: _files(name, built, folder) for name in configs},
-        "families": _families(built),
-        "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(drops.items())},
-        "gates": [msgspec.to_builtins(g) for g in gates],
+        "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
+        "configs": configs,
+        "families": dict(sorted(counts.families.items())),
+        "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
+        "gates": [msgspec.to_builtins(gate) for gate in gates],
         "warnings": warnings,
     }
-    return BuildReport(manifest)
 
 
-def _files(config: str, built: list[PartResult], folder: Path) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for split in SPLITS:
-        files = {n: rows for part in built for n, rows in part.files.get(config, {}).get(split, {}).items()}
-        if files:
-            result[split] = {
-                "rows": sum(files.values()),
-                "bytes": sum((folder / n).stat().st_size for n in files),
-                "files": sorted(files),
-                "sha256": {name: sha256(folder / name) for name in sorted(files)},
-            }
-    return result
-
-
-def _families(built: list[PartResult]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for part in built:
-        counts.update(part.families)
-    return dict(sorted(counts.items()))
+def describe_files(folder: Path, splits: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Rows, bytes, names and digests of the files of one config, by split."""
+    return {
+        split: {
+            "rows": sum(files.values()),
+            "bytes": sum((folder / name).stat().st_size for name in files),
+            "files": sorted(files),
+            "sha256": {name: sha256(folder / name) for name in sorted(files)},
+        }
+        for split in SPLITS
+        if (files := splits.get(split))
+    }

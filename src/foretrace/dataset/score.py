@@ -1,4 +1,4 @@
-"""Score predictions of next actions against the `eval` rows of a dataset, with bootstrap intervals by task."""
+"""Score predictions of next actions against the `eval` rows of a dataset, with bootstrap intervals by group."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy as np
 
 from foretrace.actions.same_action import Action, MatchLevel, is_same_action
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import BuildError
+from foretrace.core.errors import BuildError, Setting
 from foretrace.dataset.parquet import read_groups
-from foretrace.dataset.recipes.eval import PLUGIN as EVAL
+from foretrace.dataset.recipes.eval import CONFIG as EVAL
 
 RESAMPLES = 1000
-"""Bootstrap resamples of tasks."""
-_COLUMNS = ("key", "step", "task", "action", "tool", "arguments", "natural", "balanced")
+"""Bootstrap resamples of groups."""
+_COLUMNS = ("key", "step", "group", "action", "tool", "arguments", "natural", "balanced")
 _READ = (*_COLUMNS, "completion")
 
 
 class ScoreRow(msgspec.Struct, frozen=True):
-    """One figure: a share in [0, 1] with its 95% interval over resampled tasks."""
+    """One figure: a share in [0, 1] with its 95% interval over resampled groups, which the splits keep whole."""
 
     slice: str
     metric: str
@@ -46,26 +46,26 @@ class ScoreReport(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: int
     """Predictions that hold no action: counted as wrong."""
     unknown: int
-    """Predictions for rows that the dataset does not have: ignored."""
+    """Predictions for rows that the dataset does not have: ignored. More than half of them are refused."""
 
 
 Call = tuple[str, str]
 """Tool, and arguments as JSON text."""
 
 
-class _Gold(NamedTuple):
-    task: str
+class _GoldRow(NamedTuple):
+    group: str
     action: str
     calls: tuple[Call, ...]
     slices: tuple[str, ...]
 
 
-class _Guess(NamedTuple):
+class _Prediction(NamedTuple):
     action: str
     calls: tuple[Call, ...]
 
 
-def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> ScoreReport:
+def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0, allow_partial: bool = False) -> ScoreReport:
     """Score a JSON-lines file of predictions.
 
     Each line has `key` and `step` of an eval row, and either `action` (and `tool`, `arguments`) or `completion`: the
@@ -73,19 +73,33 @@ def score(predictions: Path | str, dataset: Path | str, *, seed: int = 0) -> Sco
     classes in the gold, and the F1 of each class; over the steps that call a tool: tool, exact call (type aside: same
     tool and arguments as JSON), normalised call; on the natural and on the class-balanced slice.
 
+    Args:
+        predictions: The file.
+        dataset: Folder that `build` wrote.
+        seed: Seed of the bootstrap.
+        allow_partial: Score although most predictions are for rows that the dataset does not have.
+
     Raises:
-        BuildError: no eval rows, or predictions that cannot be read.
+        BuildError: no eval rows, predictions that cannot be read, or most of which are for other rows.
     """
-    target = _target(Path(dataset))
+    target = _read_target(Path(dataset))
     gold = _read_gold(Path(dataset), target)
-    guesses, unreadable, unknown = _read_guesses(Path(predictions), gold)
+    guesses, unreadable, unknown = _read_predictions(Path(predictions), gold)
+    known = len(guesses) + unreadable
+    if unknown > known and not allow_partial:
+        raise BuildError(
+            f"{predictions}: {unknown:,} of {known + unknown:,} predictions are for rows that are not among the eval "
+            f"rows of {dataset}: name the dataset whose prompts were answered, or ",
+            Setting("allow_partial", True),
+            " scores the others",
+        )
     pairs = [(g, guesses.get(at)) for at, g in gold.items()]
-    scores = [row for name in ("natural", "balanced") for row in _slice(name, pairs, seed)]
+    scores = [row for name in ("natural", "balanced") for row in _score_slice(name, pairs, seed)]
     missing = sum(at not in guesses for at in gold) - unreadable
     return ScoreReport(scores=scores, rows=len(gold), missing=missing, unreadable=unreadable, unknown=unknown)
 
 
-def _target(dataset: Path) -> str:
+def _read_target(dataset: Path) -> str:
     """What the dataset's completions are, by its manifest."""
     if dataset.is_file():
         raise BuildError(f"{dataset}: is a file; the predictions come first, then the folder that `build` wrote")
@@ -96,29 +110,33 @@ def _target(dataset: Path) -> str:
         remedy = "name the folder that `foretrace build` wrote"
         raise BuildError(f"{dataset}: is no dataset of ours; {remedy}") from None
     if target == "message":
-        raise BuildError(f"{dataset}: was built with --target message; build with --target call to score actions")
+        message, call = Setting("target", "message"), Setting("target", "call")
+        raise BuildError(f"{dataset}: was built with ", message, "; build with ", call, " to score actions")
     return target
 
 
-def _read_gold(dataset: Path, target: str) -> dict[tuple[str, int], _Gold]:
-    config = EVAL.configs[0]
-    gold: dict[tuple[str, int], _Gold] = {}
-    for path in sorted((dataset / "eval").glob("*.parquet")):
-        for group in read_groups(path, config, _READ):
+def _read_gold(dataset: Path, target: str) -> dict[tuple[str, int], _GoldRow]:
+    gold: dict[tuple[str, int], _GoldRow] = {}
+    for path in sorted((dataset / EVAL.name).glob("*.parquet")):
+        for group in read_groups(path, EVAL, _READ):
             columns = (*(group.values[c] for c in _COLUMNS), group.messages["completion"])
-            for key, step, task, action, tool, arguments, natural, balanced, completion in zip(*columns, strict=True):
+            for key, step, in_group, action, tool, arguments, natural, balanced, completion in zip(
+                *columns, strict=True
+            ):
                 slices = tuple(n for n, yes in (("natural", natural), ("balanced", balanced)) if yes)
-                told = _first_object(completion[0].content)
-                more = _calls(told)[1:] if isinstance(told, dict) else ()
+                value = _find_first_object(completion[0].content)
+                more = _read_calls(value)[1:] if isinstance(value, dict) else ()
                 calls = ((tool, arguments), *more) if tool and target == "call" else ()
-                gold[key, step] = _Gold(task, action, calls, slices)
+                gold[key, step] = _GoldRow(in_group, action, calls, slices)
     if not gold:
         raise BuildError(f"{dataset}: has no eval rows; build it with an eval config and test groups")
     return gold
 
 
-def _read_guesses(path: Path, gold: dict[tuple[str, int], _Gold]) -> tuple[dict[tuple[str, int], _Guess], int, int]:
-    guesses: dict[tuple[str, int], _Guess] = {}
+def _read_predictions(
+    path: Path, gold: dict[tuple[str, int], _GoldRow]
+) -> tuple[dict[tuple[str, int], _Prediction], int, int]:
+    guesses: dict[tuple[str, int], _Prediction] = {}
     bad: set[tuple[str, int]] = set()
     unknown = 0
     try:
@@ -128,13 +146,13 @@ def _read_guesses(path: Path, gold: dict[tuple[str, int], _Gold]) -> tuple[dict[
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        at, row = _place(line, f"{path} line {number}")
+        at, row = _read_row_id(line, f"{path} line {number}")
         if at not in gold:
             unknown += 1
             continue
         if at in guesses or at in bad:
             raise BuildError(f"{path} line {number}: a second prediction for {at[0]} step {at[1]}")
-        guess = _guess(row)
+        guess = _read_prediction(row)
         if guess is None:
             bad.add(at)
         else:
@@ -142,7 +160,7 @@ def _read_guesses(path: Path, gold: dict[tuple[str, int], _Gold]) -> tuple[dict[
     return guesses, len(bad), unknown
 
 
-def _place(line: bytes, where: str) -> tuple[tuple[str, int], dict[str, Any]]:
+def _read_row_id(line: bytes, where: str) -> tuple[tuple[str, int], dict[str, Any]]:
     """Key and step of a prediction, and all of it."""
     try:
         row = json.loads(line)
@@ -156,17 +174,17 @@ def _place(line: bytes, where: str) -> tuple[tuple[str, int], dict[str, Any]]:
         raise BuildError(f"{where}: is no prediction: its step is no number") from None
 
 
-def _guess(row: dict[str, Any]) -> _Guess | None:
+def _read_prediction(row: dict[str, Any]) -> _Prediction | None:
     completion = row.get("completion")
     if isinstance(completion, list) and completion and isinstance(completion[-1], dict):
         completion = completion[-1].get("content")
-    value: Any = row if completion is None else _first_object(completion)
+    value: Any = row if completion is None else _find_first_object(completion)
     if not isinstance(value, dict) or value.get("action") not in list(ActionType):
         return None
-    return _Guess(str(value["action"]), _calls(value))
+    return _Prediction(str(value["action"]), _read_calls(value))
 
 
-def _calls(value: dict[str, Any]) -> tuple[Call, ...]:
+def _read_calls(value: dict[str, Any]) -> tuple[Call, ...]:
     """The calls of a target: its own, and those under `more`."""
     more = value.get("more")
     items = [value, *(more if isinstance(more, list) else ())]
@@ -180,7 +198,7 @@ def _calls(value: dict[str, Any]) -> tuple[Call, ...]:
     return tuple(found)
 
 
-def _first_object(text: Any) -> Any:
+def _find_first_object(text: Any) -> Any:
     """The JSON object of a completion: behind the thinking, in a fence or not; what a model says after it is not held
     against it."""
     if not isinstance(text, str):
@@ -194,13 +212,13 @@ def _first_object(text: Any) -> Any:
         return None
 
 
-def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -> list[ScoreRow]:
+def _score_slice(name: str, pairs: Sequence[tuple[_GoldRow, _Prediction | None]], seed: int) -> list[ScoreRow]:
     chosen = [(g, p) for g, p in pairs if name in g.slices]
     if not chosen:
         return []
     classes = [str(a) for a in ActionType]
-    tasks = {t: i for i, t in enumerate(sorted({g.task for g, _ in chosen}))}
-    task = np.array([tasks[g.task] for g, _ in chosen])
+    groups = {name: i for i, name in enumerate(sorted({g.group for g, _ in chosen}))}
+    group = np.array([groups[g.group] for g, _ in chosen])
     gold = np.array([classes.index(g.action) for g, _ in chosen])
     guess = np.array([classes.index(p.action) if p else -1 for _, p in chosen])
     every = np.ones(len(chosen), bool)
@@ -211,12 +229,12 @@ def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -
             np.array([p is not None and [c[0] for c in p.calls] == [c[0] for c in g.calls] for g, p in chosen]),
             called,
         ),
-        "exact_call": (np.array([_called(g, p, "exact") for g, p in chosen]), called),
-        "normalised_call": (np.array([_called(g, p, "normalised") for g, p in chosen]), called),
+        "exact_call": (np.array([_is_called(g, p, "exact") for g, p in chosen]), called),
+        "normalised_call": (np.array([_is_called(g, p, "normalised") for g, p in chosen]), called),
     }
     rng = np.random.default_rng(seed)
     weights = [
-        np.bincount(rng.integers(0, len(tasks), len(tasks)), minlength=len(tasks))[task] for _ in range(RESAMPLES)
+        np.bincount(rng.integers(0, len(groups), len(groups)), minlength=len(groups))[group] for _ in range(RESAMPLES)
     ]
 
     def figure(metric: str, value: Callable[[Any], float], n: int) -> ScoreRow:
@@ -227,26 +245,26 @@ def _slice(name: str, pairs: Sequence[tuple[_Gold, _Guess | None]], seed: int) -
 
     present = [c for c in range(len(classes)) if (gold == c).any()]
     rows = [
-        figure(m, lambda w, h=h, among=among: _share(h, among * w), int(among.sum()))
+        figure(m, lambda w, h=h, among=among: _measure_share(h, among * w), int(among.sum()))
         for m, (h, among) in hits.items()
         if among.any()
     ]
     macro = figure(
-        "macro_f1", lambda w: float(np.nanmean([_f1(gold == c, guess == c, w) for c in present])), len(chosen)
+        "macro_f1", lambda w: float(np.nanmean([_measure_f1(gold == c, guess == c, w) for c in present])), len(chosen)
     )
     rows.insert(1, macro)
     counts = Counter(gold.tolist())
     for c in present:
-        rows.append(figure(f"f1/{classes[c]}", lambda w, c=c: _f1(gold == c, guess == c, w), counts[c]))
+        rows.append(figure(f"f1/{classes[c]}", lambda w, c=c: _measure_f1(gold == c, guess == c, w), counts[c]))
     return rows
 
 
-def _share(hits: Any, weight: Any) -> float:
+def _measure_share(hits: Any, weight: Any) -> float:
     total = float(weight.sum())
     return float((hits * weight).sum()) / total if total else float("nan")
 
 
-def _f1(gold: Any, guess: Any, weight: Any) -> float:
+def _measure_f1(gold: Any, guess: Any, weight: Any) -> float:
     """F1 of a class; none in a resample that does not hold it."""
     if not (weight * gold).any():
         return float("nan")
@@ -254,13 +272,13 @@ def _f1(gold: Any, guess: Any, weight: Any) -> float:
     return 2 * both / float((weight * gold).sum() + (weight * guess).sum())
 
 
-def _called(gold: _Gold, guess: _Guess | None, level: MatchLevel) -> bool:
+def _is_called(gold: _GoldRow, guess: _Prediction | None, level: MatchLevel) -> bool:
     """Whether all calls of a step were predicted, in order."""
     if guess is None or len(guess.calls) != len(gold.calls):
         return False
     pairs = zip(gold.calls, guess.calls, strict=True)
-    return all(a[0] == b[0] and is_same_action(_action(a), _action(b), level) for a, b in pairs)
+    return all(a[0] == b[0] and is_same_action(_make_action(a), _make_action(b), level) for a, b in pairs)
 
 
-def _action(call: Call) -> Action:
+def _make_action(call: Call) -> Action:
     return Action(type=None, tool=call[0], arguments=call[1])

@@ -1,4 +1,4 @@
-"""What a build can be told."""
+"""The settings of a build."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Literal
 
 import msgspec
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 
 SPLITS = ("train", "validation", "test")
-Target = Literal["type", "call", "message"]
+TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one build; all of them go into the manifest."""
 
-    target: Target = "call"
+    target: TargetFormat = "call"
     """What a proposer predicts: the action type, the call (type, tool, arguments), or the whole message."""
     max_context_tokens: int = 8192
     """Longest prompt. System, task and latest turns stay; what is left out is marked."""
     tokenizer: str | None = None
-    """`tokenizer.json`, or a folder that holds one; null counts UTF-8 bytes / 3.5."""
+    """`tokenizer.json`, or a folder that holds one; `None` counts UTF-8 bytes / 3.5."""
     split: tuple[float, float, float] = (0.8, 0.1, 0.1)
     """Shares of train, validation and test, by group."""
     seed: int = 0
@@ -44,13 +44,15 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             UsageError: naming the setting.
         """
         if self.max_context_tokens < 1024:
-            raise UsageError(f"max_context_tokens is {self.max_context_tokens}; the smallest is 1024")
+            raise UsageError(Setting("max_context_tokens", self.max_context_tokens), ": the smallest is 1024")
         if any(s < 0 for s in self.split) or not abs(sum(self.split) - 1) <= 1e-6 or self.split[0] == 0:
             shares = "/".join(f"{s:g}" for s in self.split)
-            raise UsageError(f"split is {shares}: three shares that add up to 1, with a train share, e.g. 0.8/0.1/0.1")
+            raise UsageError(
+                Setting("split"), f" is {shares}: three shares that add up to 1, with a train share, e.g. 0.8/0.1/0.1"
+            )
         if len({*self.recipes}) < len(self.recipes):
-            raise UsageError(f"recipes names one recipe twice: {', '.join(self.recipes)}")
+            raise UsageError(Setting("recipes"), f" names one recipe twice: {', '.join(self.recipes)}")
         if self.eval_size < 0 or self.pairs < 0:
-            raise UsageError("eval_size and pairs cannot be negative")
+            raise UsageError(Setting("eval_size"), " and ", Setting("pairs"), " cannot be negative")
         if self.pairs == 1:
-            raise UsageError("pairs is 1: mirrored pairs come in twos; give 0, 2 or more")
+            raise UsageError(Setting("pairs", 1), ": mirrored pairs come in twos; give 0, 2 or more")

@@ -8,7 +8,7 @@ from foretrace.core.digest import hash_fraction
 from foretrace.dataset.settings import SPLITS
 
 
-def assign(
+def assign_splits(
     groups: Collection[str], shares: tuple[float, float, float], seed: int, filling: Collection[str] | None = None
 ) -> tuple[dict[str, str], list[str]]:
     """The split of each group, and warnings. `filling`: the groups that will give rows (default: all).
@@ -22,7 +22,7 @@ def assign(
     for name, share in zip(SPLITS, shares, strict=True):
         bounds[name] = (low, low + share)
         low += share
-    result = {group: _split(place, bounds) for group, place in places.items()}
+    result = {group: _find_split(place, bounds) for group, place in places.items()}
     warnings: list[str] = []
     for name, share in zip(SPLITS, shares, strict=True):
         filled = {g: s for g, s in result.items() if filling is None or g in filling}
@@ -33,7 +33,7 @@ def assign(
         if not movable:
             warnings.append(f"split {name} is empty: {len(filled)} group(s) cannot fill every split")
             continue
-        nearest = min(movable, key=lambda g: (_distance(places[g], bounds[name]), g))
+        nearest = min(movable, key=lambda g: (_measure_distance(places[g], bounds[name]), g))
         warnings.append(
             f"split {name} would have been empty: group {nearest!r}, nearest to its range, moved there "
             f"from {result[nearest]}"
@@ -42,11 +42,11 @@ def assign(
     return result, warnings
 
 
-def _split(place: float, bounds: dict[str, tuple[float, float]]) -> str:
+def _find_split(place: float, bounds: dict[str, tuple[float, float]]) -> str:
     inside = [name for name, (low, high) in bounds.items() if low <= place < high]
     return inside[0] if inside else max((n for n, (a, b) in bounds.items() if b > a), key=lambda n: bounds[n][1])
 
 
-def _distance(place: float, bounds: tuple[float, float]) -> float:
+def _measure_distance(place: float, bounds: tuple[float, float]) -> float:
     low, high = bounds
     return max(low - place, place - high, 0.0)

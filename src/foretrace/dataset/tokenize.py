@@ -39,10 +39,12 @@ def tokenize(
     """
     if getattr(tokenizer, "chat_template", None) is None:
         raise BuildError("the tokenizer has no chat template; set tokenizer.chat_template")
-    return _tokenized(rows, _Chat(tokenizer), max_length)
+    return _tokenize_rows(rows, _ChatTemplate(tokenizer), max_length)
 
 
-def _tokenized(rows: Iterable[dict[str, Any]], chat: _Chat, max_length: int | None) -> Iterator[dict[str, Any]]:
+def _tokenize_rows(
+    rows: Iterable[dict[str, Any]], chat: _ChatTemplate, max_length: int | None
+) -> Iterator[dict[str, Any]]:
     for row in rows:
         where = f"row {row.get('key', '')}"
         text, spans = chat.render(row, where)
@@ -57,7 +59,7 @@ def _tokenized(rows: Iterable[dict[str, Any]], chat: _Chat, max_length: int | No
         yield {"input_ids": ids, "labels": labels, "attention_mask": [1] * len(ids), "key": row.get("key", "")}
 
 
-class _Chat:
+class _ChatTemplate:
     """A tokenizer with what its template was found to do."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -78,7 +80,7 @@ class _Chat:
         if not self._parallel and any(len(m["tool_calls"] or ()) > 1 for m in row["messages"]):
             self._objects = self._probe(2)
             self._parallel = True
-        messages = _messages(row["messages"], as_objects=self._objects)
+        messages = _make_messages(row["messages"], as_objects=self._objects)
         tools = msgspec.json.decode(row["tools"] or "[]") or None
         text = self._apply(messages, tools, where)
         spans: list[Span] = []
@@ -178,7 +180,7 @@ class _Chat:
         ]
         parameters = {"type": "object", "properties": {}}
         tools = [{"type": "function", "function": {"name": "other", "description": "", "parameters": parameters}}]
-        text = self._apply(_messages(chat, as_objects=as_objects), tools, f"{calls} tool call{'s' * (calls > 1)}")
+        text = self._apply(_make_messages(chat, as_objects=as_objects), tools, f"{calls} tool call{'s' * (calls > 1)}")
         wanted = [f"probe_{what}_{n}" for n in numbers for what in ("tool", "value", "result")]
         missing = [part for part in wanted if part not in text]
         if missing:
@@ -190,7 +192,7 @@ class _Chat:
             raise BuildError("the chat template shows tool calls as Python and not as JSON")
 
 
-def _messages(messages: Sequence[dict[str, Any]], *, as_objects: bool) -> list[dict[str, Any]]:
+def _make_messages(messages: Sequence[dict[str, Any]], *, as_objects: bool) -> list[dict[str, Any]]:
     """The messages as chat templates want them: nothing empty, results with the name of the tool."""
     names: dict[str, str] = {}
     result: list[dict[str, Any]] = []
@@ -199,7 +201,7 @@ def _messages(messages: Sequence[dict[str, Any]], *, as_objects: bool) -> list[d
         calls = message.get("tool_calls") or []
         names |= {call["id"]: call["function"]["name"] for call in calls}
         if calls:
-            shown["tool_calls"] = [_call(call, as_objects) for call in calls]
+            shown["tool_calls"] = [_make_call(call, as_objects) for call in calls]
         if answered := message.get("tool_call_id"):
             shown["tool_call_id"] = answered
             if answered in names:
@@ -208,7 +210,7 @@ def _messages(messages: Sequence[dict[str, Any]], *, as_objects: bool) -> list[d
     return result
 
 
-def _call(call: dict[str, Any], as_objects: bool) -> dict[str, Any]:
+def _make_call(call: dict[str, Any], as_objects: bool) -> dict[str, Any]:
     name, arguments = call["function"]["name"], call["function"]["arguments"]
     given = msgspec.json.decode(arguments) if as_objects else arguments
     return {"id": call["id"], "type": "function", "function": {"name": name, "arguments": given}}

@@ -11,29 +11,29 @@ from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
 
 
-def chat_row(trace: Trace) -> dict[str, Any]:
+def make_chat_row(trace: Trace) -> dict[str, Any]:
     """One row: `messages`, `tools`, and who, what and how it ended.
 
     Calls that the agent wrote as text become `tool_calls` and leave the content. Calls without an id get one,
     and the messages that answer them name it. Spans of one turn that stand next to each other are one message; where
     the environment answered within the turn, the turn stays several messages with the answer between them.
     """
-    messages = merged(trace.messages)
-    ids = _ids(messages)
-    answers = _answers(messages, ids)
+    messages = merge_spans(trace.messages)
+    ids = _make_call_ids(messages)
+    answers = _find_answered_ids(messages, ids)
     row: dict[str, Any] = {
         "id": trace.key,
         "instance": trace.task.id,
         "group": trace.task.group,
         "success": trace.outcome.success,
-        "messages": [_message(m, ids.get(i, ()), answers.get(i, ())) for i, m in enumerate(messages)],
+        "messages": [_make_message(m, ids.get(i, ()), answers.get(i, ())) for i, m in enumerate(messages)],
         "tools": [
             {
                 "type": "function",
                 "function": {
                     "name": tool.name,
                     "description": tool.description,
-                    "parameters": _decoded(tool.parameters),
+                    "parameters": _decode(tool.parameters),
                 },
             }
             for tool in trace.tools
@@ -46,18 +46,18 @@ def chat_row(trace: Trace) -> dict[str, Any]:
     return row
 
 
-def merged(messages: Sequence[Message]) -> list[Message]:
+def merge_spans(messages: Sequence[Message]) -> list[Message]:
     """The messages, with adjacent spans of one turn of the model as one: contents joined, calls in their order."""
     found: list[Message] = []
     for message in messages:
-        if found and message.continues and _adjacent(found[-1], message):
-            found[-1] = _joined(found[-1], message)
+        if found and message.continues and _is_adjacent(found[-1], message):
+            found[-1] = _join(found[-1], message)
         else:
             found.append(message)
     return found
 
 
-def _adjacent(one: Message, other: Message) -> bool:
+def _is_adjacent(one: Message, other: Message) -> bool:
     return (
         one.role == other.role == "assistant"
         and (one.turn, one.author, one.train) == (other.turn, other.author, other.train)
@@ -66,7 +66,7 @@ def _adjacent(one: Message, other: Message) -> bool:
     )
 
 
-def _joined(one: Message, other: Message) -> Message:
+def _join(one: Message, other: Message) -> Message:
     at = len(one.content)
     calls = [
         msgspec.structs.replace(c, span=None if c.span is None else (c.span[0] + at, c.span[1] + at))
@@ -83,7 +83,7 @@ def _joined(one: Message, other: Message) -> Message:
     )
 
 
-def _ids(messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
+def _make_call_ids(messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
     """Ids of the calls of each message that makes calls, by its index."""
     return {
         index: tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
@@ -92,7 +92,7 @@ def _ids(messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
     }
 
 
-def _answers(messages: Sequence[Message], ids: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+def _find_answered_ids(messages: Sequence[Message], ids: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
     """Ids that each tool message answers, by its index: its own, else by its place behind the calls."""
     found: dict[int, tuple[str, ...]] = {}
     waiting: list[str] = []
@@ -110,14 +110,14 @@ def _answers(messages: Sequence[Message], ids: dict[int, tuple[str, ...]]) -> di
     return found
 
 
-def _message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
-    native = bool(message.tool_calls) and not _left_in_text(message)
-    text = remove_calls(_readable(message)) if native else message.content
-    row: dict[str, Any] = {"role": message.role, "content": _content(message, text)}
+def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
+    native = bool(message.tool_calls) and not _has_nameless_call(message)
+    text = remove_calls(_drop_unreadable_calls(message)) if native else message.content
+    row: dict[str, Any] = {"role": message.role, "content": _make_content(message, text)}
     if message.reasoning is not None:
         row["reasoning_content"] = message.reasoning
     if native:
-        row["tool_calls"] = [_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
+        row["tool_calls"] = [_make_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
     if message.role == "tool":
         if len(answers) == 1:
             row["tool_call_id"] = answers[0]
@@ -133,24 +133,24 @@ def _message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -
     return row
 
 
-def _left_in_text(message: Message) -> bool:
+def _has_nameless_call(message: Message) -> bool:
     """Whether its calls are left to be read from the text: one cannot be read, and does not say whom it calls."""
     return any(c.error is not None and c.span is not None and not c.name for c in message.tool_calls)
 
 
-def _readable(message: Message) -> Message:
+def _drop_unreadable_calls(message: Message) -> Message:
     """The message with its readable calls only. One that cannot be read stays in the text, too: its arguments need not
     hold all of it."""
     return msgspec.structs.replace(message, tool_calls=tuple(c for c in message.tool_calls if c.error is None))
 
 
-def _call(call: ToolCall, own: str) -> dict[str, Any]:
+def _make_call(call: ToolCall, own: str) -> dict[str, Any]:
     raw = call.extra.get("raw")
     arguments = raw if call.error is not None and isinstance(raw, str) else call.arguments
     return {"id": own, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _content(message: Message, text: str) -> str | list[dict[str, Any]]:
+def _make_content(message: Message, text: str) -> str | list[dict[str, Any]]:
     """Text, or where the message has an image or a file: its list of parts, each in its place."""
     if not message.parts:
         return text
@@ -166,7 +166,7 @@ def _content(message: Message, text: str) -> str | list[dict[str, Any]]:
     return items
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -11,25 +11,25 @@ from foretrace.rows.base import Drop
 _ARRAYS = ("prompt_token_ids", "token_ids", "logprobs", "mask")
 
 
-def inline_row(trace: Trace) -> dict[str, Any] | Drop:
+def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
     """One row, or why the trace cannot be one message without changing what was said.
 
     `messages` is a system message (where there is one), a user message and the assistant message. `spans` are the
     start and end character offsets, into the assistant message, of what the model wrote and is to learn; what the
     environment said is in none. `token_ids`, `logprobs` and `mask` (1: sampled, to be learnt; 0: not) are equally long,
-    and null where the ids of the whole message are not known for sure; `prompt_token_ids` are those before it.
-    Logprobs are natural-log probabilities, 0.0 where the mask is 0, and null where any is missing.
+    and `None` where the ids of the whole message are not known for sure; `prompt_token_ids` are those before it.
+    Logprobs are natural-log probabilities, 0.0 where the mask is 0, and `None` where any is missing.
     """
-    opening = _opening(trace.messages)
+    opening = _find_opening(trace.messages)
     rest = trace.messages[len(opening) :]
-    reason = _refused(opening, rest)
+    reason = _find_refusal(opening, rest)
     if reason:
         return Drop(reason)
-    parts = [_text(message) for message in rest]
+    parts = [_render_message(message) for message in rest]
     spans: list[tuple[int, int]] = []
     at = 0
     for message, part in zip(rest, parts, strict=True):
-        if part and _learnt(message):
+        if part and _is_trained(message):
             spans.append((at, at + len(part)))
         at += len(part)
     prompt = [{"role": message.role, "content": message.content} for message in opening]
@@ -43,17 +43,17 @@ def inline_row(trace: Trace) -> dict[str, Any] | Drop:
         "reward": trace.outcome.reward,
         "messages": [*prompt, {"role": "assistant", "content": "".join(parts)}],
         "spans": spans,
-        **_tokens(rest),
+        **_make_token_columns(rest),
     }
 
 
-def _opening(messages: Sequence[Message]) -> Sequence[Message]:
+def _find_opening(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages before the agent's first."""
     first = next((i for i, message in enumerate(messages) if message.role == "assistant"), len(messages))
     return messages[:first]
 
 
-def _refused(opening: Sequence[Message], rest: Sequence[Message]) -> str:
+def _find_refusal(opening: Sequence[Message], rest: Sequence[Message]) -> str:
     """Why this is no single message of an assistant; empty where it is."""
     if not any(message.author == "model" for message in rest):
         return "empty_trace"
@@ -72,18 +72,18 @@ def _refused(opening: Sequence[Message], rest: Sequence[Message]) -> str:
     return ""
 
 
-def _text(message: Message) -> str:
+def _render_message(message: Message) -> str:
     """What a message adds: its text, and around an answer between turns the tags that it has within one."""
     text = message.prefix + message.content
     return f"\n<tool_response>\n{text}\n</tool_response>\n" if message.role == "tool" and not message.injected else text
 
 
-def _learnt(message: Message) -> bool:
+def _is_trained(message: Message) -> bool:
     return message.role == "assistant" and message.author == "model" and message.train is not False
 
 
-def _tokens(rest: Sequence[Message]) -> dict[str, Any]:
-    """The ids of the whole message; null where one is not known, or was sampled in another context than this one."""
+def _make_token_columns(rest: Sequence[Message]) -> dict[str, Any]:
+    """The ids of the whole message; `None` where one is not known, or was sampled in another context than this one."""
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
@@ -96,7 +96,7 @@ def _tokens(rest: Sequence[Message]) -> dict[str, Any]:
             continue
         if sampled is None or sampled.exact != "token":
             return dict.fromkeys(_ARRAYS)
-        learnt, count = _learnt(message), len(sampled.token_ids)
+        learnt, count = _is_trained(message), len(sampled.token_ids)
         ids += sampled.token_ids
         mask += [int(learnt)] * count
         logprobs += sampled.logprobs if learnt else [0.0] * count

@@ -89,7 +89,7 @@ def build(
     Whole or not at all: a failed gate leaves what was there untouched (exit code 3).
     """
     from foretrace.cli.display.dataset import show_dataset
-    from foretrace.dataset.demonstration import told
+    from foretrace.dataset.demonstration import describe_demonstration
 
     if push is None and (private or allow_undecided):
         raise UsageError(f"{'--private' if private else '--allow-undecided'} is for --push ORG")
@@ -119,7 +119,7 @@ def build(
     facts: dict[str, Any] = {
         "out": str(out),
         "imported": imported,
-        "demonstration": told(report.manifest),
+        "demonstration": describe_demonstration(report.manifest),
         "manifest": report.manifest,
     }
     if not output.json:
@@ -167,7 +167,7 @@ def _collect_folders(
     """Traces folders as they are, and the one into which sources are imported; a report of each import."""
     from foretrace.cli.display.traces import warn_unsealed
     from foretrace.core.store import TraceStore
-    from foretrace.dataset.demonstration import refuse
+    from foretrace.dataset.demonstration import refuse_demo_traces
 
     folders = [Path(text) for text in inputs if Path(text).is_dir()]
     sources = [text for text in inputs if not Path(text).is_dir()]
@@ -178,7 +178,7 @@ def _collect_folders(
     for folder in folders:
         warn_unsealed(output, folder)
     if not allow_demo:
-        refuse(stores)
+        refuse_demo_traces(stores)
     if limit is not None and not sources:
         raise UsageError("--limit is for sources that are imported; traces folders are taken whole")
     if not sources:

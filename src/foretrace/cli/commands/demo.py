@@ -39,7 +39,7 @@ def demo(
     from foretrace.cli.commands.build import build_with_progress
     from foretrace.cli.commands.label import label_with_progress
     from foretrace.cli.display.demo import next_steps, show_demo
-    from foretrace.dataset.demonstration import told
+    from foretrace.dataset.demonstration import describe_demonstration
 
     _clear(out)
     traces, labels, dataset = (out / name for name in _OWN)
@@ -54,7 +54,7 @@ def demo(
         "generate": generated if not isinstance(generated, str) else {"skipped": generated},
         "import": imported,
         "labels": labelled,
-        "demonstration": told(report.manifest),
+        "demonstration": describe_demonstration(report.manifest),
         "manifest": report.manifest,
         "next": steps,
     }

@@ -10,7 +10,7 @@ import typer
 from foretrace.cli.output import Output
 
 if TYPE_CHECKING:
-    from foretrace.dataset.push import Pushed
+    from foretrace.dataset.push import PushedRepository
 
 
 def push(
@@ -49,15 +49,15 @@ def push_with_progress(
     private: bool,
     dry_run: bool = False,
     allow_undecided: bool,
-) -> list[Pushed]:
+) -> list[PushedRepository]:
     """Push with progress on stderr."""
     from foretrace.api import push
-    from foretrace.dataset.push import without_repository
+    from foretrace.dataset.push import find_unpushed_configs
 
     output.interrupt_message = (
         "interrupted; repositories that were pushed are whole, the same command goes on with the others"
     )
-    for config in without_repository(dataset):
+    for config in find_unpushed_configs(dataset):
         output.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
     with output.progress(f"pushing {dataset} to {org}") as progress:
         return push(
@@ -71,7 +71,7 @@ def push_with_progress(
         )
 
 
-def show_pushed(output: Output, pushed: list[Pushed], *, dry_run: bool) -> None:
+def show_pushed(output: Output, pushed: list[PushedRepository], *, dry_run: bool) -> None:
     """Say what was pushed."""
     done = "would push" if dry_run else "pushed"
     output.print_table(

@@ -13,8 +13,8 @@ _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed"
 
 def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
-    from foretrace.dataset.card import gate_figures
-    from foretrace.dataset.demonstration import told
+    from foretrace.dataset.card import format_figures
+    from foretrace.dataset.demonstration import describe_demonstration
 
     splits = _show_actions_by_split(output, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
@@ -30,7 +30,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
             (
                 gate.get("name", ""),
                 _VERDICTS.get(gate.get("verdict", ""), "?"),
-                gate_figures(gate).removeprefix("UNDECIDED "),
+                format_figures(gate).removeprefix("UNDECIDED "),
             )
             for gate in manifest.get("gates", [])
         ],
@@ -44,7 +44,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     for warning in manifest.get("warnings", []):
         output.warn(f"warning: {warning}", "yellow")
     output.print()
-    if demonstration := told(manifest):
+    if demonstration := describe_demonstration(manifest):
         output.print((demonstration, "yellow"))
     output.print(f"dataset: {out}")
     first = next(iter(configs), "proposer")

@@ -77,7 +77,7 @@ def _show_generated(output: Output, report: GenerateReport) -> None:
 
 
 def _show_built(output: Output, manifest: Mapping[str, Any]) -> None:
-    from foretrace.dataset.demonstration import told
+    from foretrace.dataset.demonstration import describe_demonstration
 
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
     splits = list(dict.fromkeys(split for by_split in configs.values() for split in by_split))
@@ -90,7 +90,7 @@ def _show_built(output: Output, manifest: Mapping[str, Any]) -> None:
     output.print(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
     for warning in manifest.get("warnings", []):
         output.warn(f"warning: {warning}", "yellow")
-    if demonstration := told(manifest):
+    if demonstration := describe_demonstration(manifest):
         output.print((demonstration, "yellow"))
 
 

@@ -78,10 +78,10 @@ def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int,
 def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
     from foretrace.cli.commands.demo import PROBLEMS
-    from foretrace.dataset.demonstration import is_demo
+    from foretrace.dataset.demonstration import is_demo_model
     from foretrace.problems.registry import load_problems
 
-    if not is_demo(model.spec):
+    if not is_demo_model(model.spec):
         return
     unknown = {problem.id for problem in problems} - {
         problem.id for problem in load_problems("builtin", None, PROBLEMS)

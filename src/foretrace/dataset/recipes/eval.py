@@ -1,41 +1,109 @@
-"""`eval`: held-out steps of test groups, with the gold action, call and the next few action types."""
+"""`eval`: held-out steps of test groups, with the gold action, call and the next few action types.
+
+Every step of a test group is a candidate. Two slices of them stay: a natural one, and one of equal classes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from foretrace.dataset.recipes.base import IDENTITY, Act, Config, Row, Siblings
+from foretrace.dataset.parquet import find_rank
+from foretrace.dataset.recipes.attempts import Target, TaskAttempts
+from foretrace.dataset.recipes.base import IDENTITY, Config, Row
+from foretrace.dataset.settings import BuildSettings
 
-NEXT = 5
+MAX_NEXT_ACTIONS = 5
 """How many of the next action types a row carries, its own first."""
+_COMMON_CLASS_ROWS = 20
+"""Rows that a class must have to set the size of all classes in the balanced slice."""
+_Ranked = tuple[str, Row]
+"""A row behind its rank in the shuffle."""
+
+
+class EvalSlices:
+    """Keeps the rows with the smallest ranks: a natural slice over all, and one of equal classes.
+
+    The slices of several shard jobs merge by adding the rows that each selects to another `EvalSlices`: the smallest
+    ranks overall are among the smallest of each job.
+    """
+
+    drop_reason = "in_no_slice"
+
+    def __init__(self, settings: BuildSettings) -> None:
+        self._seed = settings.seed
+        self._size = settings.eval_size
+        self._class_size = settings.eval_size // 9
+        self._natural: list[_Ranked] = []
+        self._classes: dict[str, list[_Ranked]] = {}
+
+    def add(self, row: Row) -> None:
+        """Take a candidate."""
+        rank = find_rank(self._seed, row)
+        _add_if_small((rank, row), self._natural, self._size)
+        _add_if_small((rank, row), self._classes.setdefault(str(row.values["action"]), []), self._class_size)
+
+    def select(self, *, final: bool) -> Iterator[Row]:
+        """Rows in the order of their rank, with `natural` and `balanced` set.
+
+        Not `final`: all that a merge could still want. Final: what is in one of the slices. The balanced slice has the
+        same number of rows of every class that has at least `_COMMON_CLASS_ROWS` (of every class, if none has); rarer
+        classes give what they have.
+        """
+        natural = dict(_find_smallest(self._natural, self._size))
+        classes = [_find_smallest(rows, self._class_size) for rows in self._classes.values()]
+        sizes = [len(rows) for rows in classes]
+        common = min((size for size in sizes if size >= _COMMON_CLASS_ROWS), default=min(sizes, default=0))
+        balanced = {rank for rows in classes for rank, _ in rows[:common]}
+        candidates = natural | {rank: row for rows in classes for rank, row in rows}
+        for rank, row in sorted(candidates.items(), key=_rank):
+            if not final or rank in natural or rank in balanced:
+                yield row._replace(values=row.values | {"natural": rank in natural, "balanced": rank in balanced})
+
+
+def _add_if_small(row: _Ranked, rows: list[_Ranked], size: int) -> None:
+    """Add the row; now and then all but the `size` rows with the smallest ranks are dropped."""
+    rows.append(row)
+    if len(rows) > 2 * size + 64:
+        rows[:] = _find_smallest(rows, size)
+
+
+def _find_smallest(rows: list[_Ranked], size: int) -> list[_Ranked]:
+    return sorted(rows, key=_rank)[:size]
+
+
+def _rank(row: _Ranked) -> str:
+    return row[0]
+
+
+CONFIG = Config(
+    name="eval",
+    columns={
+        "prompt": "messages",
+        "completion": "messages",
+        "action": "action",
+        "tool": "string",
+        "arguments": "string",
+        "next_actions": "actions",
+        "effect": "string",
+        "rule": "string",
+        "state_version": "int",
+        "natural": "bool",
+        "balanced": "bool",
+        **IDENTITY,
+    },
+    about="Held-out steps with gold action and call; `natural` and `balanced` mark the two slices.",
+    repository="eval",
+    selector=EvalSlices,
+)
 
 
 class Eval:
-    """All candidate steps of test groups; the build keeps a natural and a class-balanced slice of them."""
+    """A row for each step of a test group that no sibling took at the same prompt."""
 
-    configs = (
-        Config(
-            "eval",
-            {
-                "prompt": "messages",
-                "completion": "messages",
-                "action": "action",
-                "tool": "string",
-                "arguments": "string",
-                "next_actions": "actions",
-                "effect": "string",
-                "rule": "string",
-                "state_version": "int",
-                "natural": "bool",
-                "balanced": "bool",
-                **IDENTITY,
-            },
-            "Held-out steps with gold action and call; `natural` and `balanced` mark the two slices.",
-            ("test",),
-        ),
-    )
+    configs = (CONFIG,)
 
-    def rows(self, task: Siblings) -> Iterator[Row]:
+    def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Candidates in the order of key and step."""
         if task.split != "test":
             return
@@ -46,33 +114,32 @@ class Eval:
                 continue
             task.drops.update(attempt.drops)
             steps = [label for label in attempt.labels if label.action is not None]
-            for act in attempt.acts:
-                mark = (act.prompt_mark, act.text)
-                if mark in seen:
+            for target in attempt.targets:
+                prompt_and_answer = (target.prompt_digest, target.text)
+                if prompt_and_answer in seen:
                     task.drops["repeated_step"] += 1
                     continue
-                seen.add(mark)
-                following = [str(label.action) for label in steps if label.index >= act.index]
-                yield _row(act, following[:NEXT])
+                seen.add(prompt_and_answer)
+                following = [str(label.action) for label in steps if label.index >= target.index]
+                yield CONFIG.make_row(_make_values(target, following[:MAX_NEXT_ACTIONS]))
 
 
-def _row(act: Act, following: list[str]) -> Row:
-    call = act.message.tool_calls[0] if act.message.tool_calls else None
-    values = {
-        "prompt": act.prompt,
-        "completion": [("assistant", act.text)],
-        "action": act.label.action,
+def _make_values(target: Target, next_actions: list[str]) -> dict[str, Any]:
+    call = target.message.tool_calls[0] if target.message.tool_calls else None
+    return {
+        "prompt": target.prompt,
+        "completion": [("assistant", target.text)],
+        "action": target.label.action,
         "tool": call.name if call else "",
         "arguments": call.arguments if call else "{}",
-        "next_actions": following,
-        "effect": str(act.label.effect),
-        "rule": act.label.rule,
-        "state_version": act.label.state_version,
+        "next_actions": next_actions,
+        "effect": str(target.label.effect),
+        "rule": target.label.rule,
+        "state_version": target.label.state_version,
         "natural": False,
         "balanced": False,
-        **act.attempt.identity(act.index),
+        **target.attempt.make_identity(target.index),
     }
-    return Row("eval", act.attempt.trace.key, act.index, "", values)
 
 
 PLUGIN = Eval()

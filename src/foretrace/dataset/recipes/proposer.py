@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from foretrace.dataset.recipes.base import IDENTITY, Act, Config, Row, Siblings
+from foretrace.dataset.recipes.attempts import Target, TaskAttempts
+from foretrace.dataset.recipes.base import IDENTITY, Config, Row
+
+CONFIG = Config(
+    name="proposer",
+    columns={
+        "prompt": "messages",
+        "completion": "messages",
+        "action": "action",
+        "tool": "string",
+        "effect": "string",
+        "rule": "string",
+        "state_version": "int",
+        **IDENTITY,
+    },
+    about="Predict the next action: prompt and completion, for supervised fine-tuning.",
+    repository="proposer-sft",
+    accounts_for="steps",
+)
 
 
 class Proposer:
     """One row for each step of a wanted attempt; a step that a sibling took at the same prompt is not repeated."""
 
-    configs = (
-        Config(
-            "proposer",
-            {
-                "prompt": "messages",
-                "completion": "messages",
-                "action": "action",
-                "tool": "string",
-                "effect": "string",
-                "rule": "string",
-                "state_version": "int",
-                **IDENTITY,
-            },
-            "Predict the next action: prompt and completion, for supervised fine-tuning.",
-        ),
-    )
+    configs = (CONFIG,)
 
-    def rows(self, task: Siblings) -> Iterator[Row]:
+    def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Rows in the order of key and step."""
         seen: set[tuple[bytes, str]] = set()
         for attempt in task.attempts:
@@ -35,27 +39,27 @@ class Proposer:
                 task.drops["attempt_not_wanted"] += len(attempt.labels)
                 continue
             task.drops.update(attempt.drops)
-            for act in attempt.acts:
-                mark = (act.prompt_mark, act.text)
-                if len(task.attempts) > 1 and mark in seen:
+            for target in attempt.targets:
+                prompt_and_answer = (target.prompt_digest, target.text)
+                if len(task.attempts) > 1 and prompt_and_answer in seen:
                     task.drops["repeated_step"] += 1
                     continue
-                seen.add(mark)
-                yield _row(act)
+                seen.add(prompt_and_answer)
+                yield CONFIG.make_row(_make_values(target))
 
 
-def _row(act: Act) -> Row:
-    values = {
-        "prompt": act.prompt,
-        "completion": [("assistant", act.text)],
-        "action": act.label.action,
-        "tool": act.message.tool_calls[0].name if act.message.tool_calls else "",
-        "effect": str(act.label.effect),
-        "rule": act.label.rule,
-        "state_version": act.label.state_version,
-        **act.attempt.identity(act.index),
+def _make_values(target: Target) -> dict[str, Any]:
+    calls = target.message.tool_calls
+    return {
+        "prompt": target.prompt,
+        "completion": [("assistant", target.text)],
+        "action": target.label.action,
+        "tool": calls[0].name if calls else "",
+        "effect": str(target.label.effect),
+        "rule": target.label.rule,
+        "state_version": target.label.state_version,
+        **target.attempt.make_identity(target.index),
     }
-    return Row("proposer", act.attempt.trace.key, act.index, "", values)
 
 
 PLUGIN = Proposer()

@@ -8,50 +8,53 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
-from foretrace.dataset.recipes.base import IDENTITY, Attempt, Config, Row, Siblings
+from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
+from foretrace.dataset.recipes.base import IDENTITY, Config, Row
 from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.encodings.json_arguments import dumps
 
-_ANY = '{"type":"object"}'
+_ANY_PARAMETERS = '{"type":"object"}'
 """Parameters of a tool of which nothing else is known."""
+
+
+CONFIG = Config(
+    name="trajectories",
+    columns={"messages": "trajectory", "tools": "string", "success": "bool", "steps": "int", **IDENTITY},
+    about="Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
+    repository="trajectories",
+    accounts_for="traces",
+)
 
 
 class Trajectories:
     """One row for each wanted attempt."""
 
-    configs = (
-        Config(
-            "trajectories",
-            {"messages": "trajectory", "tools": "string", "success": "bool", "steps": "int", **IDENTITY},
-            "Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
-        ),
-    )
+    configs = (CONFIG,)
 
-    def rows(self, task: Siblings) -> Iterator[Row]:
+    def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """One row each, in key order."""
         for attempt in task.attempts:
             if not attempt.wanted:
                 task.drops["attempt_not_wanted"] += 1
-            elif not attempt.acts:
+            elif not attempt.targets:
                 task.drops["no_step"] += 1
             else:
-                yield _row(attempt)
+                yield CONFIG.make_row(_make_values(attempt))
 
 
-def _row(attempt: Attempt) -> Row:
+def _make_values(attempt: Attempt) -> dict[str, Any]:
     trace = attempt.trace
-    trained = {act.index for act in attempt.acts}
-    values = {
-        "messages": _messages(trace, trained),
-        "tools": _tools(trace),
+    trained = {target.index for target in attempt.targets}
+    return {
+        "messages": _make_messages(trace, trained),
+        "tools": _make_tools(trace),
         "success": trace.outcome.success,
         "steps": len(trained),
-        **attempt.identity(len(trace.messages)),
+        **attempt.make_identity(len(trace.messages)),
     }
-    return Row("trajectories", trace.key, len(trace.messages), "", values)
 
 
-def _messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
+def _make_messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     waiting: list[str] = []
     for index, message in enumerate(trace.messages):
@@ -60,25 +63,25 @@ def _messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
         item: dict[str, Any] = {
             "role": message.role,
             "content": remove_calls(message) if message.role == "assistant" else message.prefix + message.content,
-            "tool_calls": [_call(c, i) for c, i in zip(calls, ids, strict=True)],
+            "tool_calls": [_make_call(c, i) for c, i in zip(calls, ids, strict=True)],
             "tool_call_id": "",
             "train": index in trained,
         }
         if message.role == "assistant":
             waiting = ids
         elif message.role == "tool":
-            item["tool_call_id"] = _answered(message, waiting)
+            item["tool_call_id"] = _find_answered_call(message, waiting)
         messages.append(item)
     return messages
 
 
-def _answered(message: Message, waiting: list[str]) -> str:
+def _find_answered_call(message: Message, waiting: list[str]) -> str:
     if message.tool_call_ids:
         return message.tool_call_ids[0]
     return waiting.pop(0) if len(waiting) > 1 else waiting[0] if waiting else ""
 
 
-def _call(call: ToolCall, call_id: str) -> dict[str, Any]:
+def _make_call(call: ToolCall, call_id: str) -> dict[str, Any]:
     arguments = call.arguments if _is_json(call.arguments) else dumps(call.arguments)
     return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
@@ -91,15 +94,15 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _tools(trace: Trace) -> str:
+def _make_tools(trace: Trace) -> str:
     """JSON text of the tools, in OpenAI's form; where the source names none, the names that were called."""
     specs = trace.tools or tuple(
-        ToolSpec(name=name, parameters=_ANY)
+        ToolSpec(name=name, parameters=_ANY_PARAMETERS)
         for name in sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
     )
     listed = (
         f'{{"type":"function","function":{{"name":{dumps(s.name)},"description":{dumps(s.description)},'
-        f'"parameters":{s.parameters if _is_json(s.parameters) else _ANY}}}}}'
+        f'"parameters":{s.parameters if _is_json(s.parameters) else _ANY_PARAMETERS}}}}}'
         for s in specs
     )
     return f"[{','.join(listed)}]"

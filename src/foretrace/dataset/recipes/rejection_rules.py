@@ -1,4 +1,4 @@
-"""What makes one act a fair wrong answer at another's prompt."""
+"""What makes the action of one step a fair wrong answer at the prompt of another."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ import msgspec
 
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.trace import Message
-from foretrace.dataset.recipes.base import Act, Attempt
+from foretrace.dataset.recipes.attempts import Attempt, Target
 
 _WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
-_LONGEST_VALUE = 200
+_MAX_VALUE_CHARS = 200
 
 
-class Accepted:
+class AcceptedActions:
     """What successful attempts did, by prompt: an action that one of them took there is not wrong there."""
 
     def __init__(self, attempts: Iterable[Attempt]) -> None:
-        self._by_prompt: dict[bytes, list[Act]] = {}
+        self._by_prompt: dict[bytes, list[Target]] = {}
         attempts = list(attempts)
         if len(attempts) > 1:
             for attempt in attempts:
-                for act in attempt.acts:
-                    self._by_prompt.setdefault(act.prompt_mark, []).append(act)
+                for target in attempt.targets:
+                    self._by_prompt.setdefault(target.prompt_digest, []).append(target)
 
-    def accepts(self, at: Act, wrong: Act) -> bool:
+    def accepts(self, at: Target, wrong: Target) -> bool:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
         if not self._by_prompt:
             return False
-        return any(same(act, wrong) for act in self._by_prompt.get(at.prompt_mark, ()))
+        return any(is_same_action(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
 
 
-def same(one: Act, other: Act) -> bool:
-    """Whether two acts do the same."""
-    return one.text == other.text or one.deed == other.deed
+def is_same_action(one: Target, other: Target) -> bool:
+    """Whether two steps do the same, however it is written."""
+    return one.text == other.text or one.action_key == other.action_key
 
 
-def told_by_repeats(at: Act, wrong: Act) -> int:
+def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
     """What the rule "reject what was already done" makes of a pair: 1 right, -1 wrong, 0 silent."""
-    shows = at.attempt.shows
-    return shows(wrong.deed, at.index) - shows(at.deed, at.index)
+    is_shown = at.attempt.is_shown
+    return is_shown(wrong.action_key, at.index) - is_shown(at.action_key, at.index)
 
 
-def interchangeable(first: Act, second: Act) -> bool:
+def are_interchangeable(first: Target, second: Target) -> bool:
     """Two reads with nothing but reads between them: their order does not matter, so neither is wrong early.
 
     Of two reads in two attempts it cannot be known.
@@ -56,29 +56,29 @@ def interchangeable(first: Act, second: Act) -> bool:
         return False
     if first.attempt is not second.attempt:
         return True
-    between = (a for a in first.attempt.acts if first.index < a.index < second.index)
+    between = (a for a in first.attempt.targets if first.index < a.index < second.index)
     return all(a.label.effect is Effect.PURE_READ for a in between)
 
 
-def shape(message: Message) -> tuple[Any, ...] | None:
-    """What two calls share that differ in an argument alone: tool, argument names, sub-command or program; null
+def find_call_shape(message: Message) -> tuple[Any, ...] | None:
+    """What two calls share that differ in an argument alone: tool, argument names, sub-command or program; `None`
     for anything but one call with short values."""
     if len(message.tool_calls) != 1:
         return None
     call = message.tool_calls[0]
-    values = _values(call.arguments)
-    if not values or any(len(v) > _LONGEST_VALUE for v in values.values()):
+    values = _read_arguments(call.arguments)
+    if not values or any(len(v) > _MAX_VALUE_CHARS for v in values.values()):
         return None
     command = values.get("command", "")
     words = command.split()
-    head = command if len(words) < 2 else " ".join(w for w in words if not _is_value(w))
+    head = command if len(words) < 2 else " ".join(w for w in words if not _names_something(w))
     return (call.name, tuple(sorted(values)), head)
 
 
-def visible(wrong: Act, at: Act) -> bool:
+def has_visible_values(wrong: Target, at: Target) -> bool:
     """Whether every value in which `wrong` and what was done at `at` differ stands in the prompt there, those of the
     right one too: else the one whose values stand there would be the wrong one."""
-    mine, others = _units(at.message), _units(wrong.message)
+    mine, others = _find_named_values(at.message), _find_named_values(wrong.message)
     if not others - mine or not mine - others:
         return False
     texts = [m.content for m in at.prompt[1:]]
@@ -95,12 +95,12 @@ def _stands_in(value: str, text: str) -> bool:
     return False
 
 
-def _units(message: Message) -> set[str]:
+def _find_named_values(message: Message) -> set[str]:
     """The values of a call that could be seen somewhere: paths, ids, numbers, words of a command."""
     units: set[str] = set()
-    for name, value in _values(message.tool_calls[0].arguments).items():
+    for name, value in _read_arguments(message.tool_calls[0].arguments).items():
         if name == "command":
-            units |= {w for w in _WORD.findall(value) if _is_value(w)}
+            units |= {w for w in _WORD.findall(value) if _names_something(w)}
         elif value[:1] in "[{":
             units |= set(re.findall(r"[\w./-]+", value))
         else:
@@ -108,13 +108,13 @@ def _units(message: Message) -> set[str]:
     return {posixpath.normpath(u) if "/" in u else u for u in units if len(u) > 1 or u.isdigit()}
 
 
-def _is_value(word: str) -> bool:
+def _names_something(word: str) -> bool:
     """A word of a command that names something, as opposed to a program or an option."""
     return not word.startswith("-") and any(c in word for c in "/._0123456789")
 
 
 @lru_cache(maxsize=256)
-def _values(arguments: str) -> dict[str, str]:
+def _read_arguments(arguments: str) -> dict[str, str]:
     value = msgspec.json.decode(arguments)
     if not isinstance(value, dict):
         return {}

@@ -17,8 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.dataset import shortcuts
-from foretrace.dataset.shortcuts import Pair, Shortcut, choose, describe, find_shortcuts, split
+from foretrace.dataset import blind_guessers
+from foretrace.dataset.blind_guessers import (
+    Pair,
+    Shortcut,
+    describe_shortcut,
+    find_shortcuts,
+    sample_pairs,
+    split_by_group,
+)
 
 GUESSERS = ["length", "format", "completion"]
 NAMES = (
@@ -143,7 +150,7 @@ PLANTED: list[tuple[Change, str]] = [
 @pytest.mark.parametrize(("change", "guesser"), PLANTED, ids=[change.__name__ for change, _ in PLANTED])
 def test_a_planted_shortcut_is_caught(change: Change, guesser: str):
     caught = found(0, change=change)[guesser]
-    assert caught.verdict == "fail", describe(caught)
+    assert caught.verdict == "fail", describe_shortcut(caught)
     assert caught.accuracy is not None and caught.low is not None and caught.high is not None
     assert 0.55 < caught.low <= caught.accuracy <= caught.high <= 1
 
@@ -161,21 +168,21 @@ SUBTLE = [(in_some(newline, 0.38), "format"), (in_some(marker, 0.38), "completio
 def test_a_trick_that_works_in_two_pairs_of_three_is_caught(change: Change, guesser: str):
     """Planted in 38 of 100 rejected ones, a trick decides those and half of the rest: .69 at best."""
     caught = [found(seed, 600, change)[guesser] for seed in range(3)]
-    assert [shortcut.verdict for shortcut in caught].count("fail") >= 2, [describe(one) for one in caught]
+    assert [shortcut.verdict for shortcut in caught].count("fail") >= 2, [describe_shortcut(one) for one in caught]
 
 
 def test_clean_pairs_pass_in_every_guesser_and_for_every_seed():
     """20 seeds x 3 guessers. By the interval's arithmetic one alarm in all is a 1-in-100 event: none is allowed."""
     results = [found(seed, most=1)[guesser] for seed in range(20) for guesser in GUESSERS]
-    assert [describe(result) for result in results if result.verdict != "pass"] == []
+    assert [describe_shortcut(result) for result in results if result.verdict != "pass"] == []
     assert 0.48 < np.mean([result.accuracy or 0.0 for result in results]) < 0.52
 
 
 def test_too_few_pairs_are_undecided_however_clean_they_look():
     for groups in (2, 14, 60):
         for guesser, shortcut in found(0, groups, most=1).items():
-            assert shortcut.verdict == "undecided", (guesser, describe(shortcut))
-            assert f"UNDECIDED at n={shortcut.n_pairs}" in describe(shortcut)
+            assert shortcut.verdict == "undecided", (guesser, describe_shortcut(shortcut))
+            assert f"UNDECIDED at n={shortcut.n_pairs}" in describe_shortcut(shortcut)
 
 
 def test_many_pairs_of_few_groups_are_undecided_because_groups_are_what_counts():
@@ -192,7 +199,7 @@ def test_a_blatant_shortcut_fails_with_fewer_pairs_than_a_clean_family_needs_to_
 def test_mirrored_pairs_come_out_at_one_half_however_different_their_strings_are():
     for change in (None, spaced, marker, wordy):
         for shortcut in find_shortcuts({"argument": mirrored(0, groups=200, change=change)}):
-            assert shortcut.accuracy == 0.5, describe(shortcut)
+            assert shortcut.accuracy == 0.5, describe_shortcut(shortcut)
             assert shortcut.verdict == "pass"
 
 
@@ -200,7 +207,7 @@ def test_a_sample_of_mirrored_pairs_does_not_fail_though_some_lose_their_mirror(
     pairs = mirrored(0, groups=600, change=spaced)
     for seed in range(4):
         results = find_shortcuts({"argument": pairs}, seed=seed, sample=600)
-        assert [describe(one) for one in results if one.verdict == "fail"] == []
+        assert [describe_shortcut(one) for one in results if one.verdict == "fail"] == []
 
 
 def test_a_tie_counts_one_half():
@@ -219,7 +226,7 @@ def test_the_figures_do_not_depend_on_the_order_of_pairs_or_families():
 
 def test_the_figures_are_the_same_in_another_process_with_another_hash_seed():
     code = (
-        "import msgspec, sys; from foretrace.dataset.shortcuts import Pair, find_shortcuts;"
+        "import msgspec, sys; from foretrace.dataset.blind_guessers import Pair, find_shortcuts;"
         "pairs = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Pair]);"
         "sys.stdout.buffer.write(msgspec.json.encode(find_shortcuts({'f': pairs}, seed=3)))"
     )
@@ -236,8 +243,8 @@ def test_the_figures_are_the_same_in_another_process_with_another_hash_seed():
 
 def test_the_seed_draws_another_sample_and_another_split():
     pairs = corpus(1, groups=300)
-    assert choose(pairs, seed=0, sample=50) != choose(pairs, seed=1, sample=50)
-    assert set(split(pairs, seed=0)[0]) != set(split(pairs, seed=1)[0])
+    assert sample_pairs(pairs, seed=0, sample=50) != sample_pairs(pairs, seed=1, sample=50)
+    assert set(split_by_group(pairs, seed=0)[0]) != set(split_by_group(pairs, seed=1)[0])
 
 
 def test_nothing_to_measure_gives_no_figures():
@@ -247,7 +254,7 @@ def test_nothing_to_measure_gives_no_figures():
         for shortcut in find_shortcuts({"f": family}):
             assert (shortcut.accuracy, shortcut.low, shortcut.high) == (None, None, None)
             assert shortcut.verdict == "undecided" and shortcut.n_pairs == len(family)
-            assert describe(shortcut) == f"f/{shortcut.guesser}: UNDECIDED at n={len(family)}"
+            assert describe_shortcut(shortcut) == f"f/{shortcut.guesser}: UNDECIDED at n={len(family)}"
     with pytest.raises(ValueError, match="sample"):
         find_shortcuts({"f": one}, sample=0)
 
@@ -257,11 +264,11 @@ def test_describe():
     figures = msgspec.structs.replace(
         shortcut, family="argument", accuracy=0.5123, low=0.4689, high=0.5512, n_test=480, verdict="pass"
     )
-    assert describe(figures) == "argument/length: .512 [.47, .55] n=480 pass"
+    assert describe_shortcut(figures) == "argument/length: .512 [.47, .55] n=480 pass"
     sure = msgspec.structs.replace(figures, accuracy=1.0, low=0.0, high=1.0, verdict="fail")
-    assert describe(sure) == "argument/length: 1.000 [.00, 1.00] n=480 fail"
+    assert describe_shortcut(sure) == "argument/length: 1.000 [.00, 1.00] n=480 fail"
     few = msgspec.structs.replace(figures, n_pairs=14, n_test=7, verdict="undecided")
-    assert describe(few) == "argument/length: UNDECIDED at n=14 (.512 [.47, .55] on 7 held out)"
+    assert describe_shortcut(few) == "argument/length: UNDECIDED at n=14 (.512 [.47, .55] on 7 held out)"
 
 
 def test_the_interval_holds_its_level_when_the_pairs_of_a_group_are_alike():
@@ -271,7 +278,7 @@ def test_the_interval_holds_its_level_when_the_pairs_of_a_group_are_alike():
     for _ in range(600):
         sizes = rng.integers(1, 13, size=60)
         right = np.repeat((rng.random(60) < 0.5).astype(np.float64), sizes)
-        figures = shortcuts._interval(right, [str(group) for group in np.repeat(np.arange(60), sizes)])
+        figures = blind_guessers._interval(right, [str(group) for group in np.repeat(np.arange(60), sizes)])
         held += figures.low <= 0.5 <= figures.high
     assert held / 600 > 0.97
 
@@ -279,28 +286,28 @@ def test_the_interval_holds_its_level_when_the_pairs_of_a_group_are_alike():
 def test_a_group_of_one_kind_counts_as_one_observation():
     """The same 40 outcomes, each ten times over: ten times the pairs must not narrow the interval."""
     right = np.array([1.0, 0.0] * 20)
-    once = shortcuts._interval(right, [str(at) for at in range(40)])
-    tenfold = shortcuts._interval(np.repeat(right, 10), [str(at) for at in np.repeat(np.arange(40), 10)])
+    once = blind_guessers._interval(right, [str(at) for at in range(40)])
+    tenfold = blind_guessers._interval(np.repeat(right, 10), [str(at) for at in np.repeat(np.arange(40), 10)])
     assert tenfold == once
 
 
 def test_one_giant_group_among_small_ones_leaves_too_little_to_decide_on():
     groups = ["giant"] * 300 + [str(at) for at in range(40)]
-    figures = shortcuts._interval(np.ones(340), groups)
+    figures = blind_guessers._interval(np.ones(340), groups)
     assert figures.effective_groups < 2
-    assert shortcuts._verdict(figures) == "undecided"
+    assert blind_guessers._verdict(figures) == "undecided"
 
 
 def test_an_interval_is_never_a_point_even_if_all_groups_came_out_alike():
     groups = [str(at) for at in range(30)]
-    assert shortcuts._interval(np.ones(30), groups)[:3] == (1.0, 0.95, 1.0)
-    assert shortcuts._interval(np.full(30, 0.5), groups)[:3] == (0.5, 0.45, 0.55)
+    assert blind_guessers._interval(np.ones(30), groups)[:3] == (1.0, 0.95, 1.0)
+    assert blind_guessers._interval(np.full(30, 0.5), groups)[:3] == (0.5, 0.45, 0.55)
 
 
 def test_a_pair_turned_round_gets_the_opposite_score():
     rng = np.random.default_rng(0)
     train, test = rng.normal(0.5, 1, (31, 4)), rng.normal(size=(9, 4))
-    assert shortcuts._scores(train, test, 1.0).tolist() == (-shortcuts._scores(train, -test, 1.0)).tolist()
+    assert blind_guessers._scores(train, test, 1.0).tolist() == (-blind_guessers._scores(train, -test, 1.0)).tolist()
 
 
 # Laws
@@ -312,8 +319,8 @@ PAIRS = st.lists(st.builds(Pair, st.text(max_size=3), st.sampled_from("abcdef"),
 @given(PAIRS, st.integers(0, 9), st.integers(1, 30))
 @settings(max_examples=40, deadline=None)
 def test_pairs_of_one_group_are_never_on_both_sides_and_none_is_lost(pairs: list[Pair], seed: int, sample: int):
-    chosen = choose(pairs, seed=seed, sample=sample)
-    train, test = split(chosen, seed=seed)
+    chosen = sample_pairs(pairs, seed=seed, sample=sample)
+    train, test = split_by_group(chosen, seed=seed)
     assert not {pair.group for pair in train} & {pair.group for pair in test}
     assert sorted(train + test) == sorted(chosen)
     assert len(chosen) == min(sample, len(pairs))

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from foretrace.core.errors import BuildError
 from foretrace.dataset import parquet
-from foretrace.dataset.parquet import ACTIONS, TableWriter, rank, read_groups
+from foretrace.dataset.parquet import ACTIONS, TableWriter, find_rank, read_groups
 from foretrace.dataset.prompts import ChatText
-from foretrace.dataset.recipes import load
-from foretrace.dataset.recipes.base import Config, Kind, Row
+from foretrace.dataset.recipes import load_recipes
+from foretrace.dataset.recipes.base import ColumnType, Config, Row
 
-COLUMNS: dict[str, Kind] = {
+COLUMNS: dict[str, ColumnType] = {
     "prompt": "messages",
     "text": "string",
     "names": "strings",
@@ -155,7 +155,7 @@ def test_order_of_arrival_within_a_window_has_no_say(tmp_path: Path) -> None:
 def test_rows_stand_in_the_order_of_their_rank(tmp_path: Path) -> None:
     given = sample()
     path = write(tmp_path / "a.parquet", given)
-    ranked = [r.key for r in sorted(given, key=lambda r: rank(0, r))]
+    ranked = [r.key for r in sorted(given, key=lambda r: find_rank(0, r))]
     assert pq.read_table(path)["key"].to_pylist() == ranked != [r.key for r in given]
 
 
@@ -194,12 +194,12 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> N
         writer.close()
 
 
-@pytest.mark.parametrize("config", [c for r in load() for c in r.configs], ids=lambda c: c.name)
+@pytest.mark.parametrize("config", [c for r in load_recipes() for c in r.configs], ids=lambda c: c.name)
 def test_every_config_of_the_recipes_has_features(config: Config) -> None:
     """The features that `datasets` reads name exactly the columns."""
     import datasets
 
-    made = datasets.Features.from_dict(json.loads(parquet.features(config))["info"]["features"])
+    made = datasets.Features.from_dict(json.loads(parquet.make_features(config))["info"]["features"])
     assert list(made) == list(config.columns)
-    empty = parquet.to_table(config, [])
+    empty = parquet.make_table(config, [])
     assert datasets.Features.from_arrow_schema(empty.schema).keys() == made.keys()

@@ -9,7 +9,7 @@ import msgspec
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.trace import Message
-from foretrace.dataset.settings import Target
+from foretrace.dataset.settings import TargetFormat
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -22,17 +22,17 @@ def has_target(text: str) -> bool:
     return ('"action"' in text or "[Next Action" in text) and _MARKED.search(text) is not None
 
 
-def target_text(message: Message, action: ActionType, kind: Target) -> str:
+def make_target_text(message: Message, action: ActionType, form: TargetFormat) -> str:
     """The text that a proposer should produce for this step.
 
     `type`: `{"action":A}`. `call`: `{"action":A,"tool":T,"arguments":{..}}`, with the further calls of the step, if
     any, as `"more":[{"tool":T,"arguments":{..}},..]`; a step without a call has tool null. `message`: the agent's
     message with native calls written out.
     """
-    if kind == "message":
-        return message_text(message)
+    if form == "message":
+        return make_message_text(message)
     head = f'{{"action":"{action}"'
-    if kind == "type":
+    if form == "type":
         return head + "}"
     if not message.tool_calls:
         return head + ',"tool":null,"arguments":{}}'
@@ -44,7 +44,7 @@ def target_text(message: Message, action: ActionType, kind: Target) -> str:
     return text + "}"
 
 
-def message_text(message: Message) -> str:
+def make_message_text(message: Message) -> str:
     """The message as plain text: verbatim, with native calls written out behind it."""
     text = message.prefix + message.content
     calls = [TOOL_CALL_JSON.render(c) for c in message.tool_calls if c.span is None and c.error is None]

@@ -18,10 +18,10 @@ from foretrace.core.store import write_traces
 from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
 from foretrace.dataset import prompts as prompts_module
-from foretrace.dataset.gates import check_part, tampered
+from foretrace.dataset.exact_gates import check_shards, replace_ending
 from foretrace.dataset.prompts import ChatText, Prompts
-from foretrace.dataset.recipes import verifier
-from foretrace.dataset.recipes import wrong_answers as judge
+from foretrace.dataset.recipes import mirrored_pairs, rejection_rules
+from foretrace.dataset.selection import write_selected
 
 Rows = list[dict[str, Any]]
 
@@ -53,12 +53,12 @@ def fails(
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             (out / path).write_bytes((good / path).read_bytes())
 
-        def spoilt(job: Any, built: Any) -> Any:
+        def spoilt(job: Any, *built: Any) -> Any:
             if spoil is not None:
                 spoil(Path(job.folder))
-            return check_part(job, built)
+            return check_shards(job, *built)
 
-        monkeypatch.setattr(module, "check_part", spoilt)
+        monkeypatch.setattr(module, "check_shards", spoilt)
         with pytest.raises(GateError) as caught:
             build(traces, out=out, overwrite=True, statistical_gates=False)
         assert caught.value.exit_code == 3
@@ -71,7 +71,9 @@ def fails(
 
 
 def first_file(folder: Path, config: str, split: str = "train") -> Path:
-    return files(folder, config, split)[0]
+    """A file of the dataset that is being built, or of the candidates beside it."""
+    beside = folder.with_name(folder.name.replace("dataset", "candidates"))
+    return [*files(folder, config, split), *files(beside, config, split)][0]
 
 
 def test_good_dataset_passes_all_gates(good: Path) -> None:
@@ -84,12 +86,12 @@ def test_good_dataset_passes_all_gates(good: Path) -> None:
 
 def test_a_prompt_that_peeks_at_the_next_message(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The renderer itself reads on: causality fails and names rows by config, split, key and step."""
-    honest = Prompts._make
+    honest = Prompts._render
 
     def peeks(self: Prompts, index: int) -> list[ChatText]:
         return [*honest(self, index), ChatText("user", self._messages[index].content[:3] or "(a call)")]
 
-    monkeypatch.setattr(Prompts, "_make", peeks)
+    monkeypatch.setattr(Prompts, "_render", peeks)
     told = fails("causality")
     assert "/train little/" in told or "/test little/" in told
 
@@ -122,14 +124,14 @@ def test_a_renderer_that_edits_the_history(
     fails: Any, monkeypatch: pytest.MonkeyPatch, edits: Callable[[str], str]
 ) -> None:
     """The same edit when it is made and when it is checked: it is the trace's own text that tells."""
-    honest = prompts_module.message_text
-    monkeypatch.setattr(prompts_module, "message_text", lambda message: edits(honest(message)))
+    honest = prompts_module.make_message_text
+    monkeypatch.setattr(prompts_module, "make_message_text", lambda message: edits(honest(message)))
     fails("causality")
 
 
 def test_a_renderer_that_leaves_messages_out_unsaid(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Prompts._make
-    monkeypatch.setattr(Prompts, "_make", lambda self, index: [m for m in honest(self, index) if m.content])
+    honest = Prompts._render
+    monkeypatch.setattr(Prompts, "_render", lambda self, index: [m for m in honest(self, index) if m.content])
     fails("causality")
 
 
@@ -183,7 +185,7 @@ def test_target_text_that_the_agent_worked_on(tmp_path: Path, monkeypatch: pytes
     write_traces([LEAKY[where], clean], tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d")
     assert report.manifest["drops"]["proposer"] == {"target_text_in_prompt": 1}
-    monkeypatch.setattr(Prompts, "leaks", lambda *_: False)
+    monkeypatch.setattr(Prompts, "has_target_before", lambda *_: False)
     with pytest.raises(GateError, match=r"no_target_in_prompt .*/train a"):
         build(tmp_path / "t", out=tmp_path / "e")
 
@@ -195,7 +197,7 @@ def test_a_prompt_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_traces([long, short], tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", max_context_tokens=2048)
     assert report.manifest["drops"]["proposer"] == {"prompt_too_long": 2}
-    monkeypatch.setattr(Prompts, "fits", lambda *_: True)
+    monkeypatch.setattr(Prompts, "has_room", lambda *_: True)
     with pytest.raises(GateError, match=r"context_length .*/train a"):
         build(tmp_path / "t", out=tmp_path / "e", max_context_tokens=2048)
 
@@ -215,10 +217,10 @@ def test_the_mirror_of_a_pair_that_vanished(fails: Any) -> None:
     assert "train/redundancy: 2 completions" in told
 
 
-def test_pairs_that_are_told_by_what_was_done(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Couples taken as they come: the later prompt shows its wrong answer as done."""
-    monkeypatch.setattr(judge, "told_by_repeats", lambda at, wrong: 0)
-    monkeypatch.setattr(verifier, "_both_orders", lambda waiting, couple, room: [couple])
+def test_pairs_that_what_was_done_gives_away(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs taken as they come: the later prompt shows its wrong answer as done."""
+    monkeypatch.setattr(rejection_rules, "find_repeat_rule_sign", lambda at, wrong: 0)
+    monkeypatch.setattr(mirrored_pairs, "_wait_for_other_order", lambda waiting, pair, quota: [pair])
     assert "type_swap 0." in fails("repeats")
 
 
@@ -267,13 +269,11 @@ def test_eval_rows_that_were_never_checked(fails: Any, monkeypatch: pytest.Monke
         rows[0]["prompt"][-1]["content"] += "?"
         return rows
 
-    honest = module._Build._merge_eval
+    def spoilt(config: Any, candidates: list[Path], *rest: Any) -> Any:
+        edit(candidates[0], change)
+        return write_selected(config, candidates, *rest)
 
-    def spoilt(self: Any, *arguments: Any) -> None:
-        edit(first_file(self.folder, "eval", "test"), change)
-        honest(self, *arguments)
-
-    monkeypatch.setattr(module._Build, "_merge_eval", spoilt)
+    monkeypatch.setattr(module, "write_selected", spoilt)
     fails("eval_checked")
 
 
@@ -299,11 +299,11 @@ def test_traces_that_change_during_the_build(tmp_path: Path, how: str) -> None:
 def test_command_ends_with_code_3(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def spoilt(job: Any, built: Any) -> Any:
+    def spoilt(job: Any, *built: Any) -> Any:
         edit(first_file(Path(job.folder), "proposer"), lambda rows: rows[1:])
-        return check_part(job, built)
+        return check_shards(job, *built)
 
-    monkeypatch.setattr(module, "check_part", spoilt)
+    monkeypatch.setattr(module, "check_shards", spoilt)
     assert main(["build", str(traces), "--out", str(tmp_path / "d"), "--quiet"]) == 3
     told = capsys.readouterr().err
     assert told.startswith("foretrace: gate failed, nothing was written: counts") and told.count("\n") == 1
@@ -313,7 +313,7 @@ def test_command_ends_with_code_3(
 def test_tampering_keeps_what_was_before_and_nothing_else() -> None:
     """What the causality gate renders again has the messages before the step, and another ending and outcome."""
     one = corpus(1)[0]
-    other = tampered(one, 4)
+    other = replace_ending(one, 4)
     assert other.messages[:4] == one.messages[:4] and len(other.messages) == 5
     assert other.messages[4] != one.messages[4] and other.outcome.success != one.outcome.success
 

@@ -1,0 +1,277 @@
+"""Exact gates: what was written is read back and held against the traces, which are read again too."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from foretrace.core.trace import Message, Outcome, Trace
+from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
+from foretrace.dataset.parquet import read_groups
+from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
+from foretrace.dataset.prompts import ChatText, Prompts, make_instruction, make_token_counter
+from foretrace.dataset.recipes import load_configs
+from foretrace.dataset.recipes.base import Config, RowCheck
+from foretrace.dataset.report import BuildCounts, DatasetFiles
+from foretrace.dataset.settings import SPLITS
+from foretrace.dataset.shard_job import ShardJob, read_traces_once
+from foretrace.dataset.target_text import has_target, make_message_text
+from foretrace.engines.processes import release_memory
+
+_COMMON_COLUMNS = ("key", "step", "group", "prompt")
+_RowsByPrompt = dict[str, dict[int, dict[bytes, str]]]
+"""Rows (`config/split key step`) by key, step and digest of the prompt that was read back."""
+
+
+class ShardCheck(msgspec.Struct, kw_only=True):
+    """What reading back the files of one shard job showed."""
+
+    groups: dict[str, set[str]] = {}
+    """Groups of each split."""
+    keys: dict[str, set[str]] = {}
+    """Traces of each split."""
+    prompts: dict[str, Digests] = {}
+    """Digests of the prompts of each split."""
+    rows: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Rows found, by config."""
+    prompts_checked: int = 0
+    max_prompt_tokens: int = 0
+    """Tokens of the longest prompt."""
+    changed: list[str] = []
+    """Rows whose prompt changed with what follows, or differs from the trace."""
+    with_target: list[str] = []
+    """Rows with target text in the prompt."""
+    too_long: list[str] = []
+    checks: list[RowCheck] = []
+    """Those of the configs, in their order."""
+
+
+def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
+    """Read the files of a shard job back and hold them against its traces."""
+    release_memory()
+    return _ShardChecker(job).check(files, candidates)
+
+
+class _ShardChecker:
+    def __init__(self, job: ShardJob) -> None:
+        self._job = job
+        self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
+        self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
+        self._rows_by_prompt: _RowsByPrompt = {}
+        self._configs = load_configs(job.settings.recipes)
+        self._checks = {name: [check(job.settings) for check in c.checks] for name, c in self._configs.items()}
+
+    def check(self, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
+        for folder, listed in ((self._job.folder, files), (self._job.candidates_folder, candidates)):
+            for name, splits in listed.items():
+                for split, names in splits.items():
+                    for file in names:
+                        self._read_back(Path(folder) / file, self._configs[name], split)
+        if self._rows_by_prompt:
+            self._compare_with_traces()
+        result = self._result
+        result.prompts = {split: pack_digests(prompts) for split, prompts in self._prompts.items()}
+        result.checks = [check for checks in self._checks.values() for check in checks]
+        for check in result.checks:
+            check.finish()
+        return result
+
+    def _read_back(self, path: Path, config: Config, split: str) -> None:
+        result, checks = self._result, self._checks[config.name]
+        read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
+        for group in read_groups(path, config, [name for name in config.columns if name in read]):
+            keys, steps = group.values["key"], group.values["step"]
+            result.rows[config.name] += len(keys)
+            result.groups[split].update(group.values["group"])
+            result.keys[split].update(keys)
+            for key, step, prompt in zip(keys, steps, group.messages.get("prompt", ()), strict=False):
+                digest = digest_prompt(prompt)
+                self._prompts[split].add(digest)
+                rows = self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})
+                rows[digest] = f"{config.name}/{split} {key} {step}"
+            for check in checks:
+                check.add_rows(split, group)
+
+    def _compare_with_traces(self) -> None:
+        """Make each prompt again from a trace whose target and end are others, and compare it with the messages.
+
+        The digest says that the prompt in the file is the one made here, so what holds for this one holds for that.
+        """
+        for trace in read_traces_once(self._job):
+            if steps := self._rows_by_prompt.pop(trace.key, None):
+                self._compare_with_trace(trace, steps)
+        for steps in self._rows_by_prompt.values():  # of no trace
+            self._result.changed += [row for rows in steps.values() for row in rows.values()]
+
+    def _compare_with_trace(self, trace: Trace, steps: dict[int, dict[bytes, str]]) -> None:
+        result, settings = self._result, self._job.settings
+        counter = make_token_counter(settings.tokenizer)
+        instruction = make_instruction(settings.target)
+        originals = [make_message_text(message) for message in trace.messages]
+        facts: dict[str, tuple[int, bool]] = {}
+        """Of each text of a prompt: its tokens, and whether a target stands in it."""
+        other: Prompts | None = None
+        for step, rows in sorted(steps.items()):
+            # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
+            other = Prompts(replace_ending(trace, step), settings.target, settings.max_context_tokens, counter, other)
+            prompt = other.render(step)
+            for _, text in prompt:
+                if text not in facts:
+                    has_other_target = has_target(text.removeprefix(instruction))
+                    facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
+            tokens = sum(facts[text][0] for _, text in prompt)
+            with_target = any(facts[text][1] for _, text in prompt)
+            is_history = _is_history(prompt, trace.messages, originals, step)
+            result.max_prompt_tokens = max(result.max_prompt_tokens, tokens)
+            for checks in self._checks.values():
+                for check in checks:
+                    check.add_prompt(trace, step, other.find_first_shown(step))
+            right = digest_prompt(prompt)
+            for digest, row in rows.items():
+                result.prompts_checked += 1
+                if not is_history or digest != right:
+                    result.changed.append(row)
+                if tokens > settings.max_context_tokens:
+                    result.too_long.append(row)
+                if with_target:
+                    result.with_target.append(row)
+
+
+_OTHER_ENDING = Message(role="assistant", author="model", content="(another ending)")
+
+
+def replace_ending(trace: Trace, step: int) -> Trace:
+    """The trace with its target message, all that follows, and its outcome replaced."""
+    success = not trace.outcome.success
+    return msgspec.structs.replace(
+        trace,
+        messages=(*trace.messages[:step], _OTHER_ENDING),
+        outcome=Outcome(status="error", success=success, exit_reason="another"),
+        extra={},
+    )
+
+
+def _is_history(prompt: list[ChatText], messages: tuple[Message, ...], originals: list[str], step: int) -> bool:
+    """Whether the prompt's history is the trace's messages up to the step, each at its place, whole or with its
+    middle marked as left out; messages may be missing only behind the task, and a mark there says how many."""
+    if not prompt or prompt[0].role != "system" or any(m.role == "system" for m in prompt[1:]):
+        return False
+    start = _count_until(messages, lambda m: m.role != "system")
+    task = _count_until(messages[start:], lambda m: m.role in ("assistant", "tool"))
+    texts, wanted = prompt[1:], list(range(start, step))
+    gone = len(wanted) - len(texts) + 1
+    mark = ChatText("user", f"[{gone} earlier message{'s' if gone > 1 else ''} left out]")
+    if gone > 0 and texts[task : task + 1] == [mark]:
+        del texts[task], wanted[task : task + gone]
+    return len(texts) == len(wanted) and all(
+        role == ("assistant" if messages[at].role == "assistant" else "user") and _is_text_of(text, originals[at])
+        for (role, text), at in zip(texts, wanted, strict=True)
+    )
+
+
+def _count_until(messages: tuple[Message, ...], found: Callable[[Message], bool]) -> int:
+    return next((at for at, message in enumerate(messages) if found(message)), len(messages))
+
+
+_CLIPPED = re.compile(r"\n\[(\d+) characters left out\](?=\n)")
+
+
+def _is_text_of(text: str, original: str) -> bool:
+    if text == original:
+        return True
+    for mark in _CLIPPED.finditer(text):
+        head, tail = text[: mark.start()], text[mark.end() + 1 :]
+        whole = len(head) + int(mark[1]) + len(tail) == len(original)
+        if whole and original.startswith(head) and original.endswith(tail):
+            return True
+    return False
+
+
+def make_exact_gates(
+    checks: Sequence[ShardCheck], counts: BuildCounts, written: Counter[str], configs: Mapping[str, Config]
+) -> list[Gate]:
+    """The verdicts over all shard jobs.
+
+    Args:
+        checks: What reading back showed.
+        counts: What the jobs counted.
+        written: Rows that they wrote, candidates included, by config.
+        configs: By name.
+    """
+    groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
+    keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
+    prompts = {split: merge_digests([check.prompts[split] for check in checks]) for split in SPLITS}
+    shared_prompts = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
+    by_config = zip(*(check.checks for check in checks), strict=True)
+    return [
+        _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
+        _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
+        _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
+        *_make_prompt_gates(checks),
+        _make_counts_gate(checks, counts, written, configs),
+        *(type(same[0]).make_gate(same) for same in by_config),
+    ]
+
+
+_TWO_SPLITS = [("train", "validation"), ("train", "test"), ("validation", "test")]
+
+
+def _make_disjoint_gate(name: str, splits: Mapping[str, Collection[object]], shared: list[str]) -> Gate:
+    figure = {split: len(found) for split, found in splits.items()} | {"shared": len(shared)}
+    rows = tuple(sorted(shared)[:MAX_NAMED_ROWS])
+    return Gate(name=name, verdict="fail" if shared else "pass", figure=figure, rows=rows)
+
+
+def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
+    changed = "prompts that do not depend on what follows, and equal the trace"
+    max_tokens = {"longest": max((check.max_prompt_tokens for check in checks), default=0)}
+    found = [
+        ("causality", [row for check in checks for row in check.changed], {}, changed),
+        ("no_target_in_prompt", [row for c in checks for row in c.with_target], {}, "prompts without target text"),
+        (
+            "context_length",
+            [row for check in checks for row in check.too_long],
+            max_tokens,
+            "prompts within max_context_tokens",
+        ),
+    ]
+    checked = sum(check.prompts_checked for check in checks)
+    return [
+        Gate(
+            name=name,
+            verdict="fail" if rows else "pass",
+            figure={"checked": checked, "broken": len(rows), **more},
+            detail=detail,
+            rows=tuple(sorted(rows)[:MAX_NAMED_ROWS]),
+        )
+        for name, rows, more, detail in found
+    ]
+
+
+def _make_counts_gate(
+    checks: Sequence[ShardCheck], counts: BuildCounts, written: Counter[str], configs: Mapping[str, Config]
+) -> Gate:
+    """What was read back is what was written, and each config accounts for what it says that it accounts for."""
+    read: Counter[str] = Counter()
+    for check in checks:
+        read.update(check.rows)
+    totals = {"steps": counts.steps, "traces": counts.outcomes.total()}
+    wrong = [
+        f"{name}: {written[name]} written, {read[name]} read back" for name in written if written[name] != read[name]
+    ]
+    for name, config in configs.items():
+        if config.accounts_for is not None:
+            what, total, drops = config.accounts_for, totals[config.accounts_for], counts.count_drops(name)
+            if total != written[name] + drops:
+                wrong.append(f"{name}: {total} {what}, {written[name]} rows, {drops} drops")
+        if config.rows_of is not None:
+            other, each = config.rows_of
+            if written[name] != each * written[other]:
+                wrong.append(f"{name}: {written[name]} rows for {written[other]} {other} rows")
+    figure = {**totals, "rows": written.total()}
+    return Gate(name="counts", verdict="fail" if wrong else "pass", figure=figure, detail="; ".join(wrong))

@@ -1,0 +1,162 @@
+"""What a recipe is given: the labelled attempts at one task, and the steps of each that can be targets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.actions.same_action import Action
+from foretrace.actions.same_action import make_action_key as make_call_key
+from foretrace.actions.taxonomy import StepLabel
+from foretrace.core.trace import Message, Trace
+from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.dataset.settings import BuildSettings, Outcomes
+from foretrace.dataset.target_text import make_message_text, make_target_text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """One step that can be a target: what the agent did at a prompt."""
+
+    attempt: Attempt
+    index: int
+    label: StepLabel
+    text: str
+    """The target text."""
+
+    @property
+    def message(self) -> Message:
+        """The assistant message."""
+        return self.attempt.trace.messages[self.index]
+
+    @property
+    def action_key(self) -> ActionKey:
+        """What was done, however it is written."""
+        return self.attempt.find_action_key(self.index)
+
+    @property
+    def prompt(self) -> list[ChatText]:
+        """What was before it."""
+        return self.attempt.prompts.render(self.index)
+
+    @property
+    def prompt_digest(self) -> bytes:
+        """The digest of the prompt."""
+        return self.attempt.prompts.find_digest(self.index)
+
+
+ActionKey = tuple[tuple[str, ...], ...]
+"""What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
+
+
+def is_wanted_outcome(outcomes: Outcomes, success: bool | None) -> bool:
+    """Whether steps of an attempt of this outcome are targets."""
+    return {"success": success is True, "not_failed": success is not False, "all": True}[outcomes]
+
+
+def make_action_key(message: Message) -> ActionKey:
+    """What a message does. The type is left out: the same call can be a write here and a repair there."""
+    calls = (make_call_key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
+    return tuple(calls) or (("", "", message.content),)
+
+
+class Attempt:
+    """One labelled trace, with its prompts."""
+
+    def __init__(self, trace: Trace, labels: list[StepLabel], prompts: Prompts, settings: BuildSettings) -> None:
+        self.trace = trace
+        self.labels = labels
+        self.prompts = prompts
+        self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
+        """Whether the settings take this attempt's steps as targets."""
+        self.drops: Counter[str] = Counter()
+        self.targets: list[Target] = []
+        """Steps that can be targets, in order, once `select_targets` has found them."""
+        self._settings = settings
+        self._action_keys: dict[int, ActionKey] = {}
+        self._steps_by_action: dict[ActionKey, list[int]] | None = None
+
+    def select_targets(self, until: int | None = None) -> None:
+        """Fill `targets`; where `until` is given, with no step behind that message."""
+        within = [label for label in self.labels if until is None or label.index <= until]
+        self.targets = [target for label in within if (target := self._make_target(label)) is not None]
+
+    def find_action_key(self, index: int) -> ActionKey:
+        """What the message at `index` does, however it is written; equal for the same calls."""
+        if index not in self._action_keys:
+            self._action_keys[index] = make_action_key(self.trace.messages[index])
+        return self._action_keys[index]
+
+    def is_shown(self, action_key: ActionKey, index: int) -> bool:
+        """Whether the prompt at `index` shows a step before it that did this."""
+        if self._steps_by_action is None:
+            self._steps_by_action = {}
+            for label in self.labels:
+                self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
+        steps = self._steps_by_action.get(action_key)
+        if steps is None or steps[0] >= index:
+            return False
+        first_shown = self.prompts.find_first_shown(index)
+        return any(first_shown <= step < index for step in steps)
+
+    def count_shared_messages(self, other: Attempt) -> int:
+        """How many messages two attempts have in common from the start: only so far can a prompt be the same."""
+        pairs = zip(self.trace.messages, other.trace.messages, strict=False)
+        same = (a.role == b.role and make_message_text(a) == make_message_text(b) for a, b in pairs)
+        return sum(1 for _ in takewhile(bool, same))
+
+    def _make_target(self, label: StepLabel) -> Target | None:
+        message = self.trace.messages[label.index]
+        reason = self._find_refusal(message, label)
+        if reason is not None:
+            self.drops[reason] += 1
+            return None
+        assert label.action is not None
+        try:
+            text = make_target_text(message, label.action, self._settings.target)
+        except (msgspec.DecodeError, RecursionError):
+            self.drops["unreadable_call"] += 1
+            return None
+        return Target(self, label.index, label, text)
+
+    def _find_refusal(self, message: Message, label: StepLabel) -> str | None:
+        if label.action is None:
+            return "not_a_step"
+        if message.train is False:
+            return "not_trainable"
+        if message.author != "model":
+            return "not_the_models"
+        if any(call.error for call in message.tool_calls):
+            return "unreadable_call"
+        if self.prompts.has_target_before(label.index):
+            return "target_text_in_prompt"
+        if not self.prompts.has_room(label.index):
+            return "prompt_too_long"
+        texts = [message.content, *(call.arguments for call in message.tool_calls)]
+        return None if any(text.strip() for text in texts) else "empty_step"
+
+    def make_identity(self, step: int) -> dict[str, Any]:
+        """The identity columns of a row at `step`."""
+        trace = self.trace
+        return {
+            "key": trace.key,
+            "step": step,
+            "task": trace.task.id,
+            "group": trace.task.group,
+            "source": trace.provenance.source,
+            "license": trace.provenance.license or "unknown",
+        }
+
+
+class TaskAttempts(NamedTuple):
+    """All attempts at one task, in key order."""
+
+    attempts: list[Attempt]
+    split: str
+    settings: BuildSettings
+    drops: Counter[str]
+    """Reasons for which candidates of this recipe gave no row."""
