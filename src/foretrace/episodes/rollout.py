@@ -1,15 +1,23 @@
-"""Feed one episode from one model until it is done, whatever happens on the way."""
+"""Run one episode to its end: the only loop of start, completion and step, and the names of what can fail in it.
+
+`rollout` is for those who want a trace, whatever happens; `run_episode` for those who must see the error itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
-from foretrace.core.completion import Sampling
+from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError, ModelError, ProblemError, SandboxError, UsageError
 from foretrace.core.trace import Failure, Outcome, Trace, with_id
 from foretrace.episodes.episode import Episode
 from foretrace.models.base import ChatModel
 from foretrace.models.server_errors import placeless
+
+Complete = Callable[[Request], Awaitable[Completion]]
+"""Whatever answers a request: `ChatModel.complete`, a trainer's own sampler, a function that replays a text."""
 
 CONTEXT = "context"
 """Exit reason of an episode whose messages outgrew the model's context."""
@@ -17,48 +25,111 @@ UNWRITABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, Recurs
 """What encoding a record may raise."""
 
 
-async def rollout(episode: Episode, model: ChatModel, sampling: Sampling) -> Trace:
-    """Run `episode` to its end and return its trace.
+class EpisodeLimitError(Exception):
+    """A completion function raises it where the run around the episode allows no further completion.
+
+    The episode ends there, as at its limit of turns, and what there is of an answer is judged.
+
+    Args:
+        reason: The episode's exit reason, e.g. `max_total_tokens`.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+async def rollout(
+    episode: Episode, model: ChatModel | Complete, sampling: Sampling | None = None, *, logprobs: bool = True
+) -> Trace:
+    """Run `episode` to its end, close it, and return its trace.
 
     A model server, a sandbox or a protocol that fails ends in a trace with `outcome.error`: the attempt is recorded,
     and is neither a success nor a failure of the model. One that outgrows the model's context after its first turn
     ends at that limit, as at that of turns, and is judged.
 
     Args:
-        sampling: goes with each of the episode's requests, its seed too.
+        model: A model, or any async function from a request to a completion.
+        sampling: Goes with each of the episode's requests, its seed too.
+        logprobs: Ask for the logprobs of each completion.
 
     Raises:
         ModelError: the server refuses for good (a wrong key, an unknown model, a used-up quota): no other attempt
             would fare better.
         UsageError: the protocol needs what the server cannot do.
     """
+    complete = model if callable(model) else model.complete
     async with episode:
         try:
-            await episode.start()
-            while not episode.done:
-                try:
-                    completion = await model.complete(episode.request(sampling))
-                except ModelError as error:
-                    if error.kind != "overflow" or not episode.turns:
-                        raise
-                    await episode.end(CONTEXT)
-                else:
-                    await episode.step(completion)
+            await run_episode(episode, complete, sampling, logprobs=logprobs)
         except UsageError:
             raise
-        except ModelError as error:
-            if error.final:
+        except Exception as error:  # the trace says so; the other attempts shall not suffer
+            if isinstance(error, ModelError) and error.final:
                 raise
-            await episode.fail(error.kind, placeless(error))
-        except ForetraceError as error:
-            await episode.fail(_kind(error), str(error))
-        except Exception as error:  # a plugin of somebody else's: the other attempts shall not suffer
-            await episode.fail("unexpected", f"{type(error).__name__}: {error}")
         trace = episode.trace()
-        try:
-            return with_id(trace)
-        except UNWRITABLE as error:
-            return unwritable(trace, error)
+    try:
+        return with_id(trace)
+    except UNWRITABLE as error:
+        return unwritable(trace, error)
+
+
+def failure_kind(error: Exception) -> str:
+    """Under which name a failure is counted: a model server's own kind, or what else failed around the model."""
+    if isinstance(error, ModelError):
+        return error.kind
+    if isinstance(error, SandboxError):
+        return "sandbox"
+    if isinstance(error, ProblemError):
+        return "problem"
+    return "protocol" if isinstance(error, ForetraceError) else "unexpected"
+
+
+def failure_message(error: Exception) -> str:
+    """What a trace says of a failure: one line, without the address of a model server."""
+    if isinstance(error, ModelError):
+        return placeless(error)
+    return str(error) if isinstance(error, ForetraceError) else f"{type(error).__name__}: {error}"
+
+
+async def run_episode(
+    episode: Episode,
+    complete: Complete,
+    sampling: Sampling | None = None,
+    *,
+    logprobs: bool = True,
+    describe: Callable[[Exception], str] = failure_message,
+) -> None:
+    """Start an episode and feed it completions until it is done. The caller closes it.
+
+    It also ends, and is judged, where a completion fails with `EpisodeLimitError`, or with a `ModelError` of kind
+    `overflow` after the first turn.
+
+    Args:
+        sampling: Goes with each of the episode's requests; `None` takes the defaults.
+        logprobs: Ask for the logprobs of each completion.
+        describe: What the trace says of a failure; an environment may name settings as its own users give them.
+
+    Raises:
+        Exception: whatever failed. The episode has then ended as failed; its kind is that of `failure_kind`.
+    """
+    sampling = sampling or Sampling()
+    try:
+        await episode.start()
+        while not episode.done:
+            try:
+                completion = await complete(episode.request(sampling, logprobs=logprobs))
+            except EpisodeLimitError as limit:
+                await episode.end(limit.reason)
+            except ModelError as error:
+                if error.kind != "overflow" or not episode.turns:
+                    raise
+                await episode.end(CONTEXT)
+            else:
+                await episode.step(completion)
+    except Exception as error:
+        await episode.fail(failure_kind(error), describe(error))
+        raise
 
 
 def unwritable(trace: Trace, error: Exception) -> Trace:
@@ -66,9 +137,3 @@ def unwritable(trace: Trace, error: Exception) -> Trace:
     so."""
     failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
     return with_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))
-
-
-def _kind(error: ForetraceError) -> str:
-    if isinstance(error, SandboxError):
-        return "sandbox"
-    return "problem" if isinstance(error, ProblemError) else "protocol"
