@@ -136,13 +136,11 @@ def test_what_a_run_leaves_open_is_our_default() -> None:
 def test_names_that_are_unknown() -> None:
     for look_up in (
         lambda: make_protocol("tols"),
-        lambda: make_protocol("tools", forced=True),
         lambda: make_sandbox(" , ", Settings()),
         lambda: make_sandbox("nope", Settings()),
     ):
         with pytest.raises(UsageError):
             look_up()
-    assert make_protocol("interleaved", forced=True).max_turns > make_protocol("interleaved").max_turns
 
 
 def test_one_sandbox_for_all_rollouts_of_a_loop() -> None:

@@ -10,6 +10,7 @@ from foretrace.actions import label_trace
 from foretrace.protocols.base import Protocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.interleaved import Interleaved
+from foretrace.protocols.interleaved_forced import InterleavedForced
 from foretrace.protocols.interleaved_tools import InterleavedTools
 from foretrace.protocols.structured import Structured
 from foretrace.protocols.tools import Tools
@@ -93,8 +94,8 @@ STORIES: dict[str, tuple[Protocol, list[str], str]] = {
         [f"{code('import math')}\n{code(RIGHT)}\n{VERIFY}"],
         "file_write file_write verifier",
     ),
-    "interleaved, forced": (
-        Interleaved(forced=True),
+    "interleaved_forced": (
+        InterleavedForced(),
         [code("def add(a, b):"), code("    return a - b"), VERIFY, code(RIGHT), VERIFY],
         "file_write file_write verifier repair verifier",
     ),

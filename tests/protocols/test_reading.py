@@ -12,7 +12,6 @@ from foretrace.core.plugins import names, resolve
 from foretrace.encodings.reply_blocks import invented
 from foretrace.episodes.transcript import Record
 from foretrace.protocols.base import Act, Protocol
-from foretrace.protocols.interleaved import Interleaved
 
 TAGS = ("think", "code", "verify", "wait", "plan", "reflect", "answer", "result", "error", "tool_call", "tool_response")
 BITS = st.one_of(
@@ -28,7 +27,7 @@ BITS = st.one_of(
     st.text(max_size=12),
 )
 TEXTS = st.lists(BITS, max_size=14).map("".join)
-PROTOCOLS: list[Protocol] = [*(resolve("protocol", name)() for name in names("protocol")), Interleaved(forced=True)]
+PROTOCOLS: list[Protocol] = [resolve("protocol", name)() for name in names("protocol")]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)

@@ -9,7 +9,6 @@ from foretrace.core.plugins import names, resolve
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import encode_trace
 from foretrace.protocols.base import Protocol
-from foretrace.protocols.interleaved import Interleaved
 from protocols.play import ADD, RIGHT, SECRET, TWICE, WRONG, Stage
 
 CHECKED = msgspec.structs.replace(
@@ -46,9 +45,9 @@ def steps(code: str, protocol: Protocol) -> list[str]:
 
 
 @pytest.mark.parametrize("feedback", ["public", "counts"])
-@pytest.mark.parametrize("protocol", [*names("protocol"), "forced"])
+@pytest.mark.parametrize("protocol", names("protocol"))
 def test_no_hidden_value_reaches_the_model_or_the_trace(stage: Stage, protocol: str, feedback: str) -> None:
-    chosen = Interleaved(forced=True) if protocol == "forced" else resolve("protocol", protocol)()
+    chosen = resolve("protocol", protocol)()
     problems: list[tuple[Problem, tuple[str, ...]]] = [
         (ADD, (WRONG, NOSY, RIGHT)),
         (CHECKED, (WRONG, NOSY, RIGHT)),

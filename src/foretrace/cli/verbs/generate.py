@@ -52,7 +52,6 @@ _TopK = Annotated[int | None, more("--top-k", "Of the sampling.", min=1)]
 _Feedback = Annotated[Literal["public", "counts"], more("--feedback", "What a model is told of its tests.")]
 _Hints = Annotated[bool, more("--hints", "Add hints after failures.")]
 _Bonuses = Annotated[bool, more("--bonuses", "Add the structure bonuses to the reward.")]
-_Forced = Annotated[bool, more("--forced", "One step a turn (protocol interleaved).")]
 _Sandbox = Annotated[str, more("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
 _Workers = Annotated[int, more("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
 _Weak = Annotated[bool, more("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
@@ -85,7 +84,6 @@ def generate(
     feedback: _Feedback = "public",
     hints: _Hints = False,
     bonuses: _Bonuses = False,
-    forced: _Forced = False,
     sandbox: _Sandbox = "local",
     workers: _Workers = 0,
     allow_weak_isolation: _Weak = False,
@@ -137,7 +135,7 @@ def generate(
         retries=retries,
         model_option=model_option,
     )
-    talk = make_protocol(protocol, forced=forced, option="--forced")
+    talk = make_protocol(protocol)
     box_settings = Settings(
         max_sessions=at_once or MAX_SESSIONS, workers=workers, allow_weak_isolation=allow_weak_isolation
     )

@@ -44,7 +44,6 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     use_wandb: bool = Field(default=False, description="Log to Weights & Biases (WANDB_MODE=offline works).")
 
     protocol: str = Field(default="interleaved_tools", description="How model and executor talk (docs/protocols.md).")
-    forced: bool = Field(default=False, description="One step a turn (protocol interleaved).")
     problems: str = Field(default="builtin", description="A problem set, or NAME:PATH (docs/problems.md).")
     problems_path: str | None = Field(default=None, description="File or folder of the problem set, else the Hub.")
     limit: int | None = Field(default=None, description="Only the first N problems.")

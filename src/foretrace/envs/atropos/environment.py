@@ -115,7 +115,7 @@ class CodeTraceEnv(PatientEnv):
         found = problems.load(config.problems, config.problems_path, config.limit)
         self._train, self._eval = problems.split(found, config.eval_fraction, config.seed)
         self._by_id = {problem.id: problem for problem in found}
-        protocol = make_protocol(config.protocol, forced=config.forced)
+        protocol = make_protocol(config.protocol)
         self._kept = Kept(config.traces_dir, "atropos")
         settings = Settings(
             workers=config.sandbox_workers,

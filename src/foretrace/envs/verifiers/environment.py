@@ -171,8 +171,6 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
 
     protocol: str = "interleaved_tools"
     """How model and executor talk (docs/protocols.md); all but `inline`."""
-    forced: bool = False
-    """One step a turn (protocol interleaved)."""
     feedback: Literal["public", "counts"] = "public"
     """What a model is told of its tests."""
     hints: bool = False
@@ -196,7 +194,7 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
 
     @model_validator(mode="after")
     def _check(self) -> ForetraceHarnessConfig:
-        protocol = _or_value_error(lambda: make_protocol(self.protocol, forced=self.forced))
+        protocol = _or_value_error(lambda: make_protocol(self.protocol))
         if protocol.continues:
             raise ValueError(_NO_INLINE.format(name=protocol.name))
         _or_value_error(lambda: make_sandbox(self.sandbox, self.box))
@@ -254,7 +252,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
         config = self.config
         episode = Episode(
             data.problem(),
-            make_protocol(config.protocol, forced=config.forced),
+            make_protocol(config.protocol),
             self._sandbox(),
             settings=config.episode,
             identity=Identity(model=ctx.model, sampling=given),
@@ -309,7 +307,7 @@ class ForetraceEnvConfig(vf.EnvConfig):
         harness = self.agent.harness or ForetraceHarnessConfig(id=ID)
         if isinstance(harness, ForetraceHarnessConfig):
             sampling = self.agent.sampling.model_dump(exclude_unset=True) if self.agent.sampling else {}
-            wanted = [*make_protocol(harness.protocol, forced=harness.forced).stop, *sampling.get("stop", ())]
+            wanted = [*make_protocol(harness.protocol).stop, *sampling.get("stop", ())]
             stops = vf.SamplingConfig(**{**sampling, "stop": list(dict.fromkeys(wanted))})
             self.agent = self.agent.model_copy(update={"sampling": stops})
         return self
