@@ -84,7 +84,7 @@ def test_json_and_the_same_again(run: Run, setting: list[str]) -> None:
 def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         'problems = "jsonl"\npath = "problems.jsonl"\nprotocol = "tools"\nmodel = "scripted:script.jsonl"\nout = "t"\n'
-        'max-turns = 2\nhints = true\nfeedback = "counts"\nbonuses = true\nmax-time = 60\nkeep = "success"\n'
+        'max-turns = 2\nhints = true\nfeedback = "counts"\nstructure-bonus = true\nmax-time = 60\nkeep = "success"\n'
         'concurrency = 2\n[model-option]\ntokens = "bytes"\n'
     )
     result = run("generate", "--config", "c.toml", "--json", "-q")

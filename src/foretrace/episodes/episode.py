@@ -222,7 +222,7 @@ class Episode:
 
     async def _finish(self, status: Status, reason: str | None = None) -> None:
         verdicts = await self._working.judge()
-        rule = RewardRule(bonuses=self.settings.bonuses)
+        rule = RewardRule(structure_bonus=self.settings.structure_bonus)
         metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol)
         self.reward = reward_of(verdicts, metrics, rule)
         self._outcome = self._working.outcome(status, verdicts, self.reward, metrics, reason)
@@ -244,7 +244,7 @@ class Episode:
             messages=self._record.messages,
             outcome=self._outcome,
             provenance=provenance_of(self.problem, self.protocol, self.identity, self._mode()),
-            extra={"reward_formula": RewardRule(bonuses=self.settings.bonuses).formula},
+            extra={"reward_formula": RewardRule(structure_bonus=self.settings.structure_bonus).formula},
         )
 
     def _mode(self) -> dict[str, Any]:

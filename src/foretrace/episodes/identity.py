@@ -12,6 +12,8 @@ from foretrace.core.trace import Provenance, Task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import Protocol
 
+_HASHED_NAMES = {"structure_bonus": "bonuses"}
+
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """What tells one attempt at a problem from another."""
@@ -36,10 +38,23 @@ def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: E
     sample; the server's address is no part of it."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
-    told = msgspec.json.encode(
-        [protocol.name, settings, identity.model, sampling, identity.seed, tests], order="sorted"
-    )
-    return f"generated/{_name(problem)}/{digest(told.decode())}/{identity.sample}"
+    attempt = _digest([protocol.name, _hashed(settings), identity.model, sampling, identity.seed, tests])
+    return f"generated/{_name(problem)}/{attempt}/{identity.sample}"
+
+
+def run_of(protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
+    """The name of a run: the same for the same protocol, settings, model, sampling and seed."""
+    return _digest([protocol.name, _hashed(settings), identity.model, identity.sampling, identity.seed])
+
+
+def _digest(parts: list[Any]) -> str:
+    return digest(msgspec.json.encode(parts, order="sorted").decode())
+
+
+def _hashed(settings: EpisodeSettings) -> dict[str, Any]:
+    """The settings under the names that they had when the first keys were made: a run goes on with older attempts."""
+    values = msgspec.structs.asdict(settings)
+    return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
 
 
 def _name(problem: Problem) -> str:

@@ -15,8 +15,8 @@ from foretrace.protocols.base import Act, Protocol, Reply, Result
 class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
     """How the reward is made; `formula` is recorded with each trace."""
 
-    bonuses: bool = False
-    """Add the structure bonuses, at full pass too."""
+    structure_bonus: bool = False
+    """Add the structure bonus, at full pass too."""
     thinks: float = 0.1
     """For two thinks or more."""
     verify: float = 0.1
@@ -27,7 +27,7 @@ class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
         """The rule in words."""
         base = "-1 + 2 * passed / total over the hidden tests (over the public ones where there are no hidden ones); "
         base += "-1 without code that runs"
-        if not self.bonuses:
+        if not self.structure_bonus:
             return base
         return f"{base}; + {self.thinks:g} for two thinks or more; + {self.verify:g} for a verification"
 
@@ -39,7 +39,7 @@ def reward_of(verdicts: Verdicts, metrics: dict[str, float], rule: RewardRule) -
         reward = -1.0
     else:
         reward = -1.0 + 2.0 * judged.counts.passed / judged.counts.total
-    if rule.bonuses:
+    if rule.structure_bonus:
         reward += rule.thinks * (metrics["think_count"] >= 2) + rule.verify * bool(metrics["has_verify"])
     return reward
 

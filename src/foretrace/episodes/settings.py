@@ -16,5 +16,5 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """`public`: a model sees the public tests. `counts`: also how many of the hidden ones pass, never their values."""
     hints: bool = False
     """Add a hint after an error or a partial pass."""
-    bonuses: bool = False
-    """Add the structure bonuses to the reward."""
+    structure_bonus: bool = False
+    """Add 0.1 to the reward for two thoughts or more, and 0.1 for a verification."""

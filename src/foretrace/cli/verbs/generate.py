@@ -51,7 +51,7 @@ _TopP = Annotated[float, more("--top-p", "Of the sampling.", min=0.0, max=1.0)]
 _TopK = Annotated[int | None, more("--top-k", "Of the sampling.", min=1)]
 _Feedback = Annotated[Literal["public", "counts"], more("--feedback", "What a model is told of its tests.")]
 _Hints = Annotated[bool, more("--hints", "Add hints after failures.")]
-_Bonuses = Annotated[bool, more("--bonuses", "Add the structure bonuses to the reward.")]
+_StructureBonus = Annotated[bool, more("--structure-bonus", "Add the structure bonus to the reward.")]
 _Sandbox = Annotated[str, more("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
 _Workers = Annotated[int, more("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
 _Weak = Annotated[bool, more("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
@@ -83,7 +83,7 @@ def generate(
     top_k: _TopK = None,
     feedback: _Feedback = "public",
     hints: _Hints = False,
-    bonuses: _Bonuses = False,
+    structure_bonus: _StructureBonus = False,
     sandbox: _Sandbox = "local",
     workers: _Workers = 0,
     allow_weak_isolation: _Weak = False,
@@ -121,7 +121,7 @@ def generate(
         samples=samples,
         sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_heat(temperature)),
         seed=seed,
-        episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, bonuses=bonuses),
+        episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, structure_bonus=structure_bonus),
         keep=keep,
         concurrency=at_once,
         budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),

@@ -53,7 +53,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     max_turns: int | None = Field(default=None, description="Completions of an episode; None is the protocol's own.")
     feedback: Literal["public", "counts"] = Field(default="public", description="What a model is told of its tests.")
     hints: bool = Field(default=False, description="Add hints after failures.")
-    bonuses: bool = Field(default=True, description="Add the structure bonuses to the reward.")
+    structure_bonus: bool = Field(default=True, description="Add the structure bonus to the reward.")
 
     temperature: float = Field(default=1.0, description="Of the training rollouts; logprobs are always those of 1.")
     top_p: float = Field(default=1.0, description="Of the training rollouts.")
@@ -126,7 +126,9 @@ class CodeTraceEnvConfig(BaseEnvConfig):
 
     def episode(self) -> EpisodeSettings:
         """How episodes are run."""
-        return EpisodeSettings(max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, bonuses=self.bonuses)
+        return EpisodeSettings(
+            max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, structure_bonus=self.structure_bonus
+        )
 
     def sampling(self) -> Sampling:
         """How training rollouts are sampled."""

@@ -175,8 +175,8 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     """What a model is told of its tests."""
     hints: bool = False
     """Add hints after failures."""
-    bonuses: bool = False
-    """Add the structure bonuses to the reward."""
+    structure_bonus: bool = False
+    """Add the structure bonus to the reward."""
     max_turns: int | None = Field(None, ge=1)
     """Completions of an attempt; null takes the protocol's own number."""
     sandbox: str = "local"
@@ -209,7 +209,9 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     @property
     def episode(self) -> EpisodeSettings:
         """How an episode is run."""
-        return EpisodeSettings(max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, bonuses=self.bonuses)
+        return EpisodeSettings(
+            max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, structure_bonus=self.structure_bonus
+        )
 
 
 class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):

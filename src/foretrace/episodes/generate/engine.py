@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.digest import digest
 from foretrace.core.errors import ForetraceError, SandboxError
 from foretrace.core.journal import Entry, Journal, encode_entry
 from foretrace.core.problem import Problem
@@ -31,7 +30,7 @@ from foretrace.episodes.generate.resume import (
     usable,
 )
 from foretrace.episodes.generate.throttle import PASSING, Counted, Meter, Spending, Steady
-from foretrace.episodes.identity import Identity
+from foretrace.episodes.identity import Identity, run_of
 from foretrace.episodes.requirements import refuse, tokens_of
 from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
 from foretrace.models.base import ChatModel, TokenModel
@@ -184,11 +183,11 @@ class _Run:
         self._slots = _slots_for(model, settings.concurrency)
         self._steady = Steady(model, self._slots, self._meter)
         sampling = told(settings.sampling, model)
-        named = [protocol.name, settings.episode, model.spec, sampling, settings.seed]
-        self.name = digest(msgspec.json.encode(named, order="sorted").decode())
         self._tokens: TokenModel | None = None
         """What makes ids of text, where the server gives and takes ids."""
-        self._identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed, run=self.name)
+        identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed)
+        self.name = run_of(protocol, identity, settings.episode)
+        self._identity = msgspec.structs.replace(identity, run=self.name)
         self.todo: list[Attempt] = []
         self._damaged: list[Path] = []
         self._stopped: str | None = None
