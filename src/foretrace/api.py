@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foretrace.episodes.generate.progress import Status
     from foretrace.episodes.generate.resume import GenerateSettings
     from foretrace.models.base import ChatModel, Server
-    from foretrace.protocols.base import Protocol
+    from foretrace.protocols.base import InteractionProtocol
     from foretrace.rows.base import Rows
     from foretrace.sandbox.base import Sandbox
     from foretrace.sources.base import Source
@@ -88,7 +88,7 @@ def generate(
     problems: str | Sequence[Problem],
     *,
     model: str | ChatModel,
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     out: str | Path,
     path: str | Path | None = None,
     limit: int | None = None,
@@ -146,7 +146,7 @@ def generate(
 
 def run_generate(
     problems: Sequence[Problem],
-    protocol: Protocol,
+    protocol: InteractionProtocol,
     model: ChatModel,
     sandbox: Sandbox,
     out: Path,

@@ -396,7 +396,7 @@ def test_the_time_ends_and_what_hangs_is_not_waited_for(ground: Ground, tmp_path
 
 def test_what_the_server_cannot_do_is_refused_with_the_reason(ground: Ground, tmp_path: Path) -> None:
     class Needy(Tools):
-        needs = ("token_prompts",)
+        required_capabilities = ("token_prompts",)
 
     with pytest.raises(UsageError, match=r"needs token_prompts.*tokens=bytes"):
         ground.generate(tmp_path / "t", right, protocol=Needy())
@@ -442,7 +442,7 @@ def test_settings_that_cannot_be_served(ground: Ground, tmp_path: Path) -> None:
 class _Plain(Tools):
     """Ends with the first reply: one request an attempt."""
 
-    def over(self, reply: Any, results: Any) -> bool:
+    def is_done(self, reply: Any, results: Any) -> bool:
         return True
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from foretrace.actions import label_trace
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.interleaved import Interleaved
 from foretrace.protocols.interleaved_forced import InterleavedForced
@@ -29,7 +29,7 @@ def call(text: str) -> str:
 
 VERIFY = "<verify></verify>"
 OTHER = "def add(a, b):\n    return b - a\n"
-STORIES: dict[str, tuple[Protocol, list[str], str]] = {
+STORIES: dict[str, tuple[InteractionProtocol, list[str], str]] = {
     "tools, first time": (Tools(), [code(RIGHT), VERIFY], "verifier final_answer"),
     "tools, mended twice": (
         Tools(),

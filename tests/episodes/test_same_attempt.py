@@ -36,7 +36,7 @@ def ground() -> Iterator[Ground]:
 class Plain(Tools):
     """Ends with the first reply: one request an attempt."""
 
-    def over(self, reply: Any, results: Any) -> bool:
+    def is_done(self, reply: Any, results: Any) -> bool:
         return True
 
 

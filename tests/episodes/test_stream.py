@@ -23,7 +23,7 @@ from foretrace.models.demo_network.network import Cache
 from foretrace.models.demo_network.sampling import log_softmax
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
 from models.served import model_at
@@ -157,7 +157,7 @@ def turn_of(trace: Trace) -> list[Message]:
 
 
 def play(
-    stage: Stage, tokens: Letters, *said: Completion, protocol: Protocol | None = None
+    stage: Stage, tokens: Letters, *said: Completion, protocol: InteractionProtocol | None = None
 ) -> tuple[Trace, list[tuple[int, ...]]]:
     """The trace, and the prompt of each completion."""
     prompts: list[tuple[int, ...]] = []

@@ -8,7 +8,7 @@ import pytest
 from foretrace.core.plugins import names, resolve
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import encode_trace
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from protocols.play import ADD, RIGHT, SECRET, TWICE, WRONG, Stage
 
 CHECKED = msgspec.structs.replace(
@@ -31,7 +31,7 @@ NOSY = (
 PROGRAMS = ("print(int(input()))", "print(open('/proc/self/cmdline').read(), dict(__import__('os').environ))")
 
 
-def steps(code: str, protocol: Protocol) -> list[str]:
+def steps(code: str, protocol: InteractionProtocol) -> list[str]:
     """A reply that tries the code in the protocol's own way, then one that verifies it."""
     if protocol.name == "inline":
         body = msgspec.json.encode({"name": "python", "arguments": {"code": code}}).decode()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretrace.core.problem import Problem
     from foretrace.core.trace import Isolation, Trace
     from foretrace.models.base import ChatModel
-    from foretrace.protocols.base import Protocol
+    from foretrace.protocols.base import InteractionProtocol
     from foretrace.sandbox.base import Sandbox
 
 _WORDS = {
@@ -120,7 +120,7 @@ def _capabilities(can: Capabilities) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _offered(found: Found, can: Capabilities) -> Protocol:
+def _offered(found: Found, can: Capabilities) -> InteractionProtocol:
     """The protocol that is played; all of them go into `found`, refused or not.
 
     Raises:
@@ -130,9 +130,9 @@ def _offered(found: Found, can: Capabilities) -> Protocol:
     from foretrace.episodes.requirements import unmet
 
     found.protocols = {}
-    served: dict[str, Protocol] = {}
+    served: dict[str, InteractionProtocol] = {}
     for name in sorted(names("protocol"), key=lambda n: (_BEST.index(n) if n in _BEST else len(_BEST), n)):
-        protocol: Protocol = resolve("protocol", name)()
+        protocol: InteractionProtocol = resolve("protocol", name)()
         missing = unmet(protocol, can)
         why = None if missing is None else f"needs {missing.need}: {missing.reason}"
         found.protocols[name] = {"offered": missing is None, "reason": why}
@@ -152,7 +152,7 @@ def _isolation(isolation: Isolation) -> dict[str, Any]:
     }
 
 
-def _episode(trace: Trace, problem: Problem, protocol: Protocol) -> dict[str, Any]:
+def _episode(trace: Trace, problem: Problem, protocol: InteractionProtocol) -> dict[str, Any]:
     outcome = trace.outcome
     metrics, tests = outcome.metrics, outcome.tests
     spoken = [message.sampled for message in trace.messages if message.author == "model"]

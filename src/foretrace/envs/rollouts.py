@@ -22,7 +22,7 @@ from foretrace.episodes.requirements import refuse
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
 ROOM = 2
@@ -88,7 +88,7 @@ class Lane:
 async def lane_of(
     model: ChatModel,
     tokens: LocalTokens,
-    protocol: Protocol,
+    protocol: InteractionProtocol,
     slots: AbstractAsyncContextManager[Any],
     *,
     most: int,
@@ -127,7 +127,7 @@ class Rollouts:
 
     def __init__(
         self,
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         sandbox: Sandbox,
         tokens: LocalTokens,
         kept: Kept,

@@ -21,7 +21,7 @@ from foretrace.episodes.token_context import Stream
 from foretrace.episodes.transcript import Answer, Record
 from foretrace.episodes.workspace import Working
 from foretrace.models.base import TokenModel
-from foretrace.protocols.base import Act, Protocol, Reply, Result, View
+from foretrace.protocols.base import Act, InteractionProtocol, ProblemView, Reply, Result
 from foretrace.sandbox.base import Sandbox
 
 
@@ -46,7 +46,7 @@ class Episode:
     def __init__(
         self,
         problem: Problem,
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         sandbox: Sandbox,
         *,
         settings: EpisodeSettings | None = None,
@@ -130,11 +130,11 @@ class Episode:
         deeds = await self._do_all(reply)
         results = [deed.result for deed in deeds]
         self._results += results
-        over = self.protocol.over(reply, self._results)
+        over = self.protocol.is_done(reply, self._results)
         last = self.turns >= self.max_turns
         answers = self._answers(deeds, calls, ends=over or last)
         if not deeds and not over:
-            answers = [Answer(self.protocol.remind(reply))]
+            answers = [Answer(self.protocol.nudge(reply))]
         if self._stream is not None and not over and (self.protocol.continues or not last):
             answers = await self._appended(self._stream, answers, ending)
         self._record.answers(answers, injected=self.protocol.continues)
@@ -174,12 +174,12 @@ class Episode:
         not seen."""
         deeds: list[_Deed] = []
         for act in reply.acts:
-            if act.way is None and act.error is None:
+            if act.handling is None and act.error is None:
                 continue
             started = time.perf_counter()
             if act.error is not None:
                 result = Result(act=act, error=act.error)
-            elif act.way == "submit" and any(deed.result.failed for deed in deeds):
+            elif act.handling == "submit" and any(deed.result.failed for deed in deeds):
                 result = Result(act=act, error="not handed in: what stands before it in this reply failed")
             else:
                 result = await self._do(act)
@@ -190,7 +190,7 @@ class Episode:
     async def _do(self, act: Act) -> Result:
         result = await self._working.do(act)
         counts = self.settings.feedback == "counts" and self.problem.hidden_tests
-        if counts and act.way in ("test", "check") and not result.broken:
+        if counts and act.handling in ("test", "check") and not result.broken:
             result = msgspec.structs.replace(result, hidden=await self._working.hidden())
         return result
 
@@ -198,9 +198,9 @@ class Episode:
         """An answer to each call, but to an answer that was handed in."""
         hints = self.settings.hints
         return [
-            Answer(self.protocol.answer(deed.result, hints=hints, last=ends), call, deed.result.failed, deed.seconds)
+            Answer(self.protocol.respond(deed.result, hints=hints, last=ends), call, deed.result.failed, deed.seconds)
             for deed, call in zip(deeds, calls, strict=True)
-            if deed.result.act.way != "submit" or deed.result.error is not None
+            if deed.result.act.handling != "submit" or deed.result.error is not None
         ]
 
     async def _appended(self, stream: Stream, answers: list[Answer], ending: int) -> list[Answer]:
@@ -263,9 +263,9 @@ class Episode:
         await self.close()
 
 
-def view_of(problem: Problem) -> View:
+def view_of(problem: Problem) -> ProblemView:
     """What a model may see of a problem: never a hidden test."""
-    return View(
+    return ProblemView(
         statement=problem.statement,
         entry_point=problem.entry_point,
         prompt=problem.prompt,

@@ -10,7 +10,7 @@ from foretrace.core.digest import digest
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Provenance, Task
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 _HASHED_NAMES = {"structure_bonus": "bonuses"}
 
@@ -33,7 +33,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str | None = None
 
 
-def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
+def key_of(problem: Problem, protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The attempt's key: the same for the same problem, protocol, settings, model, its settings, sampling, seed and
     sample; the server's address is no part of it."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
@@ -42,7 +42,7 @@ def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: E
     return f"generated/{_name(problem)}/{attempt}/{identity.sample}"
 
 
-def run_of(protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
+def run_of(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The name of a run: the same for the same protocol, settings, model, sampling and seed."""
     return _digest([protocol.name, _hashed(settings), identity.model, identity.sampling, identity.seed])
 
@@ -69,7 +69,9 @@ def task_of(problem: Problem) -> Task:
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
 
-def provenance_of(problem: Problem, protocol: Protocol, identity: Identity, sampling: dict[str, Any]) -> Provenance:
+def provenance_of(
+    problem: Problem, protocol: InteractionProtocol, identity: Identity, sampling: dict[str, Any]
+) -> Provenance:
     """Where the trace comes from."""
     return Provenance(
         origin="generated",

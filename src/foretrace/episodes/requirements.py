@@ -7,7 +7,7 @@ from typing import NamedTuple
 from foretrace.core.completion import Capabilities
 from foretrace.core.errors import UsageError
 from foretrace.models.base import ChatModel, TokenModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 
 class Unmet(NamedTuple):
@@ -19,9 +19,9 @@ class Unmet(NamedTuple):
     """What was observed instead."""
 
 
-def unmet(protocol: Protocol, found: Capabilities) -> Unmet | None:
+def unmet(protocol: InteractionProtocol, found: Capabilities) -> Unmet | None:
     """The first need that is not met; null where the protocol can be used."""
-    for need in protocol.needs:
+    for need in protocol.required_capabilities:
         # Behind a prompt of its own ids any turn goes on, whatever the server's chat interface can do.
         if need == "continuation" and _by_ids(found):
             continue
@@ -30,7 +30,7 @@ def unmet(protocol: Protocol, found: Capabilities) -> Unmet | None:
     return None
 
 
-def refuse(protocol: Protocol, model: ChatModel, found: Capabilities) -> None:
+def refuse(protocol: InteractionProtocol, model: ChatModel, found: Capabilities) -> None:
     """Refuse a protocol that needs what the server does not do.
 
     Raises:

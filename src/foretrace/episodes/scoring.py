@@ -9,7 +9,7 @@ import msgspec
 from foretrace.core.completion import Completion
 from foretrace.core.trace import Usage
 from foretrace.episodes.workspace import Verdicts
-from foretrace.protocols.base import Act, Protocol, Reply, Result
+from foretrace.protocols.base import Act, InteractionProtocol, Reply, Result
 
 
 class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Tally:
         """A reply came: what was answered before has been seen by the model."""
         self.seen += self._answered
         self._answered = 0
-        self.invented += reply.invented
+        self.invented += reply.hallucinated
         self.repairs += sum(len(act.repairs) for act in reply.acts)
         self._sums["turns"] += 1
         self._sums["cut_replies"] += completion.finish == "length"
@@ -88,7 +88,9 @@ class Tally:
         self.failures += result.failed
 
 
-def metrics_of(tally: Tally, acts: Sequence[Act], verdicts: Verdicts, protocol: Protocol) -> dict[str, float]:
+def metrics_of(
+    tally: Tally, acts: Sequence[Act], verdicts: Verdicts, protocol: InteractionProtocol
+) -> dict[str, float]:
     """All metrics of a finished episode; truths are 1 and 0 (docs/protocols.md defines each)."""
     kinds = [act.kind for act in acts]
     found: dict[str, float] = {
@@ -106,7 +108,7 @@ def metrics_of(tally: Tally, acts: Sequence[Act], verdicts: Verdicts, protocol: 
         "invented_results": tally.invented,
         "repairs": tally.repairs,
     }
-    found["is_ideal"] = verdicts.success and all(found[name] for name in protocol.ideal)
+    found["is_ideal"] = verdicts.success and all(found[name] for name in protocol.ideal_metrics)
     return tally.sums() | {name: float(value) for name, value in found.items()}
 
 

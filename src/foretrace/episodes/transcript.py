@@ -17,7 +17,7 @@ _TOOLS = {
     "block": "python",
     "test": "run_tests",
     "check": "run_tests",
-    "keep": "append_file",
+    "append": "append_file",
     "submit": "submit",
 }
 """The tool that an act is recorded as a call of, by what it has done."""
@@ -64,7 +64,7 @@ class Record:
         """
         if not continues:
             self._turn += 1
-        doing = [act for act in reply.acts if act.way is not None or act.error is not None]
+        doing = [act for act in reply.acts if act.handling is not None or act.error is not None]
         ends = [act.span[1] for act in doing[:-1]]
         spans = list(pairwise([0, *ends, len(reply.text)]))
         tokens = _Tokens(completion, reply.text, alone=len(spans) == 1)
@@ -133,17 +133,17 @@ def _told(completion: Completion) -> dict[str, Any]:
 
 def _call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
     span = (act.span[0] - start, act.span[1] - start)
-    name = unread if act.way is None else _TOOLS[act.way]
+    name = unread if act.handling is None else _TOOLS[act.handling]
     if act.call is not None:
         name = act.call.name or name
         return msgspec.structs.replace(act.call, id=call_id, name=name, span=span, repairs=act.repairs, error=act.error)
     if act.kind == "final":
         name = _TOOLS["submit"]
     arguments: dict[str, str] = {}
-    if act.way == "keep":
+    if act.handling == "append":
         arguments = {"path": FILE, "content": act.code}
     elif act.code.strip():
-        arguments = {"checks" if act.way == "check" else "code": act.code}
+        arguments = {"checks" if act.handling == "check" else "code": act.code}
     return ToolCall(
         id=call_id,
         name=name,

@@ -72,8 +72,8 @@ class Working:
 
     async def do(self, act: Act) -> Result:
         """Do what one act asks for; without code where it needs some, its result says so."""
-        way, given = act.way, bool(act.code.strip())
-        if not given and (way in ("run", "test", "block", "keep") or not self.code.strip()):
+        way, given = act.handling, bool(act.code.strip())
+        if not given and (way in ("run", "test", "block", "append") or not self.code.strip()):
             return Result(act=act, error=_NO_CODE)
         if way == "run":
             return Result(act=act, run=await self._sandbox.run(act.code, stdin=self._input))
@@ -81,7 +81,7 @@ class Working:
             return await self._check(act)
         if way == "block":
             return Result(act=act, run=await self._blocks.run(act.code))
-        if way == "keep":
+        if way == "append":
             self._blocks.keep(act.code)
             return Result(act=act)
         self._answer = act.code if given else self._answer

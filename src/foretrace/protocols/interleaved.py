@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols.base import ActKind, Reply, Result, Way
-from foretrace.protocols.turns import SUBMIT, Turns, handed_in
+from foretrace.protocols.base import ActKind, Handling, Reply, Result
+from foretrace.protocols.multi_turn import SUBMIT_TOOL, MultiTurnProtocol, is_submitted
 
 BLOCK_RULES = """
 - <think>...</think>: what the next step must do.
@@ -36,15 +36,15 @@ assert mean([]) == 0
 """
 
 
-class Interleaved(Turns):
-    """Think, code, think, code, verify in one reply (see `base.Protocol`)."""
+class Interleaved(MultiTurnProtocol):
+    """Think, code, think, code, verify in one reply."""
 
     name = "interleaved"
     stop = ("<result>", "<error>")
     max_turns = 3
-    rules = _SYSTEM
-    ways: ClassVar[Mapping[ActKind, Way]] = {"code": "keep", "verify": "check", "final": "submit"}
-    ideal = ("is_interleaved", "has_verify")
+    system_prompt = _SYSTEM
+    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "append", "verify": "check", "final": "submit"}
+    ideal_metrics = ("is_interleaved", "has_verify")
     tools = (
         ToolSpec(
             name="append_file",
@@ -57,15 +57,15 @@ class Interleaved(Turns):
             description="Run checks, if any, and the public tests on the answer so far.",
             parameters='{"type":"object","properties":{"checks":{"type":"string"}}}',
         ),
-        SUBMIT,
+        SUBMIT_TOOL,
     )
-    reminder: ClassVar[str] = "There is no code yet. Write it in <code>...</code>, then <verify>...</verify>."
+    reminder_text: ClassVar[str] = "There is no code yet. Write it in <code>...</code>, then <verify>...</verify>."
 
-    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether all code of the reply was read, or the model handed its answer in."""
+    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether all code of the reply was read, or the model submitted its answer."""
         refused = any(act.error is not None for act in reply.acts)
-        kept = any(r.act.way == "keep" and r.error is None for r in results)
-        return handed_in(results) or (kept and not refused)
+        appended = any(r.act.handling == "append" and r.error is None for r in results)
+        return is_submitted(results) or (appended and not refused)
 
 
 PLUGIN = Interleaved

@@ -9,7 +9,7 @@ import msgspec
 
 from foretrace.protocols.base import Act, Reply, Result
 from foretrace.protocols.interleaved import BLOCK_RULES, Interleaved
-from foretrace.protocols.turns import Turns, handed_in
+from foretrace.protocols.multi_turn import MultiTurnProtocol, is_submitted
 
 MAX_LINES = 3
 _SYSTEM = f"""
@@ -30,33 +30,33 @@ _NEXT = "Go on with the next step."
 
 
 class InterleavedForced(Interleaved):
-    """One step a turn, and the tests are run when the model verifies (see `base.Protocol`)."""
+    """One step a turn, and the tests are run when the model verifies."""
 
     name = "interleaved_forced"
-    stop = Turns.stop
+    stop = MultiTurnProtocol.stop
     max_turns = 40
-    rules = _SYSTEM
-    reminder: ClassVar[str] = _NEXT
+    system_prompt = _SYSTEM
+    reminder_text: ClassVar[str] = _NEXT
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
         """The blocks of a completion; those of more than three lines are refused."""
         reply = super().read(text, cut=cut, before=before)
         return msgspec.structs.replace(reply, acts=tuple(map(_refuse_long, reply.acts)))
 
-    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
-        """What the step gave, and the call for the next one."""
-        text = super().answer(result, hints=hints, last=last)
-        return text if last else f"{text}\n{_NEXT}"
+    def respond(self, result: Result, *, hints: bool, last: bool) -> str:
+        """The result of the step, and the request for the next one."""
+        message = super().respond(result, hints=hints, last=last)
+        return message if last else f"{message}\n{_NEXT}"
 
-    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether a verify block passed, or the model handed its answer in."""
-        return handed_in(results) or any(r.act.way == "check" and not r.failed for r in results)
+    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether a verify block passed, or the model submitted its answer."""
+        return is_submitted(results) or any(r.act.handling == "check" and not r.failed for r in results)
 
 
 def _refuse_long(act: Act) -> Act:
     """The act; refused where it is a block of too many lines."""
     lines = [line for line in act.code.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if act.way != "keep" or len(lines) <= MAX_LINES:
+    if act.handling != "append" or len(lines) <= MAX_LINES:
         return act
     return Act(kind="refused", span=act.span, text=act.text, code=act.code, error=_TOO_LONG)
 

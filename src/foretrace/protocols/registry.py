@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from foretrace.core.plugins import resolve
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 
-def make_protocol(name: str) -> Protocol:
+def make_protocol(name: str) -> InteractionProtocol:
     """The protocol of that name, e.g. `tools`, or `module:Class`.
 
     Raises:

@@ -24,7 +24,7 @@ from foretrace.envs.trl.rounds import Generate, Generated
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox, Settings
 from foretrace.sandbox.registry import make_sandbox
 
@@ -45,7 +45,7 @@ __all__ = [
 
 def prompt_dataset(
     problems: str | Iterable[Problem],
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     *,
     path: str | None = None,
     limit: int | None = None,
@@ -74,7 +74,12 @@ class RewardFunc:
     """An async reward function for completions of one turn. Made by `reward_fn`."""
 
     def __init__(
-        self, protocol: Protocol, sandbox: Sandbox, settings: EpisodeSettings, at_once: int, tokenizer: Any = None
+        self,
+        protocol: InteractionProtocol,
+        sandbox: Sandbox,
+        settings: EpisodeSettings,
+        at_once: int,
+        tokenizer: Any = None,
     ) -> None:
         if protocol.continues:
             raise UsageError(f"the protocol {protocol.name} goes on with a reply that was begun: take rollout_func")
@@ -150,7 +155,7 @@ class RewardFunc:
 
 
 def reward_fn(
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     *,
     sandbox: str | Sandbox = "local",
     box: Settings | None = None,
@@ -182,7 +187,7 @@ def reward_fn(
 
 
 def rollout_func(
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     generate: Generate | None = None,
     *,
     problems: str | Iterable[Problem],

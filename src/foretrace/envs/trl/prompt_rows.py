@@ -12,7 +12,7 @@ from foretrace.core.problem import Problem
 from foretrace.envs.problems import load as load_problems
 from foretrace.episodes.episode import view_of
 from foretrace.episodes.identity import task_of
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.registry import make_protocol
 
 TASK = "task"
@@ -40,12 +40,12 @@ def problems_from(
     return found
 
 
-def protocol_from(protocol: str | Protocol) -> Protocol:
+def protocol_from(protocol: str | InteractionProtocol) -> InteractionProtocol:
     """The protocol of a name, or as it is given."""
     return make_protocol(protocol) if isinstance(protocol, str) else protocol
 
 
-def row_of(problem: Problem, protocol: Protocol) -> dict[str, Any]:
+def row_of(problem: Problem, protocol: InteractionProtocol) -> dict[str, Any]:
     """One row: `prompt` (messages), `task` (the id), `problem` (JSON, with all tests)."""
     task = task_of(problem).id
     opening = protocol.opening(view_of(problem))
@@ -68,7 +68,9 @@ def problem_in(text: str) -> Problem:
         raise UsageError(f"the column problem holds no problem ({error}); make the dataset by prompt_dataset") from None
 
 
-def asked_in(prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: Protocol) -> Problem:
+def asked_in(
+    prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: InteractionProtocol
+) -> Problem:
     """The problem that a prompt asks for.
 
     Raises:
@@ -83,7 +85,7 @@ def asked_in(prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, P
     return problems[task]
 
 
-def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, protocol: Protocol) -> None:
+def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, protocol: InteractionProtocol) -> None:
     """Refuse a prompt that does not ask for the problem in the words of the protocol: what is answered to it would be
     read by other rules than it was written by.
 

@@ -24,7 +24,7 @@ from foretrace.envs.trl.rounds import Asked, Generate, Member, Rounds, answers_o
 from foretrace.episodes.episode import view_of
 from foretrace.episodes.identity import Identity, task_of
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
 
@@ -33,7 +33,7 @@ class RolloutFunc:
 
     def __init__(
         self,
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         generate: Generate | None,
         problems: Sequence[Problem],
         sandbox: Sandbox,

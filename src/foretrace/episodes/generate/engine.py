@@ -34,7 +34,7 @@ from foretrace.episodes.identity import Identity, run_of
 from foretrace.episodes.requirements import refuse, tokens_of
 from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
 from foretrace.models.base import ChatModel, TokenModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
 _MOST = 256
@@ -105,7 +105,7 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
 
 async def generate(
     problems: Iterable[Problem],
-    protocol: Protocol,
+    protocol: InteractionProtocol,
     model: ChatModel,
     sandbox: Sandbox,
     out: Path | str,
@@ -168,7 +168,7 @@ class _Run:
     def __init__(
         self,
         problems: Sequence[Problem],
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         model: ChatModel,
         sandbox: Sandbox,
         settings: GenerateSettings,

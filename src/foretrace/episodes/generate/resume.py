@@ -18,7 +18,7 @@ from foretrace.episodes.generate.throttle import Budget
 from foretrace.episodes.identity import Identity, key_of
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel, Configured
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 Keep = Literal["all", "success", "ideal"]
 """Which attempts are stored. With `all`, those that ended in an error too; with the others, none of those."""
@@ -64,7 +64,11 @@ class Plan(NamedTuple):
 
 
 def planned(
-    problems: Iterable[Problem], protocol: Protocol, identity: Identity, settings: GenerateSettings, writer: TraceWriter
+    problems: Iterable[Problem],
+    protocol: InteractionProtocol,
+    identity: Identity,
+    settings: GenerateSettings,
+    writer: TraceWriter,
 ) -> Plan:
     """Compare what is asked for with what the folder holds. Attempts that ended in an error are made again."""
     stored = _finished(writer.folder)
