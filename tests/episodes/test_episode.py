@@ -17,7 +17,7 @@ from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import Trace, Usage, decode_trace, encode_trace, with_id
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
-from foretrace.episodes.scoring import RewardRule
+from foretrace.episodes.reward import RewardRule
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.tools import Tools
 from protocols.play import ADD, RIGHT, TWICE, WRONG, Played, Stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretrace.core.problem import Problem, Test
-from foretrace.episodes.identity import Identity, key_of, run_of
+from foretrace.episodes.identity import Identity, make_key, make_run_name
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.registry import make_protocol
 
@@ -30,8 +30,8 @@ SMALL_STEPS = EpisodeSettings(max_turns=4, hints=True, feedback="counts")
 )
 def test_a_key_is_what_it_was_in_earlier_versions(protocol: str, settings: EpisodeSettings, key: str) -> None:
     """Keys of traces that were stored before `structure_bonus` and `interleaved_forced` had these names."""
-    assert key_of(PROBLEM, make_protocol(protocol), IDENTITY, settings) == key
+    assert make_key(PROBLEM, make_protocol(protocol), IDENTITY, settings) == key
 
 
 def test_the_name_of_a_run_is_what_it_was_in_earlier_versions() -> None:
-    assert run_of(make_protocol("tools"), IDENTITY, EpisodeSettings(structure_bonus=True)) == "302c9076092b0c77"
+    assert make_run_name(make_protocol("tools"), IDENTITY, EpisodeSettings(structure_bonus=True)) == "302c9076092b0c77"

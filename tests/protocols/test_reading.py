@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foretrace.core.completion import Completion
 from foretrace.core.plugins import names, resolve
 from foretrace.encodings.reply_blocks import invented
-from foretrace.episodes.transcript import Record
+from foretrace.episodes.transcript import Transcript
 from foretrace.protocols.base import Act, InteractionProtocol
 
 TAGS = ("think", "code", "verify", "wait", "plan", "reflect", "answer", "result", "error", "tool_call", "tool_response")
@@ -49,8 +49,8 @@ def test_acts_stand_in_order_inside_of_what_is_kept(
         at = act.span[1]
         assert act.handling is None or act.error is None
         assert (act.kind == "refused") <= (act.error is not None)
-    record = Record(unread="python")
-    record.reply(reply, Completion(text=text), continues=False)
+    record = Transcript(unread="python")
+    record.add_reply(reply, Completion(text=text), continues=False)
     assert "".join(m.content for m in record.messages) == reply.text
     for message in record.messages:
         for call in message.tool_calls:

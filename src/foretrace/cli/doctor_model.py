@@ -83,7 +83,7 @@ async def _examine(found: Found, model: ChatModel, sandbox: Sandbox, sampling: S
     from foretrace.episodes.episode import Episode
     from foretrace.episodes.generate.resume import seed_of
     from foretrace.episodes.identity import Identity
-    from foretrace.episodes.requirements import tokens_of
+    from foretrace.episodes.requirements import find_token_model
     from foretrace.episodes.rollout import rollout
     from foretrace.problems.registry import problems_of
 
@@ -102,7 +102,7 @@ async def _examine(found: Found, model: ChatModel, sandbox: Sandbox, sampling: S
             # As the first attempt of `generate` with its own settings would be.
             seeded = msgspec.structs.replace(sampling, seed=seed_of(0, problem, 0))
             identity = Identity(model=model.spec, seed=0)
-            tokens = tokens_of(model, can) if protocol.continues else None
+            tokens = find_token_model(model, can) if protocol.continues else None
             episode = Episode(problem, protocol, sandbox, identity=identity, tokens=tokens)
             trace = await rollout(episode, model, seeded)
     found.episode = _episode(trace, problem, protocol)
@@ -127,14 +127,14 @@ def _offered(found: Found, can: Capabilities) -> InteractionProtocol:
         ForetraceError: the server can do none.
     """
     from foretrace.core.plugins import names, resolve
-    from foretrace.episodes.requirements import unmet
+    from foretrace.episodes.requirements import find_missing_capability
 
     found.protocols = {}
     served: dict[str, InteractionProtocol] = {}
     for name in sorted(names("protocol"), key=lambda n: (_BEST.index(n) if n in _BEST else len(_BEST), n)):
         protocol: InteractionProtocol = resolve("protocol", name)()
-        missing = unmet(protocol, can)
-        why = None if missing is None else f"needs {missing.need}: {missing.reason}"
+        missing = find_missing_capability(protocol, can)
+        why = None if missing is None else f"needs {missing.name}: {missing.reason}"
         found.protocols[name] = {"offered": missing is None, "reason": why}
         if missing is None:
             served[name] = protocol

@@ -15,10 +15,10 @@ from foretrace.envs.aligned_model import Aligned
 from foretrace.envs.tokenizer import LocalTokens, check_same
 from foretrace.envs.trace_sink import Kept
 from foretrace.envs.train_sequence import TrainSequence, sequence_of
-from foretrace.episodes.episode import Episode, view_of
+from foretrace.episodes.episode import Episode, make_view
 from foretrace.episodes.generate.resume import seed_of, told
 from foretrace.episodes.identity import Identity
-from foretrace.episodes.requirements import refuse
+from foretrace.episodes.requirements import require_capabilities
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel
@@ -106,7 +106,7 @@ async def lane_of(
         ModelError: the server failed.
     """
     found = await model.probe()
-    refuse(protocol, model, found)
+    require_capabilities(protocol, model, found)
     if logprobs and not found.logprobs:
         why = found.reasons.get("logprobs", "it was asked for them")
         raise UsageError(
@@ -142,7 +142,7 @@ class Rollouts:
 
     def prompt_length(self, problem: Problem) -> int:
         """Tokens of the messages that an episode begins with."""
-        return len(self._tokens.rendered(self._protocol.opening(view_of(problem))))
+        return len(self._tokens.rendered(self._protocol.opening(make_view(problem))))
 
     async def run(self, problem: Problem, lane: Lane, sampling: Sampling) -> Rolled:
         """One episode, to its end. What fails is said in `why`; its trace is kept, too, and says so.

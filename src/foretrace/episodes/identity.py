@@ -16,12 +16,12 @@ _HASHED_NAMES = {"structure_bonus": "bonuses"}
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells one attempt at a problem from another."""
+    """What distinguishes attempts at one problem, beside protocol and settings."""
 
     model: str = ""
     """As the user named it, e.g. `ollama:qwen3-coder`."""
     sampling: dict[str, Any] = {}
-    """How is sampled, with the model's own settings (see `models.base.Configured`)."""
+    """The sampling, with the model's own settings (see `models.base.Configured`)."""
     seed: int | None = None
     """Seed of the run."""
     sample: int = 0
@@ -33,16 +33,16 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str | None = None
 
 
-def key_of(problem: Problem, protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
+def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The attempt's key: the same for the same problem, protocol, settings, model, its settings, sampling, seed and
     sample; the server's address is no part of it."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
     attempt = _digest([protocol.name, _hashed(settings), identity.model, sampling, identity.seed, tests])
-    return f"generated/{_name(problem)}/{attempt}/{identity.sample}"
+    return f"generated/{_qualify_id(problem)}/{attempt}/{identity.sample}"
 
 
-def run_of(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
+def make_run_name(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The name of a run: the same for the same protocol, settings, model, sampling and seed."""
     return _digest([protocol.name, _hashed(settings), identity.model, identity.sampling, identity.seed])
 
@@ -57,19 +57,19 @@ def _hashed(settings: EpisodeSettings) -> dict[str, Any]:
     return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
 
 
-def _name(problem: Problem) -> str:
+def _qualify_id(problem: Problem) -> str:
     """The set's name and the problem's own, which many sets begin with theirs."""
     source = problem.source or "problems"
     return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
 
 
-def task_of(problem: Problem) -> Task:
+def make_task(problem: Problem) -> Task:
     """The problem as a task: attempts at it are siblings, in whatever protocol."""
-    name = _name(problem)
+    name = _qualify_id(problem)
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
 
-def provenance_of(
+def make_provenance(
     problem: Problem, protocol: InteractionProtocol, identity: Identity, sampling: dict[str, Any]
 ) -> Provenance:
     """Where the trace comes from."""

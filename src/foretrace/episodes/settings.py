@@ -11,7 +11,7 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How an episode is run."""
 
     max_turns: int | None = None
-    """Completions after which it ends; null takes the protocol's own."""
+    """Completions after which it ends; `None` takes the protocol's own."""
     feedback: Literal["public", "counts"] = "public"
     """`public`: a model sees the public tests. `counts`: also how many of the hidden ones pass, never their values."""
     hints: bool = False

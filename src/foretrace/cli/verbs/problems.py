@@ -12,7 +12,7 @@ from foretrace.cli.output import Output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from foretrace.episodes.validate import Checked
+    from foretrace.episodes.validate import ValidationReport
     from foretrace.sandbox.base import Settings
 
 HELP = "List problem sets, and prove them without a model."
@@ -106,27 +106,29 @@ def check(
 
 def _run(
     name: str, path: Path | None, limit: int | None, sandbox: str, settings: Settings, progress: Callable[[int], None]
-) -> tuple[Any, Checked]:
+) -> tuple[Any, ValidationReport]:
     """How well the code was isolated, and what was found."""
     import asyncio
     import os
 
     import msgspec
 
-    from foretrace.episodes.validate import Finding
-    from foretrace.episodes.validate import check as prove
+    from foretrace.episodes.validate import ValidationIssue
+    from foretrace.episodes.validate import validate_problems as prove
     from foretrace.problems.base import split
     from foretrace.problems.registry import problem_set
     from foretrace.sandbox.registry import make_sandbox
 
     problems, drops = split(problem_set(name)().load(path), limit)
-    bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
+    bad = [
+        ValidationIssue(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops
+    ]
     at_once = settings.workers or len(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
     runner = make_sandbox(sandbox, settings)
 
-    async def run() -> tuple[Any, Checked]:
+    async def run() -> tuple[Any, ValidationReport]:
         async with runner:
             isolation = await runner.start()
             return isolation, await prove(problems, runner, workers=at_once, progress=progress)
@@ -135,7 +137,7 @@ def _run(
     return msgspec.to_builtins(isolation), msgspec.structs.replace(found, findings=(*bad, *found.findings))
 
 
-def _show(say: Output, found: Checked, isolation: dict[str, Any]) -> None:
+def _show(say: Output, found: ValidationReport, isolation: dict[str, Any]) -> None:
     with_reference = found.problems - found.without_reference
     say.facts(
         [
@@ -158,7 +160,7 @@ def _show(say: Output, found: Checked, isolation: dict[str, Any]) -> None:
         )
 
 
-def _verdict(found: Checked) -> str:
+def _verdict(found: ValidationReport) -> str:
     """One line that names what is wrong, and where."""
     words = {
         "bad_row": "left out",

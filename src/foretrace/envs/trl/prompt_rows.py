@@ -10,8 +10,8 @@ import msgspec
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.envs.problems import load as load_problems
-from foretrace.episodes.episode import view_of
-from foretrace.episodes.identity import task_of
+from foretrace.episodes.episode import make_view
+from foretrace.episodes.identity import make_task
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.registry import make_protocol
 
@@ -35,8 +35,8 @@ def problems_from(
     for problem in found:
         if not (problem.public_tests or problem.hidden_tests):
             raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
-        if by_id.setdefault(task_of(problem).id, problem) is not problem:
-            raise ProblemError(f"two problems have the id {task_of(problem).id!r}; ids must differ")
+        if by_id.setdefault(make_task(problem).id, problem) is not problem:
+            raise ProblemError(f"two problems have the id {make_task(problem).id!r}; ids must differ")
     return found
 
 
@@ -47,8 +47,8 @@ def protocol_from(protocol: str | InteractionProtocol) -> InteractionProtocol:
 
 def row_of(problem: Problem, protocol: InteractionProtocol) -> dict[str, Any]:
     """One row: `prompt` (messages), `task` (the id), `problem` (JSON, with all tests)."""
-    task = task_of(problem).id
-    opening = protocol.opening(view_of(problem))
+    task = make_task(problem).id
+    opening = protocol.opening(make_view(problem))
     return {
         "prompt": [{"role": m.role, "content": m.content, TASK: task} for m in opening],
         TASK: task,
@@ -95,13 +95,13 @@ def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, pr
     Raises:
         UsageError: it is not that prompt.
     """
-    opening = protocol.opening(view_of(problem))
+    opening = protocol.opening(make_view(problem))
     if isinstance(prompt, str):
         same = all(message.content.strip() in prompt for message in opening)
     else:
         same = [(m.get("role"), m.get("content")) for m in prompt] == [(m.role, m.content) for m in opening]
     if not same:
         raise UsageError(
-            f"the prompt of {task_of(problem).id!r} is not the one of {protocol.name}; give both the same protocol "
+            f"the prompt of {make_task(problem).id!r} is not the one of {protocol.name}; give both the same protocol "
             "(for words of your own, one with its own opening: docs/trl.md)"
         )

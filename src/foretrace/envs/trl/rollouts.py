@@ -21,8 +21,8 @@ from foretrace.envs.trl.background_loop import Room
 from foretrace.envs.trl.generation import TrainedModel
 from foretrace.envs.trl.prompt_rows import asked_in
 from foretrace.envs.trl.rounds import Asked, Generate, Member, Rounds, answers_of
-from foretrace.episodes.episode import view_of
-from foretrace.episodes.identity import Identity, task_of
+from foretrace.episodes.episode import make_view
+from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
@@ -46,7 +46,7 @@ class RolloutFunc:
         seed: int,
     ) -> None:
         self._protocol, self._generate, self._sandbox, self._settings = protocol, generate, sandbox, settings
-        self._problems = {task_of(problem).id: problem for problem in problems}
+        self._problems = {make_task(problem).id: problem for problem in problems}
         self._at_once, self._max_tokens, self._tries, self._seed = at_once, max_tokens, tries, seed
         self._room = Room()
         self._kept = Kept(traces_dir, "trl")
@@ -110,7 +110,7 @@ class RolloutFunc:
         return Lane(member, tokens, contextlib.nullcontext(), ids=True, most=most)
 
     def _opening(self, tokens: LocalTokens, problem: Problem) -> list[int]:
-        return tokens.rendered(self._protocol.opening(view_of(problem)))
+        return tokens.rendered(self._protocol.opening(make_view(problem)))
 
     def _served(self, rounds: Rounds, generate: Generate, work: Any) -> list[Rolled]:
         """Run the episodes in their thread, and generate for them in this one, which is the trainer's."""

@@ -35,7 +35,7 @@ from foretrace.envs.verifiers.run import (
 )
 from foretrace.envs.verifiers.setting_names import rename, renamed
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.identity import Identity, task_of
+from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.problems.registry import apart, problem_set
 from foretrace.protocols.registry import make_protocol
@@ -129,7 +129,7 @@ class ProblemTask(vf.Task[ProblemData, EpisodeState, vf.TaskConfig]):
     @property
     def key(self) -> str:
         """The same for the same problem, whatever its place among the rows."""
-        return task_of(self.data.problem()).id
+        return make_task(self.data.problem()).id
 
     async def finalize(self, trace: Any, runtime: Any) -> None:
         """Judge an attempt that a deadline cut."""

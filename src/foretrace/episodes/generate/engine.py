@@ -30,8 +30,8 @@ from foretrace.episodes.generate.resume import (
     usable,
 )
 from foretrace.episodes.generate.throttle import PASSING, Counted, Meter, Spending, Steady
-from foretrace.episodes.identity import Identity, run_of
-from foretrace.episodes.requirements import refuse, tokens_of
+from foretrace.episodes.identity import Identity, make_run_name
+from foretrace.episodes.requirements import find_token_model, require_capabilities
 from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
 from foretrace.models.base import ChatModel, TokenModel
 from foretrace.protocols.base import InteractionProtocol
@@ -186,7 +186,7 @@ class _Run:
         self._tokens: TokenModel | None = None
         """What makes ids of text, where the server gives and takes ids."""
         identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed)
-        self.name = run_of(protocol, identity, settings.episode)
+        self.name = make_run_name(protocol, identity, settings.episode)
         self._identity = msgspec.structs.replace(identity, run=self.name)
         self.todo: list[Attempt] = []
         self._damaged: list[Path] = []
@@ -210,9 +210,9 @@ class _Run:
         self.status.doing = f"asking {self._model.spec} what it can do"
         self._progress(self.status)
         found = await self._model.probe()
-        refuse(self._protocol, self._model, found)
+        require_capabilities(self._protocol, self._model, found)
         if self._protocol.continues:  # elsewhere the server's own rendering is what users of the model will see
-            self._tokens = tokens_of(self._model, found)
+            self._tokens = find_token_model(self._model, found)
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)

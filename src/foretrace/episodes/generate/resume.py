@@ -15,7 +15,7 @@ from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.generate.throttle import Budget
-from foretrace.episodes.identity import Identity, key_of
+from foretrace.episodes.identity import Identity, make_key
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel, Configured
 from foretrace.protocols.base import InteractionProtocol
@@ -77,7 +77,7 @@ def planned(
     there = skipped = 0
     for problem in problems:
         for sample in range(settings.samples):
-            key = key_of(problem, protocol, msgspec.structs.replace(identity, sample=sample), settings.episode)
+            key = make_key(problem, protocol, msgspec.structs.replace(identity, sample=sample), settings.episode)
             if key in stored:
                 there += 1
             elif key in left_out:
