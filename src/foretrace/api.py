@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretrace.core.trace import Trace
     from foretrace.dataset.build import BuildReport
     from foretrace.episodes.generate.engine import GenerateReport
-    from foretrace.episodes.generate.progress import Status
+    from foretrace.episodes.generate.progress import RunProgress
     from foretrace.episodes.generate.resume import GenerateSettings
     from foretrace.models.base import ChatModel, Server
     from foretrace.protocols.base import InteractionProtocol
@@ -94,7 +94,7 @@ def generate(
     limit: int | None = None,
     server: Server | None = None,
     sandbox: str | Sandbox = "local",
-    progress: Callable[[Status], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     **settings: Any,
 ) -> GenerateReport:
     """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
@@ -151,7 +151,7 @@ def run_generate(
     sandbox: Sandbox,
     out: Path,
     settings: GenerateSettings,
-    progress: Callable[[Status], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     *,
     failed: Callable[[GenerateReport], None] | None = None,
     ends_on_sigterm: bool = False,

@@ -11,7 +11,7 @@ from foretrace.cli.output import Cell, Output, Progress
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
     from foretrace.episodes.generate.engine import GenerateReport
-    from foretrace.episodes.generate.progress import Status
+    from foretrace.episodes.generate.progress import RunProgress
     from foretrace.models.base import ChatModel
     from foretrace.problems.base import Drop
 
@@ -47,7 +47,7 @@ class Watch:
         """A failure ended the run."""
         self.report = report
 
-    def __call__(self, status: Status) -> None:
+    def __call__(self, status: RunProgress) -> None:
         self._progress(status.line())
         if not self.began and status.doing == "running":
             self.began = True
@@ -163,8 +163,12 @@ def _facts(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, C
 
 
 def _sum(report: GenerateReport) -> str:
-    parts = [f"{report.there:,} already there", f"{report.skipped:,} left out before", f"{report.done:,} done now"]
-    return f"{report.asked:,} = " + " + ".join([*parts, f"{report.left:,} not begun"])
+    parts = [
+        f"{report.already_done:,} already there",
+        f"{report.filtered:,} left out before",
+        f"{report.done:,} done now",
+    ]
+    return f"{report.asked:,} = " + " + ".join([*parts, f"{report.remaining:,} not begun"])
 
 
 def _share(share: float | None, of: int) -> str | None:

@@ -16,9 +16,9 @@ from foretrace.core.problem import Problem
 from foretrace.core.store import TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.generate.journal import Log
+from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.limiter import Slots
-from foretrace.episodes.generate.progress import Status
+from foretrace.episodes.generate.progress import RunProgress
 from foretrace.episodes.generate.resume import (
     Attempt,
     GenerateSettings,
@@ -48,7 +48,8 @@ _SANDBOX_FAILURES = 10
 
 
 class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did. `asked == there + skipped + done + left`, and `done == stored + sum(left_out) + lost`."""
+    """What a run did. `asked == already_done + filtered + done + remaining`, and
+    `done == stored + sum(left_out) + failed`."""
 
     model: str
     protocol: str
@@ -56,27 +57,28 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Names the run: the same for the same model, protocol, sampling, seed and settings."""
     problems: int
     asked: int
-    there: int
+    already_done: int
     """Stored before."""
-    skipped: int
+    filtered: int
     """Finished before, and left out by `keep`."""
     done: int
-    left: int
+    remaining: int
     """Not begun, or not finished, because the run stopped before."""
     stopped: str | None
     """Why it stopped before the end."""
     error: str | None
-    """The failure that ended the run; null where none did."""
+    """The failure that ended the run; `None` where none did."""
     stored: int
     left_out: dict[str, int]
     errors: dict[str, int]
     """Attempts of this run that ended in an error, by kind: the next run of the same command does them again."""
     examples: dict[str, str]
-    lost: int
+    failed: int
     """Attempts that ended in an error and are not stored, because of `keep`."""
-    again: int
+    retried: int
+    """Attempts that were begun a second time after a failure of the server."""
     success: float | None
-    """Share of the attempts of this run without an error; null where there is none."""
+    """Share of the attempts of this run without an error; `None` where there is none."""
     ideal: float | None
     mean_reward: float | None
     recovery: float | None
@@ -112,7 +114,7 @@ async def generate(
     settings: GenerateSettings | None = None,
     *,
     versions: dict[str, str] | None = None,
-    progress: Callable[[Status], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     failed: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
     """Attempt every problem `samples` times and add the traces to the folder `out`, which is made if absent.
@@ -172,14 +174,14 @@ class _Run:
         model: ChatModel,
         sandbox: Sandbox,
         settings: GenerateSettings,
-        progress: Callable[[Status], None],
+        progress: Callable[[RunProgress], None],
     ) -> None:
         self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
         self._settings = settings
         self._progress = progress
         self._meter = Meter()
         self._spending = Spending()
-        self.status = Status(self._meter)
+        self.status = RunProgress(self._meter)
         self._slots = _slots_for(model, settings.concurrency)
         self._steady = Steady(model, self._slots, self._meter)
         sampling = told(settings.sampling, model)
@@ -202,7 +204,7 @@ class _Run:
         plan = planned(self._problems, self._protocol, self._identity, self._settings, writer)
         self.todo = plan.todo
         self._damaged = writer.damaged
-        self.status.there, self.status.skipped = plan.there, plan.skipped
+        self.status.already_done, self.status.filtered = plan.there, plan.skipped
         self.status.asked = len(self._problems) * self._settings.samples
 
     async def prepare(self, versions: dict[str, str]) -> None:
@@ -222,7 +224,7 @@ class _Run:
 
     async def drive(self, writer: TraceWriter) -> None:
         """Do what is to be done; however it ends, what was finished is sealed."""
-        log = Log(Journal(writer.folder, self.name))
+        log = AsyncJournal(Journal(writer.folder, self.name))
         self.status.doing = "running"
         ticking = asyncio.create_task(self._tick())
         try:
@@ -236,7 +238,7 @@ class _Run:
         if self._fatal is not None:
             raise self._fatal
 
-    async def _all(self, log: Log) -> None:
+    async def _all(self, log: AsyncJournal) -> None:
         running: set[asyncio.Task[None]] = set()
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -270,7 +272,7 @@ class _Run:
             turns = settings.episode.max_turns or self._protocol.max_turns
             guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
             reason = over or settings.budget.full(self._spending, guess=guess)
-            if reason is not None and status.left > len(running):
+            if reason is not None and status.remaining > len(running):
                 if over or not self._spending.running:  # else those in flight may leave more than they were reckoned
                     self._stopped = reason
                 return
@@ -291,13 +293,13 @@ class _Run:
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _one(self, attempt: Attempt, model: Counted, log: Log) -> None:
+    async def _one(self, attempt: Attempt, model: Counted, log: AsyncJournal) -> None:
         """One attempt, until it is durable."""
         self.status.in_flight += 1
         try:
             trace = await self._attempt(attempt, model)
             if trace.outcome.error is not None and trace.outcome.error.kind in PASSING:
-                self.status.again += 1
+                self.status.retried += 1
                 trace = await self._attempt(attempt, model)
         finally:
             self.status.in_flight -= 1
@@ -341,7 +343,7 @@ class _Run:
         status, meter = self.status, self._meter
         judged, means = status.judged, status.means() if status.judged else {}
         failed = status.metrics["had_errors"]
-        out_of_time = None if not status.left else self._stopped or "the time is over"
+        out_of_time = None if not status.remaining else self._stopped or "the time is over"
         told = None if error is None else str(error)
         return GenerateReport(
             model=self._model.spec,
@@ -349,18 +351,18 @@ class _Run:
             run=self.name,
             problems=len(self._problems),
             asked=status.asked,
-            there=status.there,
-            skipped=status.skipped,
+            already_done=status.already_done,
+            filtered=status.filtered,
             done=status.done,
-            left=status.left,
+            remaining=status.remaining,
             stopped=told or out_of_time,
             error=told,
             stored=status.stored,
             left_out=dict(sorted(status.left_out.items())),
             errors=dict(status.errors.most_common()),
             examples=status.examples,
-            lost=status.done - status.stored - status.left_out.total(),
-            again=status.again,
+            failed=status.done - status.stored - status.left_out.total(),
+            retried=status.retried,
             success=status.successes / judged if judged else None,
             ideal=status.ideal / judged if judged else None,
             mean_reward=status.rewards / judged if judged else None,
