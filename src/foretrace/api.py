@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from foretrace.dataset.score import ScoreReport
     from foretrace.dataset.settings import Outcomes, TargetFormat
     from foretrace.episodes.generate.engine import GenerateReport
-    from foretrace.episodes.generate.progress import Status
+    from foretrace.episodes.generate.progress import RunProgress
     from foretrace.episodes.generate.resume import GenerateSettings, Keep
     from foretrace.episodes.generate.usage import Budget
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.models.base import ChatModel, Server
-    from foretrace.protocols.base import Protocol
+    from foretrace.protocols.base import InteractionProtocol
     from foretrace.rows.base import Drop, Rows
     from foretrace.sandbox.base import Sandbox
     from foretrace.sources.base import Source
@@ -182,7 +182,7 @@ def generate(
     problems: str | Sequence[Problem],
     *,
     model: str | ChatModel,
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     out: str | Path,
     path: str | Path | None = None,
     limit: int | None = None,
@@ -195,7 +195,7 @@ def generate(
     sampling: Sampling | Mapping[str, Any] | None = None,
     episode: EpisodeSettings | Mapping[str, Any] | None = None,
     budget: Budget | Mapping[str, Any] | None = None,
-    progress: Callable[[Status], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
 ) -> GenerateReport:
     """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
 
@@ -214,7 +214,7 @@ def generate(
         keep: Which attempts are stored: `all`, `success` or `ideal`.
         concurrency: Attempts in flight; None finds out what the server can do.
         sampling: A `Sampling`, or its fields: `{"temperature": 1.0, "max_tokens": 1024}`.
-        episode: An `EpisodeSettings`, or its fields: max_turns, feedback, hints, bonuses.
+        episode: An `EpisodeSettings`, or its fields: max_turns, feedback, hints, structure_bonus.
         budget: A `Budget`, or its fields: tokens, seconds, cost, price_in, price_out.
 
     Raises:
@@ -253,12 +253,12 @@ def generate(
 
 def run_generate(
     problems: Sequence[Problem],
-    protocol: Protocol,
+    protocol: InteractionProtocol,
     model: ChatModel,
     sandbox: Sandbox,
     out: Path,
     settings: GenerateSettings,
-    progress: Callable[[Status], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     *,
     on_failure: Callable[[GenerateReport], None] | None = None,
     ends_on_sigterm: bool = False,

@@ -50,7 +50,7 @@ def ids(traces: Path) -> dict[str, str]:
 
 def test_it_generates_failures_and_recoveries(made: Made) -> None:
     report = made.json["generate"]
-    assert (report["done"], report["stored"], report["left"], report["errors"]) == (20, 20, 0, {})
+    assert (report["done"], report["stored"], report["remaining"], report["errors"]) == (20, 20, 0, {})
     assert 0 < report["success"] < 1 and 0 < report["recovery"] < 1 and report["mean_reward"] > 0.5
     generated = [t for t in read_traces(made.out / "traces") if t.provenance.origin == "generated"]
     assert {t.provenance.model for t in generated} == {DEMO_MODEL} and len(generated) == 20
@@ -84,7 +84,7 @@ def test_the_command_line_makes_the_same(made: Made, run: Run, tmp_path: Path) -
         "--max-tokens 1024 --json"
     )
     done = run(*words.split(), "--samples", 2, "--out", made.out / "traces")
-    assert (done.json["there"], done.json["done"]) == (20, 0)
+    assert (done.json["already_done"], done.json["done"]) == (20, 0)
     anew = run(*words.split(), "--samples", 1, "--out", tmp_path / "traces")
     assert anew.json["done"] == 10 and ids(tmp_path / "traces").items() < ids(made.out / "traces").items()
     assert run("build", made.out / "traces", "--out", tmp_path / "dataset", "--allow-demo").code == 0

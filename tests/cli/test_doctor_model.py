@@ -12,7 +12,7 @@ from cli.conftest import Result, Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Capabilities
 from foretrace.core.plugins import load_plugin, plugin_names
-from foretrace.episodes.requirements import unmet
+from foretrace.episodes.requirements import find_missing_capability
 
 CODE = """
 def two_sum(numbers, target):
@@ -137,9 +137,9 @@ def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None
 
 def test_needs_are_held_against_what_was_found() -> None:
     protocol: Any = load_plugin("protocol", "inline")()
-    assert unmet(protocol, Capabilities(continuation=True)) is None
-    assert unmet(protocol, Capabilities()) == ("continuation", "it was not found")
-    assert unmet(protocol, Capabilities(reasons={"continuation": "no"})) == ("continuation", "no")
+    assert find_missing_capability(protocol, Capabilities(continuation=True)) is None
+    assert find_missing_capability(protocol, Capabilities()) == ("continuation", "it was not found")
+    assert find_missing_capability(protocol, Capabilities(reasons={"continuation": "no"})) == ("continuation", "no")
 
 
 def test_replies_that_are_cut_off_are_counted(doctor: Run) -> None:

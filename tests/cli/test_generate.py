@@ -76,15 +76,15 @@ def test_json_and_the_same_again(run: Run, setting: list[str]) -> None:
     assert (first.json["done"], first.json["stored"], first.json["recovery"]) == (3, 3, 0.5)
     assert first.json["metrics"]["had_errors"] == pytest.approx(2 / 3, 1e-3)
     again = run("generate", *setting, "--json", "-q")
-    assert (again.json["there"], again.json["done"], again.json["success"]) == (3, 0, None)
+    assert (again.json["already_done"], again.json["done"], again.json["success"]) == (3, 0, None)
     more = run("generate", *setting, "--json", "-q", "--samples", 3, "--keep", "success", "--limit", 2)
-    assert (more.json["asked"], more.json["there"], more.json["done"]) == (6, 2, 4)
+    assert (more.json["asked"], more.json["already_done"], more.json["done"]) == (6, 2, 4)
 
 
 def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(
         'problems = "jsonl"\npath = "problems.jsonl"\nprotocol = "tools"\nmodel = "scripted:script.jsonl"\nout = "t"\n'
-        'max-turns = 2\nhints = true\nfeedback = "counts"\nbonuses = true\nmax-time = 60\nkeep = "success"\n'
+        'max-turns = 2\nhints = true\nfeedback = "counts"\nstructure-bonus = true\nmax-time = 60\nkeep = "success"\n'
         'concurrency = 2\n[model-option]\ntokens = "bytes"\n'
     )
     result = run("generate", "--config", "c.toml", "--json", "-q")
@@ -111,7 +111,6 @@ def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -
         (["--model-option", "depth=3"], "one option: tokens=bytes"),
         (["--timeout", "5"], "asks no server"),
         (["--model", "openai:x", "--context-length", "4096"], "take no context length (--context-length)"),
-        (["--forced"], "--forced is for the protocol interleaved"),
         (["--keep", "some"], "'some' is not one of"),
         (["--problems", "builtin"], "leave --path out"),
         (["--temperature", "inf"], "temperature"),
@@ -223,7 +222,9 @@ def test_a_run_that_a_failure_ends_says_what_was_done(run: Run, setting: list[st
     told = result.json
     assert told["done"] == told["stored"] == len(list(read_traces("t"))) and 0 < told["done"] < 27
     assert (
-        "quota is used up" in told["error"] and told["stopped"] == told["error"] and told["left"] == 27 - told["done"]
+        "quota is used up" in told["error"]
+        and told["stopped"] == told["error"]
+        and told["remaining"] == 27 - told["done"]
     )
     assert result.err.splitlines()[-2] == "what was finished is kept in t; the same command goes on from there"
     assert "quota is used up" in result.err.splitlines()[-1]

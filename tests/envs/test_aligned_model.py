@@ -13,12 +13,12 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Req
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Usage
 from foretrace.envs.aligned_model import AlignedModel
-from foretrace.episodes.episode import view_of
+from foretrace.episodes.episode import make_view
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
 
-MESSAGES = Tools().opening(view_of(next(Builtin().load())))
+MESSAGES = Tools().opening(make_view(next(Builtin().load())))
 
 
 class WithoutIds(Demo):

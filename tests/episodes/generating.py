@@ -92,8 +92,8 @@ class Ground:
         asked = saying(model) if callable(model) else model
         chosen = msgspec.structs.replace(SETTINGS, **settings)
         report = self.runner.run(generate(problems, protocol or Tools(), asked, self.sandbox, out, chosen))
-        assert report.asked == report.there + report.skipped + report.done + report.left
-        assert report.done == report.stored + sum(report.left_out.values()) + report.lost
+        assert report.asked == report.already_done + report.filtered + report.done + report.remaining
+        assert report.done == report.stored + sum(report.left_out.values()) + report.failed
         return report
 
 

@@ -129,7 +129,7 @@ def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str], fork: C
         in_a_process([*command, "--out", "killed"]), cwd=tmp_path, capture_output=True, text=True, check=True
     )
     report = json.loads(last.stdout)
-    assert report["there"] + report["skipped"] == len(done) and report["left"] == 0
+    assert report["already_done"] + report["filtered"] == len(done) and report["remaining"] == 0
     subprocess.run(in_a_process([*command, "--out", "whole"]), cwd=tmp_path, capture_output=True, check=True)
     assert ids(out) == ids(tmp_path / "whole")
     killed, whole = (TraceStore(tmp_path / name).manifest for name in ("killed", "whole"))
@@ -152,4 +152,4 @@ def test_control_c_seals_and_the_same_command_goes_on(tmp_path: Path, command: l
     assert kept
     last = subprocess.run(generate, cwd=tmp_path, capture_output=True, text=True, check=True)
     report = json.loads(last.stdout)
-    assert report["there"] == len(kept) and 0 < report["done"] < PROBLEMS * SAMPLES and report["left"] == 0
+    assert report["already_done"] == len(kept) and 0 < report["done"] < PROBLEMS * SAMPLES and report["remaining"] == 0

@@ -17,7 +17,7 @@ from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import Trace, Usage, decode_trace, encode_trace, with_id
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
-from foretrace.episodes.scoring import RewardRule
+from foretrace.episodes.reward import RewardRule
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.tools import Tools
 from protocols.play import ADD, RIGHT, TWICE, WRONG, Played, Stage
@@ -287,13 +287,13 @@ def test_the_reward_counts_hidden_tests(stage: Stage) -> None:
     assert reward(WRONG, only_public) == 0.0
 
 
-def test_bonuses_are_an_option_and_count_at_full_pass_too(stage: Stage) -> None:
-    full = stage.play("tools", GOOD, f"{THINK}{DONE}", bonuses=True)
+def test_the_structure_bonus_is_an_option_and_counts_at_full_pass_too(stage: Stage) -> None:
+    full = stage.play("tools", GOOD, f"{THINK}{DONE}", structure_bonus=True)
     assert full.episode.reward == pytest.approx(1.2)
-    assert stage.play("tools", GOOD, DONE, bonuses=True).episode.reward == pytest.approx(1.1)
-    none = stage.play("tools", "I do not know it yet.", max_turns=1, bonuses=True)
+    assert stage.play("tools", GOOD, DONE, structure_bonus=True).episode.reward == pytest.approx(1.1)
+    none = stage.play("tools", "I do not know it yet.", max_turns=1, structure_bonus=True)
     assert none.episode.reward == -1.0
-    assert full.trace.extra["reward_formula"] == RewardRule(bonuses=True).formula != RewardRule().formula
+    assert full.trace.extra["reward_formula"] == RewardRule(structure_bonus=True).formula != RewardRule().formula
 
 
 def test_success_needs_public_tests_too(stage: Stage) -> None:

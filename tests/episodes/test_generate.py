@@ -27,7 +27,7 @@ from foretrace.episodes.generate import engine as engine
 from foretrace.episodes.generate import throttle
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
-from foretrace.episodes.generate.progress import Status
+from foretrace.episodes.generate.progress import RunProgress
 from foretrace.episodes.generate.resume import seed_of
 from foretrace.episodes.generate.usage import Budget, TokenMeter
 from foretrace.episodes.settings import EpisodeSettings
@@ -49,7 +49,7 @@ def ground() -> Iterator[Ground]:
 def test_every_attempt_is_a_trace_and_the_sums_are_right(ground: Ground, tmp_path: Path) -> None:
     report = ground.generate(tmp_path / "t", half, samples=4)
     traces = stored(tmp_path / "t")
-    assert (report.asked, report.done, report.stored, report.left) == (24, 24, 24, 0)
+    assert (report.asked, report.done, report.stored, report.remaining) == (24, 24, 24, 0)
     assert len(traces) == 24 and report.success == 0.5
     solved = [t for t in traces.values() if t.outcome.success]
     erred = [t for t in traces.values() if t.outcome.metrics["had_errors"]]
@@ -69,12 +69,12 @@ def test_the_same_again_does_nothing_and_more_samples_only_the_rest(ground: Grou
     ground.generate(tmp_path / "t", samples=2)
     before = listing(tmp_path / "t")
     again = ground.generate(tmp_path / "t", saying(lambda request: pytest.fail("nothing is to be asked")), samples=2)
-    assert (again.there, again.done) == (12, 0)
+    assert (again.already_done, again.done) == (12, 0)
     assert listing(tmp_path / "t") == before
     more = ground.generate(tmp_path / "t", samples=3)
-    assert (more.there, more.done) == (12, 6)
+    assert (more.already_done, more.done) == (12, 6)
     other = ground.generate(tmp_path / "t", samples=3, seed=1)
-    assert (other.there, other.done) == (0, 18)
+    assert (other.already_done, other.done) == (0, 18)
 
 
 def test_concurrency_and_interruption_change_no_byte(
@@ -103,11 +103,11 @@ def test_keep_leaves_out_counts_and_does_not_do_it_again(ground: Ground, tmp_pat
     assert report.left_out["not_success"] == 6 and report.left_out["not_ideal"] >= 1
     assert report.stored == 12 - lost == len(stored(tmp_path / "t"))
     again = ground.generate(tmp_path / "t", saying(lambda r: pytest.fail("asked again")), samples=2, keep="ideal")
-    assert (again.there, again.skipped, again.done) == (12 - lost, lost, 0)
+    assert (again.already_done, again.filtered, again.done) == (12 - lost, lost, 0)
     success = ground.generate(tmp_path / "t", lazy, samples=2, keep="success")
-    assert (success.skipped, success.done, success.stored) == (6, lost - 6, lost - 6)
+    assert (success.filtered, success.done, success.stored) == (6, lost - 6, lost - 6)
     everything = ground.generate(tmp_path / "t", lazy, samples=2, keep="all")
-    assert (everything.there, everything.stored) == (6, 6)
+    assert (everything.already_done, everything.stored) == (6, 6)
     assert TraceStore(tmp_path / "t").manifest.left_out == {}
     assert ids(tmp_path / "t") == ids_of_one_go(ground, tmp_path / "one", lazy)
 
@@ -129,10 +129,10 @@ def test_errors_are_stored_as_such_and_made_again(ground: Ground, tmp_path: Path
     (failed,) = [t for t in stored(tmp_path / "t").values() if t.outcome.error]
     assert (failed.outcome.success, failed.outcome.reward) == (None, None)
     again = ground.generate(tmp_path / "t", right)
-    assert (again.there, again.done) == (5, 1)
+    assert (again.already_done, again.done) == (5, 1)
     assert all(t.outcome.success for t in stored(tmp_path / "t").values()) and len(stored(tmp_path / "t")) == 6
     kept = ground.generate(tmp_path / "k", flaky, keep="success")
-    assert (kept.stored, kept.lost) == (5, 1)
+    assert (kept.stored, kept.failed) == (5, 1)
     assert ground.generate(tmp_path / "k", right, keep="success").done == 1
 
 
@@ -146,7 +146,7 @@ def test_a_failure_that_passes_is_tried_again_at_once(ground: Ground, tmp_path: 
         return right(request)
 
     report = ground.generate(tmp_path / "t", once)
-    assert (report.again, report.errors, report.success) == (6, {}, 1.0)
+    assert (report.retried, report.errors, report.success) == (6, {}, 1.0)
 
 
 def test_a_trace_that_cannot_be_written_is_an_error(ground: Ground, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_final_failure_stops_the_run_and_keeps_what_is_done(ground: Ground, tm
     with pytest.raises(ModelError, match="no more"):
         ground.generate(tmp_path / "t", say, concurrency=1)
     assert len(stored(tmp_path / "t")) == 4 and 5 not in asked
-    assert ground.generate(tmp_path / "t", right).there == 4
+    assert ground.generate(tmp_path / "t", right).already_done == 4
 
 
 def test_a_sandbox_that_keeps_failing_stops_the_run(ground: Ground, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(
     (journal,) = (tmp_path / "t" / "journal").iterdir()
     durable = len(JournalIndex(journal).stored)
     assert durable > 1
-    assert ground.generate(tmp_path / "t", right).there == durable
+    assert ground.generate(tmp_path / "t", right).already_done == durable
 
 
 def test_a_disk_that_cannot_take_back_either_stops_the_run(
@@ -267,7 +267,7 @@ def test_an_interrupt_keeps_what_is_finished(ground: Ground, tmp_path: Path) -> 
 
     done = [0]
 
-    def note(status: Status) -> None:
+    def note(status: RunProgress) -> None:
         done[0] = status.done
 
     ground.runner.run(run())
@@ -285,9 +285,9 @@ def test_a_budget_is_not_overstepped(ground: Ground, tmp_path: Path, budget: Bud
 
     report = ground.generate(tmp_path / "t", priced, samples=5, budget=budget)
     assert 0 < report.prompt_tokens + report.completion_tokens <= most
-    assert report.stopped and report.left > 0 and not report.tokens_estimated
+    assert report.stopped and report.remaining > 0 and not report.tokens_estimated
     assert report.done == len(stored(tmp_path / "t"))
-    assert ground.generate(tmp_path / "t", right, samples=5).left == 0
+    assert ground.generate(tmp_path / "t", right, samples=5).remaining == 0
 
 
 def _costing(used: Callable[[int], int], most_in_flight: list[int]) -> Scripted:
@@ -332,7 +332,7 @@ def test_a_budget_is_used_and_not_overstepped_by_attempts_that_are_alike(
     )
     used = report.prompt_tokens + report.completion_tokens
     assert 0.8 * most <= used <= most + 1
-    assert report.stopped and "no room for another attempt" in report.stopped and report.left > 0
+    assert report.stopped and "no room for another attempt" in report.stopped and report.remaining > 0
     assert (concurrency == 1) == (inside[0] == 1), "it waits no longer than it must"
     assert report.done == len(stored(tmp_path / "t")) == used // 860
 
@@ -353,7 +353,7 @@ def test_a_budget_is_overstepped_by_what_those_in_flight_use_above_the_average_a
     )
     used = report.prompt_tokens + report.completion_tokens
     assert 0.8 * 20_000 <= used <= 20_000 + concurrency * (2_000 - 200)
-    assert report.left > 0
+    assert report.remaining > 0
 
 
 def test_attempts_that_used_nothing_are_no_measure(ground: Ground, tmp_path: Path) -> None:
@@ -391,12 +391,12 @@ def test_the_time_ends_and_what_hangs_is_not_waited_for(ground: Ground, tmp_path
     begun = time.monotonic()
     report = ground.generate(tmp_path / "t", model, budget=Budget(seconds=1.0))
     assert time.monotonic() - begun < 10
-    assert (report.done, report.left) == (5, 1) and report.stopped and "time" in report.stopped
+    assert (report.done, report.remaining) == (5, 1) and report.stopped and "time" in report.stopped
 
 
 def test_what_the_server_cannot_do_is_refused_with_the_reason(ground: Ground, tmp_path: Path) -> None:
     class Needy(Tools):
-        needs = ("token_prompts",)
+        required_capabilities = ("token_prompts",)
 
     with pytest.raises(UsageError, match=r"needs token_prompts.*tokens=bytes"):
         ground.generate(tmp_path / "t", right, protocol=Needy())
@@ -442,7 +442,7 @@ def test_settings_that_cannot_be_served(ground: Ground, tmp_path: Path) -> None:
 class _Plain(Tools):
     """Ends with the first reply: one request an attempt."""
 
-    def over(self, reply: Any, results: Any) -> bool:
+    def is_done(self, reply: Any, results: Any) -> bool:
         return True
 
 
@@ -499,7 +499,7 @@ def test_a_server_that_is_gone_stops_the_run(ground: Ground, tmp_path: Path, mon
     with pytest.raises(ModelError, match="no connection; gave up after 4 rounds"):
         ground.generate(tmp_path / "t", dies, samples=20, concurrency=8)
     assert asked < 60
-    assert ground.generate(tmp_path / "t", right, samples=20).left == 0
+    assert ground.generate(tmp_path / "t", right, samples=20).remaining == 0
 
 
 def test_a_refused_connection_is_told_before_anything_is_made(ground: Ground, tmp_path: Path) -> None:
@@ -567,7 +567,7 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
 
 
 def test_errors_and_what_is_left_stand_within_79_columns() -> None:
-    status = Status(TokenMeter())
+    status = RunProgress(throttle.TokenMeter())
     status.doing, status.asked, status.done, status.successes, status.ideal = "running", 123_456, 12_345, 6_789, 4_567
     status.begun = time.monotonic() - 600.0
     status._recent[0] = (status.begun, 0, 0)
@@ -592,5 +592,5 @@ def test_the_probe_is_recorded(ground: Ground, tmp_path: Path) -> None:
 
 def test_settings_of_the_episode_are_other_attempts(ground: Ground, tmp_path: Path) -> None:
     ground.generate(tmp_path / "t", right)
-    assert ground.generate(tmp_path / "t", right, episode=EpisodeSettings(hints=True)).there == 0
-    assert ground.generate(tmp_path / "t", wrong).there == 6  # the model's words are no part of the key
+    assert ground.generate(tmp_path / "t", right, episode=EpisodeSettings(hints=True)).already_done == 0
+    assert ground.generate(tmp_path / "t", wrong).already_done == 6  # the model's words are no part of the key

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from foretrace.actions import label_trace
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.interleaved import Interleaved
+from foretrace.protocols.interleaved_forced import InterleavedForced
 from foretrace.protocols.interleaved_tools import InterleavedTools
 from foretrace.protocols.structured import Structured
 from foretrace.protocols.tools import Tools
@@ -28,7 +29,7 @@ def call(text: str) -> str:
 
 VERIFY = "<verify></verify>"
 OTHER = "def add(a, b):\n    return b - a\n"
-STORIES: dict[str, tuple[Protocol, list[str], str]] = {
+STORIES: dict[str, tuple[InteractionProtocol, list[str], str]] = {
     "tools, first time": (Tools(), [code(RIGHT), VERIFY], "verifier final_answer"),
     "tools, mended twice": (
         Tools(),
@@ -93,8 +94,8 @@ STORIES: dict[str, tuple[Protocol, list[str], str]] = {
         [f"{code('import math')}\n{code(RIGHT)}\n{VERIFY}"],
         "file_write file_write verifier",
     ),
-    "interleaved, forced": (
-        Interleaved(forced=True),
+    "interleaved_forced": (
+        InterleavedForced(),
         [code("def add(a, b):"), code("    return a - b"), VERIFY, code(RIGHT), VERIFY],
         "file_write file_write verifier repair verifier",
     ),

@@ -13,7 +13,7 @@ from foretrace.core.errors import ModelError, ProtocolError, SandboxError, Usage
 from foretrace.core.problem import Verdict
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.rollout import rollout
+from foretrace.episodes.rollout import EpisodeLimitError, rollout, run_episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.base import SandboxSettings
@@ -96,6 +96,35 @@ def test_a_sandbox_that_fails_at_the_limit_of_the_context_is_an_error(ground: Gr
 
     outcome = ground.runner.run(live()).outcome
     assert outcome.error is not None and outcome.error.kind == "sandbox"
+
+
+def test_any_async_function_answers_the_requests(ground: Ground) -> None:
+    logprobs: list[bool] = []
+
+    async def complete(request: Request) -> Completion:
+        logprobs.append(request.logprobs)
+        return Completion(text=right(request))
+
+    trace = ground.runner.run(rollout(Episode(plus(3), Tools(), ground.sandbox), complete, logprobs=False))
+    assert trace.id and trace.outcome.success and logprobs and not any(logprobs)
+
+
+def test_a_limit_of_the_run_around_it_ends_an_episode_that_is_judged(ground: Ground) -> None:
+    outcome = roll(ground, raising(EpisodeLimitError("max_total_tokens"))).outcome
+    assert (outcome.status, outcome.exit_reason, outcome.error) == ("limit", "max_total_tokens", None)
+    assert (outcome.success, outcome.reward) == (True, 1.0)
+
+
+def test_an_episode_that_is_run_alone_raises_what_failed_and_records_it(ground: Ground) -> None:
+    async def live() -> Trace:
+        async with Episode(plus(3), Tools(), ground.sandbox) as episode:
+            model = saying(raising(SandboxError("no worker")))  # type: ignore[arg-type]
+            with pytest.raises(SandboxError, match="no worker"):
+                await run_episode(episode, model.complete, describe=lambda error: f"in other words: {error}")
+            return episode.trace()
+
+    error = ground.runner.run(live()).outcome.error
+    assert error is not None and (error.kind, error.message) == ("sandbox", "in other words: no worker")
 
 
 @pytest.mark.parametrize("kind", ["bad_key", "not_found", "quota"])

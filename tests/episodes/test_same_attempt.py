@@ -36,7 +36,7 @@ def ground() -> Iterator[Ground]:
 class Plain(Tools):
     """Ends with the first reply: one request an attempt."""
 
-    def over(self, reply: Any, results: Any) -> bool:
+    def is_done(self, reply: Any, results: Any) -> bool:
         return True
 
 
@@ -71,8 +71,8 @@ def test_settings_that_change_the_text_make_other_attempts_and_are_recorded(grou
     settings: list[dict[str, Any]] = [{"options": {"think": value}} for value in ("true", "false", "high")]
     more: list[dict[str, Any]] = [{}, {"context_length": 2048}]
     for server in [*settings, *more]:
-        assert run(ground, out, **server).there == 0, server
-        assert run(ground, out, **server).there == 6, server
+        assert run(ground, out, **server).already_done == 0, server
+        assert run(ground, out, **server).already_done == 6, server
     traces = stored(out).values()
     assert len(traces) == 30
     told = [json.dumps(t.provenance.sampling.get("options")) for t in traces]
@@ -90,7 +90,7 @@ def test_another_port_changes_neither_key_nor_id(ground: Ground, tmp_path: Path,
     run(ground, tmp_path / "a", kind)
     run(ground, tmp_path / "b", kind, options={"backoff_s": "0.02"}, retries=2)
     assert ids(tmp_path / "a") == ids(tmp_path / "b") != {}
-    assert run(ground, tmp_path / "a", kind).there == 6
+    assert run(ground, tmp_path / "a", kind).already_done == 6
     assert "127.0.0.1" not in "".join(str(t.provenance) for t in stored(tmp_path / "a").values())
 
 
@@ -117,4 +117,4 @@ def test_a_reply_that_is_no_json_is_the_error_of_its_attempt(ground: Ground, tmp
     for outcome in failed:
         assert outcome.error and "not JSON but '<html>" in outcome.error.message and outcome.success is None
     again = run(ground, tmp_path / "t", kind, samples=2)
-    assert (again.there, again.done, again.success) == (10, 2, 1.0)
+    assert (again.already_done, again.done, again.success) == (10, 2, 1.0)

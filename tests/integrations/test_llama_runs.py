@@ -145,14 +145,14 @@ def test_a_server_that_is_killed_in_mid_run(mortal: Running, tmp_path: Path) -> 
     why = complaint.splitlines()[-1]
     assert "no connection (Connection refused); start the server" in why and "the same command" in complaint
     stopped = json.loads(told)
-    assert stopped["asked"] == stopped["done"] + stopped["left"] == 25 and stopped["left"] > 0
+    assert stopped["asked"] == stopped["done"] + stopped["remaining"] == 25 and stopped["remaining"] > 0
 
     before = {trace.key: trace for trace in read_traces(out)}
     finished = {key: trace for key, trace in before.items() if trace.outcome.error is None}
     assert 1 < len(finished) < 25
     mortal.start()
     report = json.loads(run(*command).stdout)
-    assert (report["asked"], report["there"], report["done"]) == (25, len(finished), 25 - len(finished))
+    assert (report["asked"], report["already_done"], report["done"]) == (25, len(finished), 25 - len(finished))
     after = list(read_traces(out))
     assert len(after) == len({trace.key for trace in after}) == 25
     assert not any(trace.outcome.error for trace in after)

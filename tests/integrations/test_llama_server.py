@@ -11,7 +11,7 @@ import pytest
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.episodes.episode import view_of
+from foretrace.episodes.episode import make_view
 from foretrace.models.base import Server
 from foretrace.models.servers.llamacpp import LlamaCpp
 from foretrace.models.servers.openai import OpenAI
@@ -22,7 +22,7 @@ from integrations.scoring import CLOSE, demo, rescored, spelled
 
 pytestmark = pytest.mark.integration
 T = TypeVar("T")
-MESSAGES = Tools().opening(view_of(next(Builtin().load())))
+MESSAGES = Tools().opening(make_view(next(Builtin().load())))
 """A task that the model knows."""
 KINDS = {"llamacpp": LlamaCpp, "openai": OpenAI}
 TEXTS = (

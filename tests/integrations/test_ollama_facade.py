@@ -19,7 +19,7 @@ from foretrace.cli.main import main
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.store import read_traces
-from foretrace.episodes.episode import view_of
+from foretrace.episodes.episode import make_view
 from foretrace.models.base import Server
 from foretrace.models.servers.ollama import Ollama
 from foretrace.problems.builtin import Builtin
@@ -30,7 +30,7 @@ from integrations.scoring import CLOSE, demo
 
 pytestmark = pytest.mark.integration
 T = TypeVar("T")
-MESSAGES = Tools().opening(view_of(next(Builtin().load())))
+MESSAGES = Tools().opening(make_view(next(Builtin().load())))
 GREEDY = Sampling(temperature=0.0, max_tokens=60)
 ONLY_SERVER = {"truncate", "shift", "_debug_render_only"}
 ONLY_SERVER_OPTIONS = {"min_p"}

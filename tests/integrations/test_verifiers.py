@@ -285,7 +285,6 @@ def test_what_no_episode_could_do_without_ends_the_run(vf_eval: Eval, given: lis
 @pytest.mark.parametrize(
     ("part", "name", "value", "told"),
     [
-        ("harness", "forced", True, "forced is for the protocol interleaved"),
         ("harness", "sandbox", "nope", "unknown sandbox 'nope'"),
         ("harness", "max_turns", 0, "greater than or equal to 1"),
         ("harness", "nope", 1, "not permitted"),

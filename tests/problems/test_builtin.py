@@ -10,7 +10,7 @@ import pytest
 from foretrace.core.errors import UsageError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Verdict
-from foretrace.episodes.validate import Checked, check
+from foretrace.episodes.validate import ValidationReport, validate_problems
 from foretrace.problems.builtin import Builtin
 from foretrace.sandbox.base import Limits, SandboxSettings
 from problems.wrong_solutions import WRONG
@@ -70,9 +70,9 @@ def test_an_answer_that_looks_right_fails_the_hidden_tests(own: str, name: str, 
 
 
 def test_the_set_is_sound() -> None:
-    async def prove() -> Checked:
+    async def prove() -> ValidationReport:
         async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
-            return await check(PROBLEMS.values(), sandbox)
+            return await validate_problems(PROBLEMS.values(), sandbox)
 
     found = asyncio.run(prove())
     assert found.sound, found.findings

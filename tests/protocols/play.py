@@ -14,7 +14,7 @@ from foretrace.core.trace import Message, Trace, with_id
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.base import Protocol, Result
+from foretrace.protocols.base import InteractionProtocol, Result
 from foretrace.sandbox.local import LocalSandbox
 
 SECRET = "7350914"
@@ -54,19 +54,19 @@ class Stage:
 
     def play(
         self,
-        protocol: str | Protocol,
+        protocol: str | InteractionProtocol,
         *replies: str | Completion,
         problem: Problem = ADD,
         identity: Identity | None = None,
         **settings: Any,
     ) -> Played:
         """Feed the replies until the episode is done; there may not be more of them than it takes."""
-        chosen: Protocol = load_plugin("protocol", protocol)() if isinstance(protocol, str) else protocol
+        chosen: InteractionProtocol = load_plugin("protocol", protocol)() if isinstance(protocol, str) else protocol
         return self.runner.run(self._play(chosen, replies, problem, identity, EpisodeSettings(**settings)))
 
     async def _play(
         self,
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         replies: Sequence[str | Completion],
         problem: Problem,
         identity: Identity | None,

@@ -47,7 +47,7 @@ def test_the_request_asks_to_go_on_with_the_turn(stage: Stage) -> None:
     assert [m.role for m in request.messages] == ["system", "user"]
     assert request.prefill.startswith("<think>\nI try it out.") and request.prefill.endswith("</tool_response>\n")
     assert request.stop == ("</tool_call>", "<tool_response>")
-    assert played.episode.protocol.needs == ("continuation",)
+    assert played.episode.protocol.required_capabilities == ("continuation",)
 
 
 def test_a_failed_run_done_over_is_a_repair_and_asserts_are_a_check(stage: Stage) -> None:

@@ -8,8 +8,7 @@ import pytest
 from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import encode_trace
-from foretrace.protocols.base import Protocol
-from foretrace.protocols.interleaved import Interleaved
+from foretrace.protocols.base import InteractionProtocol
 from protocols.play import ADD, RIGHT, SECRET, TWICE, WRONG, Stage
 
 CHECKED = msgspec.structs.replace(
@@ -32,7 +31,7 @@ NOSY = (
 PROGRAMS = ("print(int(input()))", "print(open('/proc/self/cmdline').read(), dict(__import__('os').environ))")
 
 
-def steps(code: str, protocol: Protocol) -> list[str]:
+def steps(code: str, protocol: InteractionProtocol) -> list[str]:
     """A reply that tries the code in the protocol's own way, then one that verifies it."""
     if protocol.name == "inline":
         body = msgspec.json.encode({"name": "python", "arguments": {"code": code}}).decode()
@@ -46,9 +45,9 @@ def steps(code: str, protocol: Protocol) -> list[str]:
 
 
 @pytest.mark.parametrize("feedback", ["public", "counts"])
-@pytest.mark.parametrize("protocol", [*plugin_names("protocol"), "forced"])
+@pytest.mark.parametrize("protocol", plugin_names("protocol"))
 def test_no_hidden_value_reaches_the_model_or_the_trace(stage: Stage, protocol: str, feedback: str) -> None:
-    chosen = Interleaved(forced=True) if protocol == "forced" else load_plugin("protocol", protocol)()
+    chosen = load_plugin("protocol", protocol)()
     problems: list[tuple[Problem, tuple[str, ...]]] = [
         (ADD, (WRONG, NOSY, RIGHT)),
         (CHECKED, (WRONG, NOSY, RIGHT)),

@@ -43,6 +43,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "protocol": {
         "inline": "foretrace.protocols.inline",
         "interleaved": "foretrace.protocols.interleaved",
+        "interleaved_forced": "foretrace.protocols.interleaved_forced",
         "interleaved_tools": "foretrace.protocols.interleaved_tools",
         "structured": "foretrace.protocols.structured",
         "tools": "foretrace.protocols.tools",

@@ -11,9 +11,9 @@ from foretrace.core.completion import Capabilities, Completion, Request
 from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.envs.aligned_model import AlignedModel
 from foretrace.envs.tokenizer import LocalTokenizer, check_tokenizer
-from foretrace.episodes.requirements import refuse
+from foretrace.episodes.requirements import require_capabilities
 from foretrace.models.base import ChatModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 RESERVED_TOKENS = 2
 """Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
@@ -81,7 +81,7 @@ class RolloutModel:
 async def connect_model(
     model: ChatModel,
     tokenizer: LocalTokenizer,
-    protocol: Protocol,
+    protocol: InteractionProtocol,
     slots: AbstractAsyncContextManager[Any],
     *,
     max_sequence_tokens: int,
@@ -99,7 +99,7 @@ async def connect_model(
         ModelError: the server failed.
     """
     capabilities = await model.probe()
-    refuse(protocol, model, capabilities)
+    require_capabilities(protocol, model, capabilities)
     if need_logprobs and not capabilities.logprobs:
         why = capabilities.reasons.get("logprobs", "it was asked for them")
         raise UsageError(

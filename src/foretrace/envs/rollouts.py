@@ -14,12 +14,12 @@ from foretrace.envs.rollout_model import RolloutModel
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import TrainSequence, make_sequence
-from foretrace.episodes.episode import Episode, view_of
+from foretrace.episodes.episode import Episode, make_view
 from foretrace.episodes.generate.resume import seed_of, told
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
 
@@ -37,7 +37,7 @@ class Rollout(NamedTuple):
 class RolloutSettings:
     """How all rollouts of a run are made."""
 
-    protocol: Protocol
+    protocol: InteractionProtocol
     episode: EpisodeSettings
     identity: Identity
     """Who makes the traces: name of the run, and versions."""
@@ -60,7 +60,7 @@ class RolloutRunner:
 
     def count_prompt_tokens(self, problem: Problem) -> int:
         """Tokens of the messages that an episode begins with."""
-        return len(self._tokenizer.apply_template(self._settings.protocol.opening(view_of(problem))))
+        return len(self._tokenizer.apply_template(self._settings.protocol.opening(make_view(problem))))
 
     async def run(self, problem: Problem, model: RolloutModel, sampling: Sampling) -> Rollout:
         """Run one episode to its end. The trace of one that fails is stored, too, and says so.

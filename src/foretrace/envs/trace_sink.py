@@ -9,7 +9,7 @@ from pathlib import Path
 from foretrace.core.journal import Journal, JournalEntry, encode_entry
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
-from foretrace.episodes.generate.journal import Log
+from foretrace.episodes.generate.journal import AsyncJournal
 
 
 class TraceSink:
@@ -25,13 +25,13 @@ class TraceSink:
 
     def __init__(self, folder: str | None, run: str) -> None:
         self._stack = ExitStack()
-        self._log: Log | None = None
+        self._log: AsyncJournal | None = None
         self._next_sample: defaultdict[str, int] = defaultdict(int)
         if folder is None:
             return
         self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left behind
         self._writer.checkpoint()
-        self._log = Log(Journal(self._writer.folder, run))
+        self._log = AsyncJournal(Journal(self._writer.folder, run))
         for key in TraceStore(folder).columns("key")["key"].to_pylist():
             prefix, _, sample = key.rpartition("/")
             if sample.isdecimal():

@@ -14,19 +14,20 @@ from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError, ProblemError
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import Outcome, Status, Trace
-from foretrace.episodes.identity import Identity, key_of, provenance_of, task_of
-from foretrace.episodes.scoring import RewardRule, Tally, metrics_of, reward_of
+from foretrace.episodes.identity import Identity, make_key, make_provenance, make_task
+from foretrace.episodes.metrics import EventCounter, compute_metrics
+from foretrace.episodes.reward import RewardRule, compute_reward
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.episodes.token_context import Stream
-from foretrace.episodes.transcript import Answer, Record
-from foretrace.episodes.workspace import Working
+from foretrace.episodes.token_context import TokenContext
+from foretrace.episodes.transcript import EnvironmentMessage, Transcript
+from foretrace.episodes.workspace import Workspace
 from foretrace.models.base import TokenModel
-from foretrace.protocols.base import Act, Protocol, Reply, Result, View
+from foretrace.protocols.base import Act, InteractionProtocol, ProblemView, Reply, Result
 from foretrace.sandbox.base import Sandbox
 
 
-class _Deed(NamedTuple):
-    """What became of one act, and how long that took."""
+class _HandledAct(NamedTuple):
+    """The result of one act, and the seconds that it took."""
 
     result: Result
     seconds: float
@@ -36,8 +37,8 @@ class Episode:
     """One attempt: `start`, then `step` for each completion until `done`, then `trace`.
 
     Args:
-        tokens: What makes ids of text. With it, what the model is shown is one growing list of ids: what was sampled is
-            never tokenised again, and answers are appended to it. Without it, a model is shown messages.
+        tokens: The model's tokenizer. With it, the prompt is one growing list of token ids: sampled text is never
+            tokenised again, and results are appended to it. Without it, the prompt is a list of messages.
 
     Raises:
         ProblemError: the problem has no tests.
@@ -46,7 +47,7 @@ class Episode:
     def __init__(
         self,
         problem: Problem,
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         sandbox: Sandbox,
         *,
         settings: EpisodeSettings | None = None,
@@ -60,59 +61,63 @@ class Episode:
         self.identity = identity or Identity()
         self.done = False
         self.reward: float | None = None
-        self._working = Working(problem, sandbox)
-        self._record = Record(unread=protocol.tools[0].name if protocol.tools else "")
+        self._workspace = Workspace(problem, sandbox)
+        self._transcript = Transcript(unread=protocol.tools[0].name if protocol.tools else "")
         self._chat: list[ChatMessage] = []
         self._acts: list[Act] = []
-        self._tally = Tally()
+        self._events = EventCounter()
         self._results: list[Result] = []
         self.turns = 0
         """Completions so far."""
         self.max_turns = self.settings.max_turns or protocol.max_turns
         self._outcome: Outcome | None = None
         self.prefill = ""
-        """The assistant's turn so far, where answers are injected into it."""
-        self._stream = None if tokens is None else Stream(tokens)
+        """The assistant's turn so far, where results are injected into it."""
+        self._context = None if tokens is None else TokenContext(tokens)
 
     @property
     def key(self) -> str:
-        """The key of its trace: known before it starts, so that what was done is not done again."""
-        return key_of(self.problem, self.protocol, self.identity, self.settings)
+        """The key of its trace, known before it starts, so that a finished attempt is not made again."""
+        return make_key(self.problem, self.protocol, self.identity, self.settings)
 
     async def start(self) -> tuple[ChatMessage, ...]:
-        """The messages with which the episode starts."""
-        await self._working.start()
-        opening = self.protocol.opening(view_of(self.problem))
+        """Start the sandbox; returns the opening messages.
+
+        Raises:
+            SandboxError: the sandbox cannot run.
+        """
+        await self._workspace.start()
+        opening = self.protocol.opening(make_view(self.problem))
         self._chat = list(opening)
-        self._record.open(opening)
-        if self._stream is not None:
-            await self._stream.open(opening)
+        self._transcript.add_opening(opening)
+        if self._context is not None:
+            await self._context.open(opening)
         return opening
 
     @property
     def code(self) -> str:
         """The answer so far."""
-        return self._working.code
+        return self._workspace.code
 
     @property
     def messages(self) -> tuple[ChatMessage, ...]:
-        """All that the model is shown for its next completion."""
+        """The messages before the next completion."""
         return tuple(self._chat)
 
     def request(self, sampling: Sampling, *, logprobs: bool = True) -> Request:
-        """The next completion that is wanted: behind the ids so far, where the episode has them, and told in messages,
-        and a turn that goes on by its text, for a server that takes no ids."""
+        """The request for the next completion: by token ids where the episode has them, and as messages and a begun
+        turn (`prefill`) for a server that takes no ids."""
         return Request(
             messages=self.messages,
             prefill=self.prefill,
-            prompt_ids=self._stream.ids if self._stream is not None else None,
+            prompt_ids=self._context.ids if self._context is not None else None,
             stop=self.protocol.stop,
             sampling=sampling,
             logprobs=logprobs,
         )
 
     async def step(self, completion: Completion) -> list[Result]:
-        """Take one completion in: run what it does, and answer it or end.
+        """Read one completion, carry out its acts, and add their results to the prompt, or end the episode.
 
         Raises:
             SandboxError: the sandbox cannot run.
@@ -121,42 +126,47 @@ class Episode:
             raise ValueError("the episode is done")
         self.turns += 1
         reply = self.protocol.read(completion.text, cut=completion.finish == "length", before=tuple(self._acts))
-        reply, completion, ending = await self._kept(reply, completion)
-        calls = self._record.reply(reply, completion, continues=bool(self.prefill))
+        reply, completion, end_ids = await self._add_completion(reply, completion)
+        calls = self._transcript.add_reply(reply, completion, continues=bool(self.prefill))
         if completion.reasoning:
             self._acts.append(Act(kind="think", span=(0, 0), text=completion.reasoning))
         self._acts += reply.acts
-        self._tally.reply(reply, completion)
-        deeds = await self._do_all(reply)
-        results = [deed.result for deed in deeds]
+        self._events.count_reply(reply, completion)
+        handled = await self._carry_out_all(reply)
+        results = [one.result for one in handled]
         self._results += results
-        over = self.protocol.over(reply, self._results)
+        done = self.protocol.is_done(reply, self._results)
         last = self.turns >= self.max_turns
-        answers = self._answers(deeds, calls, ends=over or last)
-        if not deeds and not over:
-            answers = [Answer(self.protocol.remind(reply))]
-        if self._stream is not None and not over and (self.protocol.continues or not last):
-            answers = await self._appended(self._stream, answers, ending)
-        self._record.answers(answers, injected=self.protocol.continues)
-        if over or last:
-            await self._finish("done" if over else "limit")
+        messages = self._make_messages(handled, calls, last=done or last)
+        if not handled and not done:
+            messages = [EnvironmentMessage(self.protocol.nudge(reply))]
+        if self._context is not None and not done and (self.protocol.continues or not last):
+            messages = await self._add_to_context(self._context, messages, end_ids)
+        self._transcript.add_environment(messages, injected=self.protocol.continues)
+        if done or last:
+            await self._finish("done" if done else "limit")
         else:
-            self._say(reply, [answer.text for answer in answers])
+            self._add_to_prompt(reply, [message.text for message in messages])
         return results
 
-    async def _kept(self, reply: Reply, completion: Completion) -> tuple[Reply, Completion, int]:
-        """The reply and the completion as they stand in the turn, and how many ids at its end are the model's end."""
-        if self._stream is None:
+    async def _add_completion(self, reply: Reply, completion: Completion) -> tuple[Reply, Completion, int]:
+        """The reply and the completion as they were added to the context, and how many ids only end the turn."""
+        if self._context is None:
             return reply, completion, 0
         try:
-            kept, ending = await self._stream.take(completion, reply.text)
+            added, end_ids = await self._context.add_completion(completion, reply.text)
         except ForetraceError:
-            self._record.reply(reply, completion, continues=bool(self.prefill))  # what was said is not lost
+            self._transcript.add_reply(
+                reply, completion, continues=bool(self.prefill)
+            )  # the trace still shows the reply
             raise
-        return msgspec.structs.replace(reply, text=kept.text), kept, ending
+        return msgspec.structs.replace(reply, text=added.text), added, end_ids
 
     async def end(self, reason: str) -> None:
-        """End the episode before its own end, at a limit of what is around it; what there is of an answer is judged.
+        """End the episode at a limit from outside, and judge the answer so far.
+
+        Args:
+            reason: The exit reason, e.g. `context`.
 
         Raises:
             SandboxError: the sandbox cannot run.
@@ -164,70 +174,74 @@ class Episode:
         await self._finish("limit", reason)
 
     async def fail(self, kind: str, message: str) -> None:
-        """End the episode because something around it failed; its trace says so and has no reward."""
-        self._outcome = self._working.failure(kind, message, self._tally.sums())
+        """End the episode because a server or the sandbox failed: its trace has an error and no reward."""
+        self._outcome = self._workspace.make_failure(kind, message, self._events.totals())
         self.done = True
-        await self._working.close()
+        await self._workspace.close()
 
-    async def _do_all(self, reply: Reply) -> list[_Deed]:
-        """What became of each act that does something. An answer is not handed in over a failure that the model has
-        not seen."""
-        deeds: list[_Deed] = []
+    async def _carry_out_all(self, reply: Reply) -> list[_HandledAct]:
+        """Carry out the acts that do something. An answer is not submitted behind a failure that the model has not
+        seen yet."""
+        handled: list[_HandledAct] = []
         for act in reply.acts:
-            if act.way is None and act.error is None:
+            if act.handling is None and act.error is None:
                 continue
             started = time.perf_counter()
             if act.error is not None:
                 result = Result(act=act, error=act.error)
-            elif act.way == "submit" and any(deed.result.failed for deed in deeds):
+            elif act.handling == "submit" and any(one.result.failed for one in handled):
                 result = Result(act=act, error="not handed in: what stands before it in this reply failed")
             else:
-                result = await self._do(act)
-            deeds.append(_Deed(result, time.perf_counter() - started))
-            self._tally.result(*deeds[-1])
-        return deeds
+                result = await self._carry_out(act)
+            handled.append(_HandledAct(result, time.perf_counter() - started))
+            self._events.count_result(*handled[-1])
+        return handled
 
-    async def _do(self, act: Act) -> Result:
-        result = await self._working.do(act)
+    async def _carry_out(self, act: Act) -> Result:
+        result = await self._workspace.carry_out(act)
         counts = self.settings.feedback == "counts" and self.problem.hidden_tests
-        if counts and act.way in ("test", "check") and not result.broken:
-            result = msgspec.structs.replace(result, hidden=await self._working.hidden())
+        if counts and act.handling in ("test", "check") and not result.broken:
+            result = msgspec.structs.replace(result, hidden=await self._workspace.count_hidden())
         return result
 
-    def _answers(self, deeds: list[_Deed], calls: list[str], *, ends: bool) -> list[Answer]:
-        """An answer to each call, but to an answer that was handed in."""
+    def _make_messages(self, handled: list[_HandledAct], calls: list[str], *, last: bool) -> list[EnvironmentMessage]:
+        """A message about each result, except for an answer that was submitted."""
         hints = self.settings.hints
         return [
-            Answer(self.protocol.answer(deed.result, hints=hints, last=ends), call, deed.result.failed, deed.seconds)
-            for deed, call in zip(deeds, calls, strict=True)
-            if deed.result.act.way != "submit" or deed.result.error is not None
+            EnvironmentMessage(
+                self.protocol.respond(one.result, hints=hints, last=last), call, one.result.failed, one.seconds
+            )
+            for one, call in zip(handled, calls, strict=True)
+            if one.result.act.handling != "submit" or one.result.error is not None
         ]
 
-    async def _appended(self, stream: Stream, answers: list[Answer], ending: int) -> list[Answer]:
-        """The answers with their ids in the stream; those of a message that joins several are the first one's."""
+    async def _add_to_context(
+        self, context: TokenContext, messages: list[EnvironmentMessage], end_ids: int
+    ) -> list[EnvironmentMessage]:
+        """The messages with their ids in the context; those of a joined turn are the first one's."""
         if not self.protocol.continues:
-            ids = await stream.turn("\n".join(answer.text for answer in answers))
-            return [answer._replace(token_ids=ids) for answer in answers[:1]] + answers[1:]
-        stream.drop(ending)
-        self._record.drop(ending)
-        return [answer._replace(token_ids=await stream.inject(answer.text)) for answer in answers]
+            ids = await context.add_user_turn("\n".join(message.text for message in messages))
+            return [message._replace(token_ids=ids) for message in messages[:1]] + messages[1:]
+        context.drop_last(end_ids)
+        self._transcript.drop_last_ids(end_ids)
+        return [one._replace(token_ids=await context.add_injection(one.text)) for one in messages]
 
-    def _say(self, reply: Reply, answers: list[str]) -> None:
-        """Put a reply and what answers it where the model sees them."""
+    def _add_to_prompt(self, reply: Reply, responses: list[str]) -> None:
+        """Add a reply and the texts that respond to it to the next prompt."""
         if self.protocol.continues:
-            self.prefill += reply.text + "".join(answers)
+            self.prefill += reply.text + "".join(responses)
             return
         self._chat.append(ChatMessage("assistant", reply.text))
-        self._chat.append(ChatMessage("user", "\n".join(answers)))
+        self._chat.append(ChatMessage("user", "\n".join(responses)))
 
     async def _finish(self, status: Status, reason: str | None = None) -> None:
-        verdicts = await self._working.judge()
-        rule = RewardRule(bonuses=self.settings.bonuses)
-        metrics = metrics_of(self._tally, self._acts, verdicts, self.protocol)
-        self.reward = reward_of(verdicts, metrics, rule)
-        self._outcome = self._working.outcome(status, verdicts, self.reward, metrics, reason)
+        evaluation = await self._workspace.evaluate()
+        rule = RewardRule(structure_bonus=self.settings.structure_bonus)
+        metrics = compute_metrics(self._events, self._acts, evaluation, self.protocol)
+        self.reward = compute_reward(evaluation, metrics, rule)
+        self._outcome = self._workspace.make_outcome(status, evaluation, self.reward, metrics, reason)
         self.done = True
-        await self._working.close()
+        await self._workspace.close()
 
     def trace(self) -> Trace:
         """The finished episode as a Trace, without an id.
@@ -239,22 +253,22 @@ class Episode:
             raise ValueError("the episode is not done")
         return Trace(
             key=self.key,
-            task=task_of(self.problem),
+            task=make_task(self.problem),
             tools=self.protocol.tools,
-            messages=self._record.messages,
+            messages=self._transcript.messages,
             outcome=self._outcome,
-            provenance=provenance_of(self.problem, self.protocol, self.identity, self._mode()),
-            extra={"reward_formula": RewardRule(bonuses=self.settings.bonuses).formula},
+            provenance=make_provenance(self.problem, self.protocol, self.identity, self._sampling_record()),
+            extra={"reward_formula": RewardRule(structure_bonus=self.settings.structure_bonus).formula},
         )
 
-    def _mode(self) -> dict[str, Any]:
-        """How the episode was run, for its trace."""
+    def _sampling_record(self) -> dict[str, Any]:
+        """The sampling and the settings of the episode, for its trace."""
         mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
         return {**self.identity.sampling, **mode}
 
     async def close(self) -> None:
         """End what is still running. May be called twice."""
-        await self._working.close()
+        await self._workspace.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -263,17 +277,17 @@ class Episode:
         await self.close()
 
 
-def view_of(problem: Problem) -> View:
+def make_view(problem: Problem) -> ProblemView:
     """What a model may see of a problem: never a hidden test."""
-    return View(
+    return ProblemView(
         statement=problem.statement,
         entry_point=problem.entry_point,
         prompt=problem.prompt,
-        public_tests=tuple(_shown(test) for test in problem.public_tests),
+        public_tests=tuple(_show_test(test) for test in problem.public_tests),
     )
 
 
-def _shown(test: Test) -> str:
+def _show_test(test: Test) -> str:
     if test.stdin is None:
         return test.code
     return f"input:\n{test.stdin}\noutput:\n{test.stdout or ''}"

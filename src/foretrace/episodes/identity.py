@@ -10,16 +10,18 @@ from foretrace.core.digest import digest
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Provenance, Task
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
+
+_HASHED_NAMES = {"structure_bonus": "bonuses"}
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells one attempt at a problem from another."""
+    """What distinguishes attempts at one problem, beside protocol and settings."""
 
     model: str = ""
     """As the user named it, e.g. `ollama:qwen3-coder`."""
     sampling: dict[str, Any] = {}
-    """How is sampled, with the model's own settings (see `models.base.ConfiguredModel`)."""
+    """The sampling, with the model's own settings (see `models.base.Configured`)."""
     seed: int | None = None
     """Seed of the run."""
     sample: int = 0
@@ -31,30 +33,45 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str | None = None
 
 
-def key_of(problem: Problem, protocol: Protocol, identity: Identity, settings: EpisodeSettings) -> str:
+def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The attempt's key: the same for the same problem, protocol, settings, model, its settings, sampling, seed and
     sample; the server's address is no part of it."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
-    told = msgspec.json.encode(
-        [protocol.name, settings, identity.model, sampling, identity.seed, tests], order="sorted"
-    )
-    return f"generated/{_name(problem)}/{digest(told.decode())}/{identity.sample}"
+    attempt = _digest([protocol.name, _hashed(settings), identity.model, sampling, identity.seed, tests])
+    return f"generated/{_qualify_id(problem)}/{attempt}/{identity.sample}"
 
 
-def _name(problem: Problem) -> str:
+def make_run_name(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
+    """The name of a run: the same for the same protocol, settings, model, sampling and seed."""
+    return _digest([protocol.name, _hashed(settings), identity.model, identity.sampling, identity.seed])
+
+
+def _digest(parts: list[Any]) -> str:
+    return digest(msgspec.json.encode(parts, order="sorted").decode())
+
+
+def _hashed(settings: EpisodeSettings) -> dict[str, Any]:
+    """The settings under the names that they had when the first keys were made: a run goes on with older attempts."""
+    values = msgspec.structs.asdict(settings)
+    return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
+
+
+def _qualify_id(problem: Problem) -> str:
     """The set's name and the problem's own, which many sets begin with theirs."""
     source = problem.source or "problems"
     return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
 
 
-def task_of(problem: Problem) -> Task:
+def make_task(problem: Problem) -> Task:
     """The problem as a task: attempts at it are siblings, in whatever protocol."""
-    name = _name(problem)
+    name = _qualify_id(problem)
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
 
-def provenance_of(problem: Problem, protocol: Protocol, identity: Identity, sampling: dict[str, Any]) -> Provenance:
+def make_provenance(
+    problem: Problem, protocol: InteractionProtocol, identity: Identity, sampling: dict[str, Any]
+) -> Provenance:
     """Where the trace comes from."""
     return Provenance(
         origin="generated",

@@ -1,4 +1,4 @@
-"""What a protocol needs of a model server, held against what the server was found to do."""
+"""Whether a model server has the capabilities that a protocol requires."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import NamedTuple
 from foretrace.core.completion import Capabilities
 from foretrace.core.errors import UsageError
 from foretrace.models.base import ChatModel, TokenModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 
-class Unmet(NamedTuple):
-    """A need of a protocol that a server does not meet."""
+class MissingCapability(NamedTuple):
+    """A capability that a protocol requires and a server does not have."""
 
-    need: str
+    name: str
     """The field of `Capabilities`."""
     reason: str
-    """What was observed instead."""
+    """What the probe observed instead."""
 
 
-def unmet(protocol: Protocol, found: Capabilities) -> Unmet | None:
-    """The first need that is not met; null where the protocol can be used."""
-    for need in protocol.needs:
-        # Behind a prompt of its own ids any turn goes on, whatever the server's chat interface can do.
-        if need == "continuation" and _by_ids(found):
+def find_missing_capability(protocol: InteractionProtocol, found: Capabilities) -> MissingCapability | None:
+    """The first required capability that the server does not have; `None` where the protocol can be used."""
+    for name in protocol.required_capabilities:
+        # A server that takes token ids continues any turn, whatever its chat interface can do.
+        if name == "continuation" and _takes_ids(found):
             continue
-        if not getattr(found, need, False):
-            return Unmet(need, found.reasons.get(need, "it was not found"))
+        if not getattr(found, name, False):
+            return MissingCapability(name, found.reasons.get(name, "it was not found"))
     return None
 
 
-def refuse(protocol: Protocol, model: ChatModel, found: Capabilities) -> None:
-    """Refuse a protocol that needs what the server does not do.
+def require_capabilities(protocol: InteractionProtocol, model: ChatModel, found: Capabilities) -> None:
+    """Make sure that the server has what the protocol requires.
 
     Raises:
-        UsageError: names the need and what was observed.
+        UsageError: names the missing capability and what was observed.
     """
-    missing = unmet(protocol, found)
+    missing = find_missing_capability(protocol, found)
     if missing is not None:
         raise UsageError(
-            f"the protocol {protocol.name} needs {missing.need}, and {model.spec} does not do it: {missing.reason}; "
+            f"the protocol {protocol.name} needs {missing.name}, and {model.spec} does not do it: {missing.reason}; "
             "choose another protocol or server"
         )
 
 
-def tokens_of(model: ChatModel, found: Capabilities) -> TokenModel | None:
-    """What makes ids of text for an episode; null where the server does not give and take ids."""
-    return model if _by_ids(found) and isinstance(model, TokenModel) else None
+def find_token_model(model: ChatModel, found: Capabilities) -> TokenModel | None:
+    """The model as the tokenizer of an episode; `None` where the server does not give and take token ids."""
+    return model if _takes_ids(found) and isinstance(model, TokenModel) else None
 
 
-def _by_ids(found: Capabilities) -> bool:
+def _takes_ids(found: Capabilities) -> bool:
     return found.token_prompts and found.token_ids

@@ -11,10 +11,10 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How an episode is run."""
 
     max_turns: int | None = None
-    """Completions after which it ends; null takes the protocol's own."""
+    """Completions after which it ends; `None` takes the protocol's own."""
     feedback: Literal["public", "counts"] = "public"
     """`public`: a model sees the public tests. `counts`: also how many of the hidden ones pass, never their values."""
     hints: bool = False
     """Add a hint after an error or a partial pass."""
-    bonuses: bool = False
-    """Add the structure bonuses to the reward."""
+    structure_bonus: bool = False
+    """Add 0.1 to the reward for two thoughts or more, and 0.1 for a verification."""

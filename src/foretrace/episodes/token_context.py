@@ -1,4 +1,4 @@
-"""What a model is shown, as one growing list of token ids that the episode owns."""
+"""The context of a model as one growing list of token ids, which are never made from the text again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from foretrace.core.errors import UsageError
 from foretrace.models.base import TokenModel
 
 
-class Taken(NamedTuple):
-    """A completion as it stands in the stream."""
+class AddedCompletion(NamedTuple):
+    """A completion as it was added to the context."""
 
     completion: Completion
-    """Its text is what is kept, and its ids are those that the stream has for it."""
-    end: int
-    """How many of its last ids say only that the model ended its turn: they go if the turn does not end."""
+    """Its text is what is kept of it, and its ids are those that were added."""
+    end_ids: int
+    """How many of its last ids only end the model's turn: they are removed if the turn goes on."""
 
 
-class Stream:
-    """The prompt as the messages are rendered once, then what was sampled, and what was injected.
+class TokenContext:
+    """The ids of the rendered prompt, then those that were sampled and those that were injected.
 
     The ids are never made from the text again. Where they cannot be known (a text that was cut inside a token, a
     closing tag that the model did not write, a server that left some out), the text from there on is tokenised, has no
@@ -37,18 +37,18 @@ class Stream:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The whole context of the next completion."""
+        """All ids, which are the prompt of the next completion."""
         return tuple(self._ids)
 
     async def open(self, messages: Sequence[ChatMessage]) -> None:
-        """Begin with messages, ready for the assistant's reply."""
+        """Render the first messages, up to the beginning of the assistant's turn."""
         self._ids = await self._tokens.render(messages)
 
-    async def take(self, completion: Completion, text: str) -> Taken:
-        """Take in what is kept of a completion. White space that its last token brings along is kept, too."""
-        taken = _sampled(completion, text)
-        if taken is None:
-            count = _begun(completion, text)
+    async def add_completion(self, completion: Completion, text: str) -> AddedCompletion:
+        """Add the part `text` of a completion. White space that its last token brings along is kept, too."""
+        added = _use_sampled_ids(completion, text)
+        if added is None:
+            count = _count_spelling_ids(completion, text)
             rest = text[len("".join(completion.pieces[:count])) :]
             more = await self._tokens.tokenize(rest, special=True)
             ids = (*completion.token_ids[:count], *more)
@@ -56,37 +56,37 @@ class Stream:
             own = msgspec.structs.replace(
                 completion, text=text, token_ids=ids, logprobs=completion.logprobs[:count], pieces=pieces, exact="text"
             )
-            taken = Taken(own, 0)
-        self._ids += taken.completion.token_ids
-        return taken
+            added = AddedCompletion(own, 0)
+        self._ids += added.completion.token_ids
+        return added
 
-    async def inject(self, text: str) -> tuple[int, ...]:
-        """Put what the environment says into the assistant's turn; it cannot spell the names of control tokens."""
-        return self._put(await self._tokens.tokenize(text))
+    async def add_injection(self, text: str) -> tuple[int, ...]:
+        """Add a text of the environment to the assistant's turn; no control token is read in it."""
+        return self._extend(await self._tokens.tokenize(text))
 
-    async def turn(self, text: str) -> tuple[int, ...]:
-        """Put what the environment says behind the assistant's turn, as a user's message.
+    async def add_user_turn(self, text: str) -> tuple[int, ...]:
+        """Add a text of the environment behind the assistant's turn, as a user's message.
 
-        The end of the assistant's turn is put in where the model did not sample it.
+        The end of the assistant's turn is added where the model did not sample it.
 
         Raises:
             UsageError: the model's template gives turns no place of their own.
         """
-        frame = await _frame_of(self._tokens)
+        frame = await _find_turn_frame(self._tokens)
         before = frame.before[1:] if self._ids[-1:] == frame.before[:1] else frame.before
-        return self._put([*before, *await self._tokens.tokenize(text), *frame.after])
+        return self._extend([*before, *await self._tokens.tokenize(text), *frame.after])
 
-    def _put(self, ids: Sequence[int]) -> tuple[int, ...]:
+    def _extend(self, ids: Sequence[int]) -> tuple[int, ...]:
         self._ids += ids
         return tuple(ids)
 
-    def drop(self, count: int) -> None:
-        """Take the last ids back."""
+    def drop_last(self, count: int) -> None:
+        """Remove the last ids."""
         if count:
             del self._ids[-count:]
 
 
-def _begun(completion: Completion, text: str) -> int:
+def _count_spelling_ids(completion: Completion, text: str) -> int:
     """How many of the first ids spell a beginning of the text."""
     if len(completion.pieces) != len(completion.token_ids):
         return 0
@@ -99,8 +99,8 @@ def _begun(completion: Completion, text: str) -> int:
     return count
 
 
-def _sampled(completion: Completion, text: str) -> Taken | None:
-    """The completion with the ids that spell the text; null where there are none that do."""
+def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | None:
+    """The completion with the sampled ids that spell the text; `None` where none do."""
     pieces, ids = completion.pieces, completion.token_ids
     if not ids or len(pieces) != len(ids):
         return None
@@ -111,7 +111,7 @@ def _sampled(completion: Completion, text: str) -> Taken | None:
     spelled = "".join(pieces[:count])
     if not spelled.startswith(text) or spelled[len(text) :].strip():
         return None
-    # What a stop sequence of ours or an invented result cut off is no part of the turn; the model's own end is.
+    # The ids behind a stop sequence or a hallucinated result are no part of the turn; the model's own end is.
     ended = completion.finish == "stop" and spelled.startswith(completion.text)
     if ended and len(ids) > count + 1:  # half a character in front of the end: its ids are of no text
         return None
@@ -123,11 +123,11 @@ def _sampled(completion: Completion, text: str) -> Taken | None:
         logprobs=completion.logprobs[:most],
         pieces=pieces[:most],
     )
-    return Taken(own, most - count)
+    return AddedCompletion(own, most - count)
 
 
-class _Frame(NamedTuple):
-    """What stands around a user's message that follows the assistant's."""
+class _TurnFrame(NamedTuple):
+    """The ids around a user's message that follows the assistant's."""
 
     before: list[int]
     """From the end of the assistant's text on: first the token that ends its turn."""
@@ -135,11 +135,11 @@ class _Frame(NamedTuple):
     """Up to the assistant's next text."""
 
 
-_frames: WeakKeyDictionary[TokenModel, _Frame] = WeakKeyDictionary()
+_frames: WeakKeyDictionary[TokenModel, _TurnFrame] = WeakKeyDictionary()
 """A template does not change while its server runs."""
 
 
-async def _frame_of(tokens: TokenModel) -> _Frame:
+async def _find_turn_frame(tokens: TokenModel) -> _TurnFrame:
     """Found by what stays the same while the texts change: a template can do what it likes, but must do it again."""
     if (known := _frames.get(tokens)) is not None:
         return known
@@ -149,20 +149,20 @@ async def _frame_of(tokens: TokenModel) -> _Frame:
         return await tokens.render([ChatMessage(role, text) for role, text in said])  # type: ignore[arg-type]
 
     first, other_reply, other_answer = [await render(*texts) for texts in (("yes", "up"), ("no", "up"), ("yes", "is"))]
-    behind = first[len(first) - _same(first[::-1], other_reply[::-1]) :]
+    behind = first[len(first) - _count_common(first[::-1], other_reply[::-1]) :]
     begun = len(first) - len(behind)
-    before = _same(behind, other_answer[begun:])
-    after = _same(behind[::-1], other_answer[begun:][::-1])
+    before = _count_common(behind, other_answer[begun:])
+    after = _count_common(behind[::-1], other_answer[begun:][::-1])
     if not begun or first[:begun] != other_answer[:begun] or not before or before + after >= len(behind):
         raise UsageError(
             "the model's chat template changes earlier turns or hides a user's message, so that turns cannot be "
             "appended to its token ids; use another template, or the protocol inline"
         )
-    frame = _Frame(behind[:before], behind[len(behind) - after :])
+    frame = _TurnFrame(behind[:before], behind[len(behind) - after :])
     _frames[tokens] = frame
     return frame
 
 
-def _same(one: Sequence[int], other: Sequence[int]) -> int:
+def _count_common(one: Sequence[int], other: Sequence[int]) -> int:
     """How many of the first ids are the same."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

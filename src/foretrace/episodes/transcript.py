@@ -1,4 +1,4 @@
-"""The messages of an episode's trace: each block that does something is a message of its own."""
+"""The messages of an episode's trace: each block that is carried out is a message of its own."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from foretrace.core.completion import ChatMessage, Completion
 from foretrace.core.trace import Message, Sampled, ToolCall
 from foretrace.protocols.base import Act, Reply
 
-_TOOLS = {
+_TOOL_NAMES = {
     "run": "python",
     "block": "python",
     "test": "run_tests",
     "check": "run_tests",
-    "keep": "append_file",
+    "append": "append_file",
     "submit": "submit",
 }
-"""The tool that an act is recorded as a call of, by what it has done."""
-FILE = "solution.py"
-"""The file that code which is kept without a run is said to be appended to."""
+"""The tool as whose call an act is recorded, by its handling."""
+SOLUTION_FILE = "solution.py"
+"""Path in the recorded calls of `append_file`."""
 
 
-class Answer(NamedTuple):
-    """What the environment said, to one call or to none."""
+class EnvironmentMessage(NamedTuple):
+    """A message of the environment, which answers one call or none."""
 
     text: str
     call: str | None = None
     failed: bool | None = None
     seconds: float | None = None
     token_ids: tuple[int, ...] | None = None
-    """Its ids, where the turn is a list of ids."""
+    """Its token ids, where the episode has a `TokenContext`."""
 
 
-class Record:
-    """Collects messages in the order in which they came to be."""
+class Transcript:
+    """Collects the messages of an episode in their order."""
 
     def __init__(self, unread: str) -> None:
-        """`unread` is the tool of calls that could not be read."""
+        """`unread` is the tool name of calls that could not be read."""
         self._unread = unread
         self._messages: list[Message] = []
         self._turn = -1
@@ -51,31 +51,31 @@ class Record:
         """All messages so far."""
         return tuple(self._messages)
 
-    def open(self, opening: Sequence[ChatMessage]) -> None:
-        """The messages that the episode starts with."""
+    def add_opening(self, opening: Sequence[ChatMessage]) -> None:
+        """Add the messages that the episode starts with."""
         for message in opening:
             self._turn += 1
             self._messages.append(Message(role=message.role, author="user", content=message.content, turn=self._turn))
 
-    def reply(self, reply: Reply, completion: Completion, *, continues: bool) -> list[str]:
-        """One completion, as one message for each act that does something; returns the ids of their calls.
+    def add_reply(self, reply: Reply, completion: Completion, *, continues: bool) -> list[str]:
+        """Add a completion as one message for each act that is carried out; returns the ids of their calls.
 
         The words before an act are in its message, and those behind the last act are in that act's message.
         """
         if not continues:
             self._turn += 1
-        doing = [act for act in reply.acts if act.way is not None or act.error is not None]
-        ends = [act.span[1] for act in doing[:-1]]
+        acting = [act for act in reply.acts if act.handling is not None or act.error is not None]
+        ends = [act.span[1] for act in acting[:-1]]
         spans = list(pairwise([0, *ends, len(reply.text)]))
-        tokens = _Tokens(completion, reply.text, alone=len(spans) == 1)
+        tokens = _TokenSplitter(completion, reply.text, alone=len(spans) == 1)
         ids: list[str] = []
         for number, (start, end) in enumerate(spans):
             first, last = number == 0, number == len(spans) - 1
             calls: tuple[ToolCall, ...] = ()
-            if doing:
+            if acting:
                 ids.append(f"call_{self._calls}")
                 self._calls += 1
-                calls = (_call(doing[number], ids[-1], start, self._unread),)
+                calls = (_make_call(acting[number], ids[-1], start, self._unread),)
             self._messages.append(
                 Message(
                     role="assistant",
@@ -87,13 +87,13 @@ class Record:
                     continues=continues or not first,
                     sampled=tokens.take(end, first=first and not continues, last=last),
                     model_s=completion.seconds if first else None,
-                    extra=_told(completion) if first else {},
+                    extra=_completion_details(completion) if first else {},
                 )
             )
         return ids
 
-    def drop(self, count: int) -> None:
-        """Take the last ids of the last message back: the model ended its turn, and the turn went on all the same."""
+    def drop_last_ids(self, count: int) -> None:
+        """Remove the last ids of the last message: the model ended its turn, but the turn goes on."""
         sampled = self._messages[-1].sampled
         if count and sampled is not None:
             most = len(sampled.token_ids) - count
@@ -102,8 +102,8 @@ class Record:
             )
             self._messages[-1] = msgspec.structs.replace(self._messages[-1], sampled=sampled)
 
-    def answers(self, answers: Sequence[Answer], *, injected: bool) -> None:
-        """What the environment said; `injected` where that stands in the assistant's own turn."""
+    def add_environment(self, answers: Sequence[EnvironmentMessage], *, injected: bool) -> None:
+        """Add messages of the environment; `injected` where they stand in the assistant's own turn."""
         if answers and not injected:
             self._turn += 1
         for answer in answers:
@@ -125,25 +125,24 @@ class Record:
             )
 
 
-def _told(completion: Completion) -> dict[str, Any]:
-    """What else is known of a completion (fewer tokens than the run asks for, logprobs that were left out), but for its
-    retries, in which equal attempts may differ."""
+def _completion_details(completion: Completion) -> dict[str, Any]:
+    """Further facts of a completion, without its retries, in which equal attempts may differ."""
     return {name: value for name, value in completion.extra.items() if name != "retried"}
 
 
-def _call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
+def _make_call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
     span = (act.span[0] - start, act.span[1] - start)
-    name = unread if act.way is None else _TOOLS[act.way]
+    name = unread if act.handling is None else _TOOL_NAMES[act.handling]
     if act.call is not None:
         name = act.call.name or name
         return msgspec.structs.replace(act.call, id=call_id, name=name, span=span, repairs=act.repairs, error=act.error)
     if act.kind == "final":
-        name = _TOOLS["submit"]
+        name = _TOOL_NAMES["submit"]
     arguments: dict[str, str] = {}
-    if act.way == "keep":
-        arguments = {"path": FILE, "content": act.code}
+    if act.handling == "append":
+        arguments = {"path": SOLUTION_FILE, "content": act.code}
     elif act.code.strip():
-        arguments = {"checks" if act.way == "check" else "code": act.code}
+        arguments = {"checks" if act.handling == "check" else "code": act.code}
     return ToolCall(
         id=call_id,
         name=name,
@@ -154,8 +153,8 @@ def _call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
     )
 
 
-class _Tokens:
-    """Deals the tokens of a completion out to the spans of its text: each goes to the span in which it starts."""
+class _TokenSplitter:
+    """Splits the tokens of a completion between the spans of its text: each goes to the span in which it starts."""
 
     def __init__(self, completion: Completion, text: str, *, alone: bool) -> None:
         self._completion, self._text, self._alone = completion, text, alone
@@ -164,7 +163,7 @@ class _Tokens:
         self._at = self._offset = 0
 
     def take(self, end: int, *, first: bool, last: bool) -> Sampled | None:
-        """What the server said about the span that ends at `end`; null when it said nothing."""
+        """The tokens of the span that ends at `end`; `None` where the server gave none."""
         completion, pieces = self._completion, self._completion.pieces
         start = self._at
         while self._at < len(pieces) and self._offset < end:
@@ -186,8 +185,8 @@ class _Tokens:
         )
 
     def _fits(self, last: bool) -> bool:
-        """Whether the tokens so far are surely those of the text so far: not where it was cut in the middle of a token,
-        or where the pieces of the text are not known or do not add up to it (half a character)."""
+        """Whether the tokens so far spell the text so far: not where it was cut inside a token, or where the pieces are
+        unknown or do not add up to the text (half a character)."""
         if not self._completion.pieces:
             return self._alone and self._text == self._completion.text
         ends = [0, *accumulate(map(len, self._completion.pieces[: self._at]))]

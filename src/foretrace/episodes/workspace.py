@@ -1,4 +1,4 @@
-"""The code of one episode: what was written so far, and how it does on the tests."""
+"""The code of one episode: run and judged in the sandbox while it is written, and evaluated at the end."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import msgspec
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Integrity, Problem, RunResult, Test, Verdict
 from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
-from foretrace.episodes.code_blocks import Blocks
+from foretrace.episodes.code_blocks import CodeBlocks
 from foretrace.protocols.base import Act, Result
-from foretrace.sandbox.base import Sandbox
+from foretrace.sandbox.base import Limits, Sandbox
 
-_FORMS: tuple[Integrity, ...] = ("split", "judge", "stdin", "shared")
-_TRIES = 2
+_INTEGRITY_ORDER: tuple[Integrity, ...] = ("split", "judge", "stdin", "shared")
+MAX_TRIES = 2
+"""Runs of the tests, where the sandbox loses the first."""
 _NO_CODE = "there is no code yet"
 
 
-class Verdicts(NamedTuple):
-    """How the final code did; null where there are no such tests."""
+class Evaluation(NamedTuple):
+    """The final code and its verdicts; `None` where there are no such tests."""
 
     code: str
     public: Verdict | None = None
@@ -27,7 +28,7 @@ class Verdicts(NamedTuple):
 
     @property
     def counts(self) -> TestCounts:
-        """Passed and total over both, and how many of each there are."""
+        """Tests that pass and all tests, public and hidden together, and how many of each there are."""
         both = [v.counts for v in (self.public, self.hidden) if v is not None]
         return TestCounts(
             passed=sum(c.passed for c in both),
@@ -38,7 +39,7 @@ class Verdicts(NamedTuple):
 
     @property
     def success(self) -> bool:
-        """True when there is code and it passes all tests."""
+        """Whether there is code, and it passes all tests."""
         counts = self.counts
         return bool(self.code.strip()) and counts.total > 0 and counts.passed == counts.total
 
@@ -49,43 +50,43 @@ class Verdicts(NamedTuple):
         return bool(self.code.strip()) and (judged is None or judged.error is None or judged.counts.passed > 0)
 
 
-class Working:
-    """Does what acts ask for, in the sandbox."""
+class Workspace:
+    """Carries out the acts of a model in the sandbox, and keeps the answer so far."""
 
     def __init__(self, problem: Problem, sandbox: Sandbox) -> None:
         self._problem, self._sandbox = problem, sandbox
         self._input = next((test.stdin for test in problem.public_tests if test.stdin is not None), "")
-        """What a program reads when it is tried out: the input of the first public test."""
-        self._blocks = Blocks(sandbox, _reading(self._input) if problem.entry_point is None else "")
+        """The input of programs that the model tries out: that of the first public test."""
+        self._code_blocks = CodeBlocks(sandbox, _make_stdin_prelude(self._input) if problem.entry_point is None else "")
         self._answer: str | None = None
-        """The whole answer where one was given as such; else the blocks are."""
+        """The whole answer, where the model wrote one; else the answer is made of the code blocks."""
         self._isolation: Isolation | None = None
 
     async def start(self) -> None:
-        """Be sure of the sandbox before a model is asked for anything."""
+        """Start the sandbox."""
         self._isolation = await self._sandbox.start()
 
     @property
     def code(self) -> str:
         """The answer so far."""
-        return self._blocks.code if self._answer is None else self._answer
+        return self._code_blocks.code if self._answer is None else self._answer
 
-    async def do(self, act: Act) -> Result:
-        """Do what one act asks for; without code where it needs some, its result says so."""
-        way, given = act.way, bool(act.code.strip())
-        if not given and (way in ("run", "test", "block", "keep") or not self.code.strip()):
+    async def carry_out(self, act: Act) -> Result:
+        """Carry out one act. An act without the code that it needs gets a result with an error."""
+        handling, has_code = act.handling, bool(act.code.strip())
+        if not has_code and (handling in ("run", "test", "block", "append") or not self.code.strip()):
             return Result(act=act, error=_NO_CODE)
-        if way == "run":
+        if handling == "run":
             return Result(act=act, run=await self._sandbox.run(act.code, stdin=self._input))
-        if way == "check":
+        if handling == "check":
             return await self._check(act)
-        if way == "block":
-            return Result(act=act, run=await self._blocks.run(act.code))
-        if way == "keep":
-            self._blocks.keep(act.code)
+        if handling == "block":
+            return Result(act=act, run=await self._code_blocks.run(act.code))
+        if handling == "append":
+            self._code_blocks.append(act.code)
             return Result(act=act)
-        self._answer = act.code if given else self._answer
-        return await self._test(act) if way == "test" else Result(act=act)
+        self._answer = act.code if has_code else self._answer
+        return await self._test(act) if handling == "test" else Result(act=act)
 
     async def _test(self, act: Act) -> Result:
         if not self._problem.public_tests:
@@ -93,72 +94,88 @@ class Working:
         return Result(act=act, public=await self._judge(act.code, self._problem.public_tests))
 
     async def _check(self, act: Act) -> Result:
-        """Run a check's own code on what stands, and leave that as it was; then the public tests on the answer."""
+        """Run the code of a check behind the answer, which stays as it is; then the public tests on the answer."""
         run: RunResult | None = None
         if act.code.strip():
-            if self._answer is None and self._blocks.ran:
-                run = await self._blocks.peek(act.code)
+            if self._answer is None and self._code_blocks.all_ran:
+                run = await self._code_blocks.run_detached(act.code)
             else:
                 before = f"{self.code.rstrip()}\n\n"
-                run = _of_check(await self._sandbox.run(before + act.code, stdin=self._input), before.count("\n"))
+                run = _relocate_error(await self._sandbox.run(before + act.code, stdin=self._input), before.count("\n"))
         public = None
         if self._problem.public_tests and self.code.strip() and (run is None or run.ok):
             public = await self._judge(self.code, self._problem.public_tests)
         return Result(act=act, run=run, public=public)
 
     async def _judge(self, code: str, tests: tuple[Test, ...]) -> Verdict:
-        """The verdict; a run that was lost says nothing of the code, and is tried once more."""
-        problem = self._problem
-        for _ in range(_TRIES):
-            verdict = await self._sandbox.judge(
-                code, tests, entry_point=problem.entry_point, setup=problem.setup, form=problem.form
-            )
-            if verdict.ending != "lost":
-                return verdict
-        raise SandboxError(f"{problem.id}: the sandbox lost the run {_TRIES} times")
+        verdict = await judge_with_retry(self._sandbox, self._problem, code, tests)
+        if verdict.ending == "lost":
+            raise SandboxError(f"{self._problem.id}: the sandbox lost the run {MAX_TRIES} times")
+        return verdict
 
-    async def hidden(self) -> tuple[int, int]:
-        """How many hidden tests the answer so far passes, of how many; there must be some."""
+    async def count_hidden(self) -> tuple[int, int]:
+        """How many hidden tests the answer so far passes, and how many there are; there must be one."""
         counts = (await self._judge(self.code, self._problem.hidden_tests)).counts
         return counts.passed, counts.total
 
-    async def judge(self) -> Verdicts:
-        """Judge the final code, by all tests."""
+    async def evaluate(self) -> Evaluation:
+        """Judge the answer by all tests."""
         public, hidden = self._problem.public_tests, self._problem.hidden_tests
-        return Verdicts(
+        return Evaluation(
             self.code,
             await self._judge(self.code, public) if public else None,
             await self._judge(self.code, hidden) if hidden else None,
         )
 
-    def outcome(
-        self, status: Status, verdicts: Verdicts, reward: float, metrics: dict[str, float], reason: str | None = None
+    def make_outcome(
+        self,
+        status: Status,
+        evaluation: Evaluation,
+        reward: float,
+        metrics: dict[str, float],
+        reason: str | None = None,
     ) -> Outcome:
-        """How the episode ended, for its trace; `reason` is what ended it from outside."""
-        forms = [v.integrity for v in (verdicts.public, verdicts.hidden) if v is not None]
+        """The outcome of an episode that was evaluated; `reason` is a limit outside of it that ended it."""
+        forms = [v.integrity for v in (evaluation.public, evaluation.hidden) if v is not None]
         return Outcome(
             status=status,
-            success=verdicts.success,
+            success=evaluation.success,
             reward=reward,
-            tests=verdicts.counts,
-            exit_reason=reason or (None if verdicts.code.strip() else "no_code"),
+            tests=evaluation.counts,
+            exit_reason=reason or (None if evaluation.code.strip() else "no_code"),
             isolation=self._isolation,
-            integrity=max(forms, key=_FORMS.index) if forms else None,
+            integrity=max(forms, key=_INTEGRITY_ORDER.index) if forms else None,
             metrics=metrics,
         )
 
-    def failure(self, kind: str, message: str, metrics: dict[str, float]) -> Outcome:
-        """The outcome of an episode around which something failed: neither a success nor a failure of the model."""
+    def make_failure(self, kind: str, message: str, metrics: dict[str, float]) -> Outcome:
+        """The outcome of an episode that a server or the sandbox failed: no success, and no failure of the model."""
         error = Failure(kind=kind, message=message[:2000])
         return Outcome(status="error", error=error, isolation=self._isolation, metrics=metrics)
 
     async def close(self) -> None:
         """End the session."""
-        await self._blocks.close()
+        await self._code_blocks.close()
 
 
-def _of_check(run: RunResult, before: int) -> RunResult:
-    """The run of an answer with a check behind its `before` lines: its error is at a line of one or the other."""
+async def judge_with_retry(
+    sandbox: Sandbox, problem: Problem, code: str, tests: tuple[Test, ...], limits: Limits | None = None
+) -> Verdict:
+    """Judge code by tests of a problem. A run that the sandbox lost says nothing of the code: it is tried once more.
+
+    The verdict is `lost` where that run was lost, too.
+    """
+    for tries in range(1, MAX_TRIES + 1):
+        verdict = await sandbox.judge(
+            code, tests, entry_point=problem.entry_point, setup=problem.setup, form=problem.form, limits=limits
+        )
+        if verdict.ending != "lost" or tries == MAX_TRIES:
+            return verdict
+    raise AssertionError("MAX_TRIES is below 1")
+
+
+def _relocate_error(run: RunResult, before: int) -> RunResult:
+    """A run of an answer and the check behind its `before` lines, with the error's line counted in its own part."""
     error = run.error
     if error is None or error.line is None or "\n" in error.traceback.strip("\n"):
         return run
@@ -169,6 +186,6 @@ def _of_check(run: RunResult, before: int) -> RunResult:
     return msgspec.structs.replace(run, error=error)
 
 
-def _reading(text: str) -> str:
-    """Code after which a session's code reads `text` as its input."""
+def _make_stdin_prelude(text: str) -> str:
+    """Code that makes `text` the standard input of the code behind it."""
     return f"import sys as _sys, io as _io\n_sys.stdin = _io.StringIO({text!r})\n"

@@ -1,15 +1,14 @@
-"""The contract of a protocol: what a model is told, what its reply does, and what it is answered. Pure text.
+"""The contract of an interaction protocol: the prompt, how a reply is read into acts, and how results are worded.
 
-To add a protocol, drop a file in this folder with a `PLUGIN` class that has the fields and methods of `Protocol`.
-A protocol neither calls a model nor runs code: an episode does both, and asks the protocol what the texts mean.
-See docs/protocols.md.
+To add a protocol, write a file in this folder with a `PLUGIN` class that has the fields and methods of
+`InteractionProtocol`, and name it in `core/plugins.py`. A protocol works on texts alone: an episode calls the model and
+runs the code. See docs/protocols.md.
 """
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -20,21 +19,21 @@ from foretrace.core.trace import ToolCall, ToolSpec
 ActKind = Literal["think", "plan", "code", "verify", "wait", "reflect", "final", "refused"]
 """What a part of a reply does.
 
-`think`, `plan`, `wait` (a mistake caught by the model itself), `reflect`: words. `code`: Python to run or to keep.
+`think`, `plan`, `wait` (the model notices a mistake of its own), `reflect`: words. `code`: Python to run or to append.
 `verify`: a check, with or without code of its own. `final`: the answer. `refused`: a call or block that cannot be read
-surely; it is answered with an error and never run.
+without guessing; it is answered with an error and never run.
 """
 
-Way = Literal["run", "test", "block", "check", "keep", "submit"]
+Handling = Literal["run", "test", "block", "check", "append", "submit"]
 """What an episode does with the code of an act.
 
-`run`: a program of its own; its output is the answer. `test`: the code is the whole answer so far; it is run, and then
-against the public tests. `block`: the next block of the session, with all blocks before it in place. `check`: the
-blocks so far, against the public tests. `keep`: added to the answer without being run. `submit`: the final answer.
+`run`: run as a program of its own. `test`: the whole answer so far, run against the public tests. `block`: run as the
+next block of a session that keeps the earlier ones. `check`: run on top of the answer so far without becoming part of
+it, and then the public tests. `append`: added to the answer without being run. `submit`: the final answer.
 """
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
     """What a model may see of a problem."""
 
     statement: str
@@ -42,7 +41,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""
     """Code that the answer continues, where the problem has such."""
     public_tests: tuple[str, ...] = ()
-    """Asserts that the statement shows, as source text; or cases of input and output, in words."""
+    """Asserts as source text, or cases of input and output in words."""
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +54,8 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     """The inner text."""
     code: str = ""
     """The Python of `code`, `verify` and `final`; empty where there is none. Of `refused`, as far as it can be read."""
-    way: Way | None = None
-    """What is to be done with the code; null for words."""
+    handling: Handling | None = None
+    """What is to be done with the code; `None` for words."""
     repairs: tuple[str, ...] = ()
     """Kinds of repair that reading it took."""
     error: str | None = None
@@ -66,32 +65,32 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a protocol made of one completion."""
+    """One completion as a protocol read it."""
 
     text: str
-    """What is kept of it: all of it, or what stands before the first invented result. A closing marker at which the
-    model was stopped is its own, and is put back."""
+    """What is kept of the completion: all of it, or what stands before the first hallucinated result. A closing tag at
+    which the model was stopped is put back where the server left it out."""
     acts: tuple[Act, ...] = ()
-    invented: int = 0
-    """Results that the model made up itself; cut, and never run or kept."""
+    hallucinated: int = 0
+    """How many results the model wrote itself; these are cut off."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one act."""
+    """The result of carrying out one act."""
 
     act: Act
     run: RunResult | None = None
-    """What running it gave."""
+    """Its output or error, where code was run."""
     public: Verdict | None = None
-    """How the answer so far does on the public tests, where they were run."""
+    """The public tests on the answer so far, where they were run."""
     hidden: tuple[int, int] | None = None
-    """How many hidden tests pass, of how many; only with feedback of counts."""
+    """Hidden tests that pass, and their number; only with the feedback `counts`."""
     error: str | None = None
     """Why it was not run."""
 
     @property
     def broken(self) -> bool:
-        """True where it was not run, or the code did not come to its end."""
+        """True where the code was not run, or raised."""
         run, public = self.run, self.public
         return (
             self.error is not None
@@ -101,7 +100,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """True where something went wrong that the model is told of."""
+        """True where it is `broken`, or a test fails: the model is told of it."""
         return (
             self.broken
             or (self.public is not None and not self.public.passed)
@@ -109,29 +108,29 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Protocol(typing.Protocol):
+class InteractionProtocol(Protocol):
     """A text contract between model and executor."""
 
     name: str
     stop: tuple[str, ...]
-    """Sequences at which the model is stopped, so that it cannot invent what comes next."""
-    needs: tuple[str, ...]
-    """Capabilities (`core.completion.Capabilities`) without which it is refused."""
+    """Stop sequences, so that the model cannot hallucinate the result of its code."""
+    required_capabilities: tuple[str, ...]
+    """Fields of `core.completion.Capabilities` that the model server must have."""
     continues: bool
-    """True where the answer is injected into the assistant's own turn, which then goes on."""
+    """Whether results are injected into the assistant's own turn, which then goes on."""
     max_turns: int
     """Completions after which an episode ends, unless the user says otherwise."""
-    ideal: tuple[str, ...]
-    """Metrics that must be true of an ideal trace, beside that all tests pass."""
+    ideal_metrics: tuple[str, ...]
+    """Metrics that must be true of an ideal trace, beside passing all tests."""
     tools: tuple[ToolSpec, ...]
-    """What the model was offered, for the trace."""
+    """Tools that a trace records as offered to the model."""
 
-    def opening(self, view: View) -> tuple[ChatMessage, ...]:
+    def opening(self, view: ProblemView) -> tuple[ChatMessage, ...]:
         """The messages that start an episode."""
         ...
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
-        """What a completion does.
+        """Read a completion into acts.
 
         Args:
             text: the completion; where a stop sequence ended it, without that sequence.
@@ -140,23 +139,23 @@ class Protocol(typing.Protocol):
         """
         ...
 
-    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
-        """What the environment says to the result of one act (never empty); a reply's answers are sent joined.
+    def respond(self, result: Result, *, hints: bool, last: bool) -> str:
+        """The environment's message about one result (never empty); those of one reply are sent joined.
 
         Args:
             hints: add a hint after an error or a partial pass.
-            last: the episode ends with this: nothing is to be asked for.
+            last: the episode ends here, so that the message must not ask for another step.
         """
         ...
 
-    def remind(self, reply: Reply) -> str:
-        """What the environment says to a reply in which nothing was to be done (never empty)."""
+    def nudge(self, reply: Reply) -> str:
+        """The environment's message to a reply that did nothing (never empty)."""
         ...
 
-    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
+    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
         """Whether the episode ends after this reply.
 
         Args:
-            results: what became of all acts so far, those of this reply last.
+            results: of all acts so far, those of this reply last.
         """
         ...

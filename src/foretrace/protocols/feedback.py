@@ -1,22 +1,22 @@
-"""What the environment says: results, errors and hints, in the same words for every protocol."""
+"""The texts of the environment: the task, results, errors and hints, in the same words for every protocol."""
 
 from __future__ import annotations
 
 import re
 
 from foretrace.core.problem import RunError, RunResult, TestResult, Verdict
-from foretrace.protocols.base import Result, View
+from foretrace.protocols.base import ProblemView, Result
 
-MOST_SHOWN = 2000
+MAX_OUTPUT = 2000
 """Characters of an output that a model is shown: its start and its end."""
-_MOST_FAILURES = 5
-_MOST_FRAMES = 600
+_MAX_FAILURES = 5
+_MAX_TRACEBACK = 600
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]{6,16}\b")
 _TAG = re.compile(r"<(?=/?(?:result|error|hint|tool_response|tool_call|think)\b)", re.IGNORECASE)
 
 
-def task(view: View) -> str:
-    """The problem in words: its statement, the code it begins with, and its public tests by number."""
+def describe_task(view: ProblemView) -> str:
+    """The task as the model reads it: the statement, the code it begins with, and the public tests by number."""
     parts = [f"Task:\n{view.statement.strip()}"]
     if view.prompt.strip() and view.prompt.strip() not in view.statement:
         parts.append(f"The code begins with:\n```python\n{view.prompt.strip()}\n```")
@@ -30,20 +30,20 @@ def task(view: View) -> str:
     return "\n\n".join(parts)
 
 
-def response(result: Result, *, hints: bool, good: str = "result", bad: str = "error") -> str:
-    """The answer to one act: what it gave, or how it failed; then a hint, where hints are wanted.
+def format_result(result: Result, *, hints: bool, good: str = "result", bad: str = "error") -> str:
+    """A result in its tags: the output and the tests, or the error; then a hint, where hints are wanted.
 
     Args:
-        good: tag around what code gave.
-        bad: tag around an error.
+        good: Tag around the output.
+        bad: Tag around an error.
     """
-    text = _error(result)
-    told = f"<{bad}>\n{text}\n</{bad}>" if text else f"<{good}>\n{_given(result)}\n</{good}>"
-    return f"{told}\n<hint>\n{hint(result)}\n</hint>" if hints and result.failed else told
+    text = _format_error(result)
+    message = f"<{bad}>\n{text}\n</{bad}>" if text else f"<{good}>\n{_format_output(result)}\n</{good}>"
+    return f"{message}\n<hint>\n{choose_hint(result)}\n</hint>" if hints and result.failed else message
 
 
-def hint(result: Result) -> str:
-    """Advice after a failure, which gives nothing away."""
+def choose_hint(result: Result) -> str:
+    """General advice after a failure: nothing of a test is in it."""
     if result.error is not None:
         return "Write one whole block, and close it."
     error = result.run.error if result.run is not None else result.public.error if result.public is not None else None
@@ -56,37 +56,37 @@ def hint(result: Result) -> str:
     return "Follow the code by hand on the first test that fails, and compare it with the statement."
 
 
-def _error(result: Result) -> str:
-    """Why code did not run or did not come to its end; empty where it did."""
+def _format_error(result: Result) -> str:
+    """Why the code did not run, or what it raised; empty where it came to its end."""
     if result.error is not None or not result.broken:
         return result.error or ""
     failed = result.run if result.run is not None and not result.run.ok else result.public
     if failed is None:
         return ""
     printed = clip(failed.stdout)
-    told = _raised(failed.error, failed.ending, result.act.code)
-    return f"{told}\nprinted before that:\n{printed}" if printed else told
+    text = _format_exception(failed.error, failed.ending, result.act.code)
+    return f"{text}\nprinted before that:\n{printed}" if printed else text
 
 
-def _raised(error: RunError | None, ending: str, code: str) -> str:
+def _format_exception(error: RunError | None, ending: str, code: str) -> str:
     if error is None:
         return f"the run ended: {ending}"
     frames = error.traceback.strip("\n")
-    head = f"{error.kind}: {plain(error.message)}" if error.message else error.kind
+    head = f"{error.kind}: {sanitize(error.message)}" if error.message else error.kind
     if "\n" in frames or error.line is None:
-        return f"{head}\n{plain(frames[-_MOST_FRAMES:])}" if frames else head
+        return f"{head}\n{sanitize(frames[-_MAX_TRACEBACK:])}" if frames else head
     # One frame says no more than its line does.
     lines = code.split("\n")
     source = lines[error.line - 1].strip() if error.line <= len(lines) else ""
-    return f"{head}\nline {error.line}: {plain(source)}" if source else f"{head} (line {error.line})"
+    return f"{head}\nline {error.line}: {sanitize(source)}" if source else f"{head} (line {error.line})"
 
 
-def _given(result: Result) -> str:
-    """What code printed, and how the answer so far does on the tests."""
+def _format_output(result: Result) -> str:
+    """The output of the code, and the tests on the answer so far."""
     lines: list[str] = []
     run: RunResult | None = result.run
     output = "" if run is None else run.stdout
-    if result.public is not None and result.act.way == "test":
+    if result.public is not None and result.act.handling == "test":
         output = result.public.stdout
     printed = clip(output)
     if printed:
@@ -94,47 +94,47 @@ def _given(result: Result) -> str:
     elif run is not None and result.public is None:
         lines.append("(no output)")
     if result.public is not None:
-        lines += _tests(result.public)
-    elif result.act.way == "check":
+        lines += _format_tests(result.public)
+    elif result.act.handling == "check":
         lines.append("The checks passed." if run is not None else "There are no public tests to run.")
-    elif result.act.way == "keep":
+    elif result.act.handling == "append":
         lines.append("(added)")
     if result.hidden is not None:
         lines.append(f"Hidden tests: {result.hidden[0]} of {result.hidden[1]} pass.")
     return "\n".join(lines)
 
 
-def _tests(verdict: Verdict) -> list[str]:
+def _format_tests(verdict: Verdict) -> list[str]:
     counts = verdict.counts
     if verdict.passed:
         return [f"All {counts.total} public tests passed." if counts.total > 1 else "The public test passed."]
     lines = [f"{counts.passed} of {counts.total} public tests passed."]
     failing = [test for test in verdict.tests if not test.passed]
-    lines += [_failure(test) for test in failing[:_MOST_FAILURES]]
-    if len(failing) > _MOST_FAILURES:
-        lines.append(f"({len(failing) - _MOST_FAILURES} more fail)")
+    lines += [_format_failure(test) for test in failing[:_MAX_FAILURES]]
+    if len(failing) > _MAX_FAILURES:
+        lines.append(f"({len(failing) - _MAX_FAILURES} more fail)")
     return lines
 
 
-def _failure(test: TestResult) -> str:
+def _format_failure(test: TestResult) -> str:
     number, _, line = test.name.partition(":")
     name = f"test {int(number) + 1 if number.isdigit() else number}" + (f", line {line}" if line else "")
     if test.error is not None:
-        return f"{name}: {plain(test.error)}"
+        return f"{name}: {sanitize(test.error)}"
     if test.expected is None:
-        return f"{name}: fails" + (f", got {plain(test.actual)}" if test.actual is not None else "")
-    return f"{name}: got {plain(test.actual or 'nothing')}, expected {plain(test.expected)}"
+        return f"{name}: fails" + (f", got {sanitize(test.actual)}" if test.actual is not None else "")
+    return f"{name}: got {sanitize(test.actual or 'nothing')}, expected {sanitize(test.expected)}"
 
 
 def clip(text: str) -> str:
-    """An output as it is shown: its start and its end where it is long."""
-    text = plain(text.strip("\n"))
-    if len(text) <= MOST_SHOWN:
+    """The sanitized output, without its middle where it is longer than `MAX_OUTPUT`."""
+    text = sanitize(text.strip("\n"))
+    if len(text) <= MAX_OUTPUT:
         return text
-    half = MOST_SHOWN // 2
+    half = MAX_OUTPUT // 2
     return f"{text[:half]}\n... ({len(text) - 2 * half:,} characters left out) ...\n{text[-half:]}"
 
 
-def plain(text: str) -> str:
-    """Text of untrusted code: addresses, which differ from run to run, left out, and tags of ours made harmless."""
+def sanitize(text: str) -> str:
+    """Output of untrusted code without memory addresses, which differ between runs, and with our own tags escaped."""
     return _TAG.sub("&lt;", _ADDRESS.sub("0x...", text))

@@ -1,4 +1,4 @@
-"""Calls inside an open `<think>`: the answer is injected into the same assistant turn, which then goes on."""
+"""Tool calls inside an open `<think>`: the result is injected into the same assistant turn, which then goes on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from foretrace.encodings.code_calls.code_candidates import parse_python
 from foretrace.encodings.code_calls.reader import CodeCall, read_calls
 from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
-from foretrace.protocols.base import Act, Reply, Result, View
-from foretrace.protocols.reply_reader import CUT, EMPTY, MOST_ACTS, TOO_MANY, is_code, is_thought, without_invented
-from foretrace.protocols.turns import CODE, SUBMIT, handed_in
+from foretrace.protocols.base import Act, ProblemView, Reply, Result
+from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, is_submitted
+from foretrace.protocols.reply_reader import (
+    CUT_ERROR,
+    EMPTY_ERROR,
+    MAX_ACTS,
+    TOO_MANY_ERROR,
+    cut_hallucinated,
+    holds_code,
+    is_thought,
+)
 
 _SYSTEM = """
 You solve a programming task in Python. While you think, you can run code: write
@@ -38,7 +46,7 @@ def ordered(words):
 """
 _END = "</tool_call>"
 _THINK_END = "</think>"
-_NAMES = frozenset(
+_PYTHON_TOOL_NAMES = frozenset(
     (
         "",
         "python",
@@ -51,77 +59,79 @@ _NAMES = frozenset(
         "run",
     )
 )
-"""Names under which models call the one tool that there is."""
+"""Names under which models call the only tool, in lower case."""
 
 
 class Inline:
-    """One assistant turn with calls in its thinking, then the final code (see `base.Protocol`)."""
+    """One assistant turn with calls in its thinking, then the final code."""
 
     name = "inline"
     stop: tuple[str, ...] = (_END, "<tool_response>")
-    needs: tuple[str, ...] = ("continuation",)
+    required_capabilities: tuple[str, ...] = ("continuation",)
     continues = True
     max_turns = 12
-    ideal: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
+    ideal_metrics: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
     tools: tuple[ToolSpec, ...] = (
-        ToolSpec(name="python", description="Run a Python program and return what it prints.", parameters=CODE),
-        SUBMIT,
+        ToolSpec(
+            name="python", description="Run a Python program and return what it prints.", parameters=CODE_PARAMETERS
+        ),
+        SUBMIT_TOOL,
     )
 
-    def opening(self, view: View) -> tuple[ChatMessage, ...]:
+    def opening(self, view: ProblemView) -> tuple[ChatMessage, ...]:
         """The rules, then the task."""
-        return (ChatMessage("system", _SYSTEM.strip()), ChatMessage("user", feedback.task(view)))
+        return (ChatMessage("system", _SYSTEM.strip()), ChatMessage("user", feedback.describe_task(view)))
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
-        """The calls of a completion and the final code behind its thinking (see `base.Protocol`)."""
-        kept, made = without_invented(text)
+        """The calls of a completion, and the final code behind its thinking."""
+        kept, hallucinated = cut_hallucinated(text)
         if not kept.strip():
-            return Reply(text=kept, invented=made)
-        cut = cut and not made
+            return Reply(text=kept, hallucinated=hallucinated)
+        cut = cut and not hallucinated
         calls = read_calls(kept, truncated=cut)
-        if calls and not cut and not made and not _ends(kept, calls[-1]):
+        if calls and not cut and not hallucinated and not _is_closed(kept, calls[-1]):
             kept += _END
             calls = read_calls(kept, truncated=False)
-        end = 0 if any(act.kind == "final" for act in before) else _thinking_end(kept, calls)
+        end = 0 if any(act.kind == "final" for act in before) else _find_thinking_end(kept, calls)
         acts: list[Act] = []
         at = 0
-        for call in calls[: MOST_ACTS + 1]:
-            acts += _thought(kept, at, min(call.span[0], end))
-            acts.append(_call(call, refuse=call in calls[MOST_ACTS:]))
+        for call in calls[: MAX_ACTS + 1]:
+            acts += _make_thought(kept, at, min(call.span[0], end))
+            acts.append(_make_call(call, refuse=call in calls[MAX_ACTS:]))
             at = call.span[1]
-        if _THINK_END not in kept[:end] and end == len(kept) and _is_answer(kept, calls, cut=cut):
+        if _THINK_END not in kept[:end] and end == len(kept) and _is_bare_answer(kept, calls, cut=cut):
             end = 0
-        acts += _thought(kept, at, end)
+        acts += _make_thought(kept, at, end)
         if end == 0 or kept.endswith(_THINK_END, 0, end):
-            acts += _final(kept, max(at, end), cut=cut, called=at > end)
-        return Reply(text=kept, acts=tuple(acts), invented=made)
+            acts += _make_final(kept, max(at, end), cut=cut, called=at > end)
+        return Reply(text=kept, acts=tuple(acts), hallucinated=hallucinated)
 
-    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
+    def respond(self, result: Result, *, hints: bool, last: bool) -> str:
         """`<tool_response>`, on lines of its own."""
-        told = feedback.response(result, hints=hints, good="tool_response", bad="tool_response")
-        return f"\n{told}\n"
+        message = feedback.format_result(result, hints=hints, good="tool_response", bad="tool_response")
+        return f"\n{message}\n"
 
-    def remind(self, reply: Reply) -> str:
+    def nudge(self, reply: Reply) -> str:
         """What to do, for thinking that stopped without a call and without an end."""
-        told = "Nothing was run. Go on: call python, or close </think> and write the whole answer in ```python."
-        return f"\n<tool_response>\n{told}\n</tool_response>\n"
+        message = "Nothing was run. Go on: call python, or close </think> and write the whole answer in ```python."
+        return f"\n<tool_response>\n{message}\n</tool_response>\n"
 
-    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
+    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
         """Whether the final code was given."""
-        return handed_in(results)
+        return is_submitted(results)
 
 
-def _ends(text: str, call: CodeCall) -> bool:
+def _is_closed(text: str, call: CodeCall) -> bool:
     """Whether the last call has its closing tag, or something else behind it."""
     return text.endswith(_END, 0, call.span[1]) or bool(text[call.span[1] :].strip())
 
 
-def _is_answer(text: str, calls: Sequence[CodeCall], *, cut: bool) -> bool:
-    """Whether a text without any sign of thinking is the answer: not all models think in tags."""
+def _is_bare_answer(text: str, calls: Sequence[CodeCall], *, cut: bool) -> bool:
+    """Whether a text without a sign of thinking holds the answer: not all models think in tags."""
     return not cut and not calls and "<think>" not in text and any(p.kind == "code" for p in split_reply(text))
 
 
-def _thinking_end(text: str, calls: Sequence[CodeCall]) -> int:
+def _find_thinking_end(text: str, calls: Sequence[CodeCall]) -> int:
     """Where the thinking ends: behind its closing tag outside of all calls, or with the text."""
     at = text.find(_THINK_END)
     while at >= 0:
@@ -132,35 +142,35 @@ def _thinking_end(text: str, calls: Sequence[CodeCall]) -> int:
     return len(text)
 
 
-def _thought(text: str, start: int, end: int) -> list[Act]:
+def _make_thought(text: str, start: int, end: int) -> list[Act]:
     words = text[start:end].replace("<think>", "").replace(_THINK_END, "").strip()
     return [Act(kind="think", span=(start, end), text=words)] if is_thought(words) else []
 
 
-def _call(call: CodeCall, *, refuse: bool) -> Act:
-    error = TOO_MANY if refuse else call.error
-    if error is None and call.name.lower() not in _NAMES:
+def _make_call(call: CodeCall, *, refuse: bool) -> Act:
+    error = TOO_MANY_ERROR if refuse else call.error
+    if error is None and call.name.lower() not in _PYTHON_TOOL_NAMES:
         error = f"there is no tool {call.name!r}: the only one is python"
     if error is None and not (call.code or "").strip():
-        error = EMPTY
+        error = EMPTY_ERROR
     made = call.tool_call
     if error is not None:
         return Act(kind="refused", span=call.span, error=error, repairs=call.repairs, call=made)
-    return Act(kind="code", span=call.span, code=call.code or "", way="run", repairs=call.repairs, call=made)
+    return Act(kind="code", span=call.span, code=call.code or "", handling="run", repairs=call.repairs, call=made)
 
 
-def _final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
-    """The answer behind the thinking: its last block that defines something, or its last block; bare code too.
+def _make_final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
+    """The answer behind the thinking: its last block that defines something, else its last block; bare code too.
 
     Args:
-        called: the part begins right behind a call, so that its answer has still to come.
+        called: The part begins right behind a call, whose result has still to come.
     """
     rest = text[start:]
-    found = [p for p in split_reply(rest) if p.kind in ("code", "action") or (p.kind == "answer" and is_code(p))]
+    found = [p for p in split_reply(rest) if p.kind in ("code", "action") or (p.kind == "answer" and holds_code(p))]
     if (
         not found
         and parse_python(rest) is not None
-        and is_code(bare := ReplyBlock("code", rest, "text", "cut", (0, len(rest))))
+        and holds_code(bare := ReplyBlock("code", rest, "text", "cut", (0, len(rest))))
     ):
         found = [bare]
     if called and not found:
@@ -168,12 +178,12 @@ def _final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
             Act(kind="final", span=(start, start))
         ]  # the thinking has ended, and a call behind it is to be answered
     if cut and not (found and all(piece.is_closed for piece in found)):
-        return [Act(kind="final", span=(start, len(text)), text=rest.strip(), error=CUT)]
+        return [Act(kind="final", span=(start, len(text)), text=rest.strip(), error=CUT_ERROR)]
     if not found:
-        return [Act(kind="final", span=(start, len(text)), text=rest.strip(), way="submit")]
+        return [Act(kind="final", span=(start, len(text)), text=rest.strip(), handling="submit")]
     whole = next((p for p in reversed(found) if "def " in p.code or "class " in p.code), found[-1])
     span = (start + whole.span[0], start + whole.span[1])
-    return [Act(kind="final", span=span, text=rest.strip(), code=whole.code.strip("\n") + "\n", way="submit")]
+    return [Act(kind="final", span=span, text=rest.strip(), code=whole.code.strip("\n") + "\n", handling="submit")]
 
 
 PLUGIN = Inline

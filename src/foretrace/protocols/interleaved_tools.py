@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols.base import ActKind, Reply, Result, Way
-from foretrace.protocols.turns import CODE, SUBMIT, Turns, handed_in
+from foretrace.protocols.base import ActKind, Handling, Reply, Result
+from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
 
 _SYSTEM = """
 You solve a programming task in Python in small steps, in a session that keeps what you have run, like a notebook.
@@ -65,31 +65,33 @@ def mean(numbers):
 """
 
 
-class InterleavedTools(Turns):
-    """A session of small blocks; ends when a verify block passes (see `base.Protocol`)."""
+class InterleavedTools(MultiTurnProtocol):
+    """A session of small blocks; ends when a verify block passes."""
 
     name = "interleaved_tools"
     max_turns = 16
-    rules = _SYSTEM
-    ways: ClassVar[Mapping[ActKind, Way]] = {"code": "block", "verify": "check", "final": "submit"}
-    reminder: ClassVar[str] = (
+    system_prompt = _SYSTEM
+    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "block", "verify": "check", "final": "submit"}
+    reminder_text: ClassVar[str] = (
         "Nothing was run. Write the next step in <code>...</code>, or run the tests with <verify>...</verify>."
     )
     tools = (
         ToolSpec(
-            name="python", description="Run a block in the session; blocks that ran are the answer.", parameters=CODE
+            name="python",
+            description="Run a block in the session; blocks that ran are the answer.",
+            parameters=CODE_PARAMETERS,
         ),
         ToolSpec(
             name="run_tests",
             description="Run checks, if any, and the public tests on the answer so far.",
             parameters='{"type":"object","properties":{"checks":{"type":"string"}}}',
         ),
-        SUBMIT,
+        SUBMIT_TOOL,
     )
 
-    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether a verify block passed, or the model handed its answer in."""
-        return handed_in(results) or any(r.act.way == "check" and not r.failed for r in results)
+    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether a verify block passed, or the model submitted its answer."""
+        return is_submitted(results) or any(r.act.handling == "check" and not r.failed for r in results)
 
 
 PLUGIN = InterleavedTools

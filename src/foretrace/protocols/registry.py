@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-
-from foretrace.core.errors import UsageError
 from foretrace.core.plugins import load_plugin
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 
-def make_protocol(name: str, *, forced: bool = False, option: str = "forced") -> Protocol:
-    """The protocol of that name; `option` is what a user calls the forced form.
+def make_protocol(name: str) -> InteractionProtocol:
+    """The protocol of that name, e.g. `tools`, or `module:Class`.
 
     Raises:
-        UsageError: no such protocol, or it has no forced form.
+        UsageError: no such protocol.
     """
-    kind = load_plugin("protocol", name)
-    if not forced:
-        return kind()
-    if "forced" not in inspect.signature(kind).parameters:
-        raise UsageError(f"{option} is for the protocol interleaved, not for {name}")
-    return kind(forced=True)
+    return load_plugin("protocol", name)()

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols.base import ActKind, Reply, Result, Way
-from foretrace.protocols.turns import CODE, SUBMIT, Turns, handed_in
+from foretrace.protocols.base import ActKind, Handling, Reply, Result
+from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
 
 _SYSTEM = """
 You solve a programming task in Python in rounds. A round has three parts, and you are asked for one after the other:
@@ -25,37 +25,37 @@ _REFLECT = "Now reflect on this in <reflect>...</reflect>."
 _ROUNDS = 4
 
 
-class Structured(Turns):
-    """Plan, act, reflect; ends with the reflection on code that passes (see `base.Protocol`)."""
+class Structured(MultiTurnProtocol):
+    """Plan, act, reflect; ends with the reflection on code that passes."""
 
     name = "structured"
     stop = ("</code>", "</reflect>", "<result>", "<error>")
     max_turns = 3 * _ROUNDS
-    ideal = ("has_tool_feedback",)
-    rules = _SYSTEM
-    ways: ClassVar[Mapping[ActKind, Way]] = {"code": "test", "verify": "submit", "final": "submit"}
+    ideal_metrics = ("has_tool_feedback",)
+    system_prompt = _SYSTEM
+    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "test", "verify": "submit", "final": "submit"}
     tools = (
         ToolSpec(
             name="run_tests",
             description="Run code, which is the whole answer so far, against the public tests.",
-            parameters=CODE,
+            parameters=CODE_PARAMETERS,
         ),
-        SUBMIT,
+        SUBMIT_TOOL,
     )
 
-    def answer(self, result: Result, *, hints: bool, last: bool) -> str:
-        """What running the code gave, and the call to reflect on it."""
-        told = super().answer(result, hints=hints, last=last)
-        return told if last else f"{told}\n\n{_REFLECT}"
+    def respond(self, result: Result, *, hints: bool, last: bool) -> str:
+        """The result of the code, and the request to reflect on it."""
+        message = super().respond(result, hints=hints, last=last)
+        return message if last else f"{message}\n\n{_REFLECT}"
 
-    def remind(self, reply: Reply) -> str:
-        """The part that comes next."""
+    def nudge(self, reply: Reply) -> str:
+        """The request for the next part of the round."""
         return _PLAN if reply.acts and reply.acts[-1].kind == "reflect" else _ACT
 
-    def over(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether the model has reflected on code that passes, or handed its answer in."""
-        reflects = not any(act.way is not None or act.error is not None for act in reply.acts)
-        return handed_in(results) or (reflects and bool(results) and not results[-1].failed)
+    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether the model has reflected on code that passes, or submitted its answer."""
+        reflects = not any(act.handling is not None or act.error is not None for act in reply.acts)
+        return is_submitted(results) or (reflects and bool(results) and not results[-1].failed)
 
 
 PLUGIN = Structured

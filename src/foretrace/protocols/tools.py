@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols.base import ActKind, Way
-from foretrace.protocols.turns import CODE, SUBMIT, Turns
+from foretrace.protocols.base import ActKind, Handling
+from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol
 
 _SYSTEM = """
 You solve a programming task in Python. Your code is really run.
@@ -44,13 +44,13 @@ The public test passed.
 """
 
 
-class Tools(Turns):
-    """Think, code, result, and again until it is right; ends with a verify block (see `base.Protocol`)."""
+class Tools(MultiTurnProtocol):
+    """Think, code, result, and again until it is right; ends with a verify block."""
 
     name = "tools"
-    rules = _SYSTEM
-    ways: ClassVar[Mapping[ActKind, Way]] = {"code": "test", "verify": "submit", "final": "submit"}
-    reminder: ClassVar[str] = (
+    system_prompt = _SYSTEM
+    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "test", "verify": "submit", "final": "submit"}
+    reminder_text: ClassVar[str] = (
         "Nothing was run. Write your whole code in <code>...</code>. If its tests have passed, end with "
         "<verify>...</verify>."
     )
@@ -58,9 +58,9 @@ class Tools(Turns):
         ToolSpec(
             name="run_tests",
             description="Run code, which is the whole answer so far, against the public tests.",
-            parameters=CODE,
+            parameters=CODE_PARAMETERS,
         ),
-        SUBMIT,
+        SUBMIT_TOOL,
     )
 
 

@@ -82,7 +82,7 @@ class Failing(LocalSandbox):
 
 
 def test_a_sandbox_that_fails_gives_no_reward_and_never_0():
-    rewards, logged = reward([HALF] * 3, settings=EpisodeSettings(bonuses=True), sandbox=Failing(BOX))
+    rewards, logged = reward([HALF] * 3, settings=EpisodeSettings(structure_bonus=True), sandbox=Failing(BOX))
     assert None in rewards and 0.0 in rewards
     assert logged["failed/sandbox"] == rewards.count(None)
 

@@ -140,7 +140,6 @@ def test_names_that_are_unknown() -> None:
     ):
         with pytest.raises(UsageError):
             look_up()
-    assert make_protocol("interleaved", forced=True).max_turns > make_protocol("interleaved").max_turns
 
 
 def test_one_sandbox_for_all_rollouts_of_a_loop() -> None:

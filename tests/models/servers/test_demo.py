@@ -14,7 +14,7 @@ import pytest
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
-from foretrace.episodes.episode import Episode, view_of
+from foretrace.episodes.episode import Episode, make_view
 from foretrace.episodes.rollout import rollout
 from foretrace.models.base import ChatModel, Server, TokenModel
 from foretrace.models.demo_model import CHECKPOINT
@@ -30,7 +30,7 @@ from foretrace.sandbox.local import LocalSandbox
 T = TypeVar("T")
 FIXTURE = json.loads((Path(__file__).parent / "demo_logprobs.json").read_text(encoding="utf-8"))
 """Ids of one training text, and what torch gave for each after the first (written by scripts/train_demo_model.py)."""
-MESSAGES = Tools().opening(view_of(next(Builtin().load())))
+MESSAGES = Tools().opening(make_view(next(Builtin().load())))
 """A task that it knows: its replies to it are long enough."""
 
 

@@ -57,8 +57,7 @@ _TopP = Annotated[float, hidden_option("--top-p", "Of the sampling.", min=0.0, m
 _TopK = Annotated[int | None, hidden_option("--top-k", "Of the sampling.", min=1)]
 _Feedback = Annotated[Literal["public", "counts"], hidden_option("--feedback", "What a model is told of its tests.")]
 _Hints = Annotated[bool, hidden_option("--hints", "Add hints after failures.")]
-_Bonuses = Annotated[bool, hidden_option("--bonuses", "Add the structure bonuses to the reward.")]
-_Forced = Annotated[bool, hidden_option("--forced", "One step a turn (protocol interleaved).")]
+_StructureBonus = Annotated[bool, hidden_option("--structure-bonus", "Add the structure bonus to the reward.")]
 _Sandbox = Annotated[str, hidden_option("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
 _Workers = Annotated[int, hidden_option("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
 _Weak = Annotated[bool, hidden_option("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
@@ -90,8 +89,7 @@ def generate(
     top_k: _TopK = None,
     feedback: _Feedback = "public",
     hints: _Hints = False,
-    bonuses: _Bonuses = False,
-    forced: _Forced = False,
+    structure_bonus: _StructureBonus = False,
     sandbox: _Sandbox = "local",
     workers: _Workers = 0,
     allow_weak_isolation: _Weak = False,
@@ -135,7 +133,7 @@ def generate(
         samples=samples,
         sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_parse_temperature(temperature)),
         seed=seed,
-        episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, bonuses=bonuses),
+        episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, structure_bonus=structure_bonus),
         keep=keep,
         concurrency=in_flight,
         budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),
@@ -149,7 +147,7 @@ def generate(
         retries=retries,
         model_option=model_option,
     )
-    made_protocol = make_protocol(protocol, forced=forced)
+    made_protocol = make_protocol(protocol)
     sandbox_settings = SandboxSettings(
         max_sessions=in_flight or MAX_SESSIONS, workers=workers, allow_weak_isolation=allow_weak_isolation
     )

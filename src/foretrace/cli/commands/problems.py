@@ -18,7 +18,7 @@ from foretrace.cli.output import Output, Progress
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
-    from foretrace.episodes.validate import Checked
+    from foretrace.episodes.validate import ValidationReport
     from foretrace.sandbox.base import SandboxSettings
 
 HELP = "List problem sets, and prove them without a model."
@@ -94,28 +94,32 @@ def check(
 
 def _check(
     name: str, path: Path | None, limit: int | None, sandbox: str, settings: SandboxSettings, progress: Progress
-) -> tuple[Any, Checked]:
+) -> tuple[Any, ValidationReport]:
     """How well the code was isolated, and what was found."""
     import asyncio
 
     import msgspec
 
-    from foretrace.episodes.validate import Finding, check
+    from foretrace.episodes.validate import ValidationIssue, validate_problems
     from foretrace.problems.base import collect_problems
     from foretrace.problems.registry import make_problem_set
     from foretrace.sandbox.registry import make_sandbox
 
     problems, drops = collect_problems(make_problem_set(name).load(path), limit)
-    bad = [Finding(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops]
+    bad = [
+        ValidationIssue(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops
+    ]
     box = make_sandbox(sandbox, settings)
 
     def report(done: int) -> None:
         progress(f"checking {name}", done, len(problems))
 
-    async def run() -> tuple[Any, Checked]:
+    async def run() -> tuple[Any, ValidationReport]:
         async with box:
             isolation = await box.start()
-            return isolation, await check(problems, box, workers=settings.workers or usable_cores(), progress=report)
+            return isolation, await validate_problems(
+                problems, box, workers=settings.workers or usable_cores(), progress=report
+            )
 
     isolation, checked = asyncio.run(run())
     return msgspec.to_builtins(isolation), msgspec.structs.replace(checked, findings=(*bad, *checked.findings))

@@ -11,7 +11,7 @@ from foretrace.cli.output import Cell, Output, Progress
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
     from foretrace.episodes.generate.engine import GenerateReport
-    from foretrace.episodes.generate.progress import Status
+    from foretrace.episodes.generate.progress import RunProgress
     from foretrace.models.base import ChatModel
     from foretrace.problems.base import UnusableRow
 
@@ -47,7 +47,7 @@ class StatusDisplay:
         """Note what was done when a failure ended the run."""
         self.failure_report = report
 
-    def __call__(self, status: Status) -> None:
+    def __call__(self, status: RunProgress) -> None:
         self._progress(status.line())
         if not self._started and status.doing == "running":
             self._started = True
@@ -170,8 +170,12 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
 
 
 def _count_attempts(report: GenerateReport) -> str:
-    parts = [f"{report.there:,} already there", f"{report.skipped:,} left out before", f"{report.done:,} done now"]
-    return f"{report.asked:,} = " + " + ".join([*parts, f"{report.left:,} not begun"])
+    parts = [
+        f"{report.already_done:,} already there",
+        f"{report.filtered:,} left out before",
+        f"{report.done:,} done now",
+    ]
+    return f"{report.asked:,} = " + " + ".join([*parts, f"{report.remaining:,} not begun"])
 
 
 def _percentage(share: float | None, of: int) -> str | None:

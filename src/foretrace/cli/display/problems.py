@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.cli.output import Output
 
 if TYPE_CHECKING:
-    from foretrace.episodes.validate import Checked
+    from foretrace.episodes.validate import ValidationReport
 
 _MAX_NAMED = 5
 """Problems that the last line of a failed check names."""
@@ -32,7 +32,7 @@ def show_sets(output: Output, sets: Sequence[dict[str, Any]]) -> None:
     output.print("your own: jsonl:FILE, or module:Class (docs/problems.md)")
 
 
-def show_check(output: Output, checked: Checked, isolation: dict[str, Any]) -> None:
+def show_check(output: Output, checked: ValidationReport, isolation: dict[str, Any]) -> None:
     """Print the counts of a check, and what it found."""
     with_reference = checked.problems - checked.without_reference
     output.print_fields(
@@ -56,7 +56,7 @@ def show_check(output: Output, checked: Checked, isolation: dict[str, Any]) -> N
         )
 
 
-def verdict(checked: Checked) -> str:
+def verdict(checked: ValidationReport) -> str:
     """One line that names what is wrong, and where."""
     parts: list[str] = []
     for fault, text in _FAULTS.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretrace.core.problem import Problem
     from foretrace.core.trace import Isolation, Trace
     from foretrace.models.base import ChatModel
-    from foretrace.protocols.base import Protocol
+    from foretrace.protocols.base import InteractionProtocol
     from foretrace.sandbox.base import Sandbox
 
 _CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
@@ -54,7 +54,7 @@ async def examine_model(
     from foretrace.episodes.episode import Episode
     from foretrace.episodes.generate.resume import seed_of
     from foretrace.episodes.identity import Identity
-    from foretrace.episodes.requirements import tokens_of
+    from foretrace.episodes.requirements import find_token_model
     from foretrace.episodes.rollout import rollout
     from foretrace.problems.registry import load_problems
 
@@ -73,7 +73,7 @@ async def examine_model(
             # As the first attempt of `generate` with its own settings would be.
             seeded = msgspec.structs.replace(sampling, seed=seed_of(0, problem, 0))
             identity = Identity(model=model.spec, seed=0)
-            tokens = tokens_of(model, can) if protocol.continues else None
+            tokens = find_token_model(model, can) if protocol.continues else None
             episode = Episode(problem, protocol, sandbox, identity=identity, tokens=tokens)
             trace = await rollout(episode, model, seeded)
     report.episode = _episode_facts(trace, problem, protocol)
@@ -91,22 +91,22 @@ def _capability_facts(can: Capabilities) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _choose_protocol(report: ModelReport, can: Capabilities) -> Protocol:
+def _choose_protocol(report: ModelReport, can: Capabilities) -> InteractionProtocol:
     """The protocol of the episode; all of them go into the report, refused or not.
 
     Raises:
         ForetraceError: the server can do none.
     """
     from foretrace.core.plugins import load_plugin, plugin_names
-    from foretrace.episodes.requirements import unmet
+    from foretrace.episodes.requirements import find_missing_capability
 
     report.protocols = {}
-    offered: dict[str, Protocol] = {}
+    offered: dict[str, InteractionProtocol] = {}
     preferred = [name for name in _PREFERRED if name in plugin_names("protocol")]
     for name in [*preferred, *sorted({*plugin_names("protocol")} - {*preferred})]:
-        protocol: Protocol = load_plugin("protocol", name)()
-        missing = unmet(protocol, can)
-        why = None if missing is None else f"needs {missing.need}: {missing.reason}"
+        protocol: InteractionProtocol = load_plugin("protocol", name)()
+        missing = find_missing_capability(protocol, can)
+        why = None if missing is None else f"needs {missing.name}: {missing.reason}"
         report.protocols[name] = {"offered": missing is None, "reason": why}
         if missing is None:
             offered[name] = protocol
@@ -124,7 +124,7 @@ def _isolation_facts(isolation: Isolation) -> dict[str, Any]:
     }
 
 
-def _episode_facts(trace: Trace, problem: Problem, protocol: Protocol) -> dict[str, Any]:
+def _episode_facts(trace: Trace, problem: Problem, protocol: InteractionProtocol) -> dict[str, Any]:
     outcome = trace.outcome
     metrics, tests = outcome.metrics, outcome.tests
     sampled_spans = [message.sampled for message in trace.messages if message.author == "model"]

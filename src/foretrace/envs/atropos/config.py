@@ -45,7 +45,6 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     use_wandb: bool = Field(default=False, description="Log to Weights & Biases (WANDB_MODE=offline works).")
 
     protocol: str = Field(default="interleaved_tools", description="How model and executor talk (docs/protocols.md).")
-    forced: bool = Field(default=False, description="One step a turn (protocol interleaved).")
     problems: str = Field(default="builtin", description="A problem set, or NAME:PATH (docs/problems.md).")
     problems_path: str | None = Field(default=None, description="File or folder of the problem set, else the Hub.")
     limit: int | None = Field(default=None, description="Only the first N problems.")
@@ -55,7 +54,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     max_turns: int | None = Field(default=None, description="Completions of an episode; None is the protocol's own.")
     feedback: Literal["public", "counts"] = Field(default="public", description="What a model is told of its tests.")
     hints: bool = Field(default=False, description="Add hints after failures.")
-    bonuses: bool = Field(default=True, description="Add the structure bonuses to the reward.")
+    structure_bonus: bool = Field(default=True, description="Add the structure bonus to the reward.")
 
     temperature: float = Field(default=1.0, description="Of the training rollouts; logprobs are always those of 1.")
     top_p: float = Field(default=1.0, description="Of the training rollouts.")
@@ -130,7 +129,9 @@ class CodeTraceEnvConfig(BaseEnvConfig):
 
     def episode(self) -> EpisodeSettings:
         """How episodes are run."""
-        return EpisodeSettings(max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, bonuses=self.bonuses)
+        return EpisodeSettings(
+            max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, structure_bonus=self.structure_bonus
+        )
 
     def sampling(self) -> Sampling:
         """How training rollouts are sampled."""

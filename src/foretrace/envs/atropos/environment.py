@@ -39,7 +39,7 @@ from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.registry import make_protocol
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
@@ -119,7 +119,7 @@ class CodeTraceEnv(ResilientEnv):
         problems = load_problems(config.problems, config.problems_path, config.limit)
         self._train, self._eval = split_problems(problems, config.eval_fraction, config.seed)
         self._by_id = {problem.id: problem for problem in problems}
-        protocol = make_protocol(config.protocol, forced=config.forced)
+        protocol = make_protocol(config.protocol)
         self._sink = TraceSink(config.traces_dir, "atropos")
         settings = SandboxSettings(
             workers=config.sandbox_workers,
@@ -141,7 +141,7 @@ class CodeTraceEnv(ResilientEnv):
         self._runner = RolloutRunner(rollout_settings, self._sandbox, self.local_tokenizer, self._sink)
         self._fit_problems(config.max_token_length)
 
-    async def _connect_servers(self, protocol: Protocol) -> None:
+    async def _connect_servers(self, protocol: InteractionProtocol) -> None:
         """Ask all model servers what they can do; each gets slots for training and slots for evaluation."""
         config = self.config
         models: list[tuple[RolloutModel, int]] = []

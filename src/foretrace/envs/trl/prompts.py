@@ -10,9 +10,9 @@ import msgspec
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.envs.problems import load_problems
-from foretrace.episodes.episode import view_of
-from foretrace.episodes.identity import task_of
-from foretrace.protocols.base import Protocol
+from foretrace.episodes.episode import make_view
+from foretrace.episodes.identity import make_task
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.registry import make_protocol
 
 TASK_KEY = "task"
@@ -21,7 +21,7 @@ TASK_KEY = "task"
 
 def prompt_dataset(
     problems: str | Iterable[Problem],
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     *,
     path: str | None = None,
     limit: int | None = None,
@@ -62,20 +62,20 @@ def resolve_problems(
     for problem in chosen:
         if not (problem.public_tests or problem.hidden_tests):
             raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
-        if by_id.setdefault(task_of(problem).id, problem) is not problem:
-            raise ProblemError(f"two problems have the id {task_of(problem).id!r}; ids must differ")
+        if by_id.setdefault(make_task(problem).id, problem) is not problem:
+            raise ProblemError(f"two problems have the id {make_task(problem).id!r}; ids must differ")
     return chosen
 
 
-def resolve_protocol(protocol: str | Protocol) -> Protocol:
+def resolve_protocol(protocol: str | InteractionProtocol) -> InteractionProtocol:
     """The protocol of a name, or as it is given."""
     return make_protocol(protocol) if isinstance(protocol, str) else protocol
 
 
-def _make_row(problem: Problem, protocol: Protocol) -> dict[str, Any]:
+def _make_row(problem: Problem, protocol: InteractionProtocol) -> dict[str, Any]:
     """One row: `prompt` (messages), `task` (the id), `problem` (JSON, with all tests)."""
-    task = task_of(problem).id
-    opening = protocol.opening(view_of(problem))
+    task = make_task(problem).id
+    opening = protocol.opening(make_view(problem))
     return {
         "prompt": [{"role": m.role, "content": m.content, TASK_KEY: task} for m in opening],
         TASK_KEY: task,
@@ -96,7 +96,7 @@ def read_problem(text: str) -> Problem:
 
 
 def find_problem(
-    prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: Protocol
+    prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: InteractionProtocol
 ) -> Problem:
     """The problem that a prompt asks for.
 
@@ -115,7 +115,7 @@ def find_problem(
     return problems[task]
 
 
-def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, protocol: Protocol) -> None:
+def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, protocol: InteractionProtocol) -> None:
     """Refuse a prompt that does not ask for the problem in the words of the protocol: what is answered to it would be
     read by other rules than it was written by.
 
@@ -125,13 +125,13 @@ def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, pr
     Raises:
         UsageError: it is not that prompt.
     """
-    opening = protocol.opening(view_of(problem))
+    opening = protocol.opening(make_view(problem))
     if isinstance(prompt, str):
         same = all(message.content.strip() in prompt for message in opening)
     else:
         same = [(m.get("role"), m.get("content")) for m in prompt] == [(m.role, m.content) for m in opening]
     if not same:
         raise UsageError(
-            f"the prompt of {task_of(problem).id!r} is not the one of {protocol.name}; give both the same protocol "
+            f"the prompt of {make_task(problem).id!r} is not the one of {protocol.name}; give both the same protocol "
             "(for words of your own, one with its own opening: docs/trl.md)"
         )

@@ -20,13 +20,13 @@ from foretrace.envs.trl.prompts import TASK_KEY, check_prompt, read_problem, res
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import run_episode
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 
 def reward_fn(
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     *,
     sandbox: str | Sandbox = "local",
     sandbox_settings: SandboxSettings | None = None,
@@ -70,7 +70,7 @@ class RewardFunc:
 
     def __init__(
         self,
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         sandbox: Sandbox,
         settings: EpisodeSettings,
         *,

@@ -23,16 +23,16 @@ from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.envs.trl.generation import GenerateFunc, TrainedModel
 from foretrace.envs.trl.prompts import find_problem, resolve_problems, resolve_protocol
 from foretrace.envs.trl.request_batches import BatchedModel, RequestBatcher, answer_batch, generate_batch
-from foretrace.episodes.episode import view_of
-from foretrace.episodes.identity import Identity, task_of
+from foretrace.episodes.episode import make_view
+from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.registry import make_sandbox
 
 
 def rollout_func(
-    protocol: str | Protocol,
+    protocol: str | InteractionProtocol,
     generate: GenerateFunc | None = None,
     *,
     problems: str | Iterable[Problem],
@@ -121,7 +121,7 @@ class RolloutFunc:
         generate: GenerateFunc | None,
     ) -> None:
         self._settings, self._sandbox, self._sink, self._generate = settings, sandbox, sink, generate
-        self._problems = {task_of(problem).id: problem for problem in problems}
+        self._problems = {make_task(problem).id: problem for problem in problems}
         self._loop = BackgroundLoop()
         self._loop.close_at_end(sink.close)
         self._loop.close_at_end(sandbox.close)
@@ -198,7 +198,7 @@ class RolloutFunc:
         return RolloutModel(model, tokenizer, contextlib.nullcontext(), gives_ids=True, max_sequence_tokens=longest)
 
     def _render_prompt(self, tokenizer: LocalTokenizer, problem: Problem) -> list[int]:
-        return tokenizer.apply_template(self._settings.protocol.opening(view_of(problem)))
+        return tokenizer.apply_template(self._settings.protocol.opening(make_view(problem)))
 
     def _make_lists(
         self, rollouts: Sequence[Rollout], problems: Sequence[Problem], tokenizer: LocalTokenizer

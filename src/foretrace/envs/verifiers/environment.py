@@ -35,7 +35,7 @@ from foretrace.envs.verifiers.attempts import (
 from foretrace.envs.verifiers.interception_model import InterceptionModel
 from foretrace.envs.verifiers.setting_names import describe_error, name_options
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.identity import Identity, task_of
+from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.problems.registry import make_problem_set, split_name
 from foretrace.protocols.registry import make_protocol
@@ -129,7 +129,7 @@ class ProblemTask(vf.Task[ProblemData, EpisodeState, vf.TaskConfig]):
     @property
     def key(self) -> str:
         """The same for the same problem, whatever its place among the rows."""
-        return task_of(self.data.problem()).id
+        return make_task(self.data.problem()).id
 
     async def finalize(self, trace: Any, runtime: Any) -> None:
         """Judge an attempt that a deadline cut."""
@@ -171,14 +171,12 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
 
     protocol: str = "interleaved_tools"
     """How model and executor talk (docs/protocols.md); all but `inline`."""
-    forced: bool = False
-    """One step a turn (protocol interleaved)."""
     feedback: Literal["public", "counts"] = "public"
     """What a model sees of its tests: the public ones, or also how many of the hidden ones pass."""
     hints: bool = False
     """Add hints after failures."""
-    bonuses: bool = False
-    """Add the structure bonuses to the reward."""
+    structure_bonus: bool = False
+    """Add the structure bonus to the reward."""
     max_turns: int | None = Field(None, ge=1)
     """Completions of an attempt; `None` takes the protocol's own number."""
     sandbox: str = "local"
@@ -196,7 +194,7 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
 
     @model_validator(mode="after")
     def _check(self) -> ForetraceHarnessConfig:
-        protocol = _refuse_by_value_error(lambda: make_protocol(self.protocol, forced=self.forced))
+        protocol = _refuse_by_value_error(lambda: make_protocol(self.protocol))
         if protocol.continues:
             raise ValueError(_INLINE_REFUSED.format(name=protocol.name))
         _refuse_by_value_error(lambda: make_sandbox(self.sandbox, self.sandbox_settings))
@@ -213,7 +211,9 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     @property
     def episode_settings(self) -> EpisodeSettings:
         """How an episode is run."""
-        return EpisodeSettings(max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, bonuses=self.bonuses)
+        return EpisodeSettings(
+            max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, structure_bonus=self.structure_bonus
+        )
 
 
 class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
@@ -254,7 +254,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
         config = self.config
         episode = Episode(
             data.problem(),
-            make_protocol(config.protocol, forced=config.forced),
+            make_protocol(config.protocol),
             self._sandbox(),
             settings=config.episode_settings,
             identity=Identity(model=ctx.model, sampling=arguments),
@@ -308,7 +308,7 @@ class ForetraceEnvConfig(vf.EnvConfig):
         harness = self.agent.harness or ForetraceHarnessConfig(id=ID)
         if isinstance(harness, ForetraceHarnessConfig):
             sampling = self.agent.sampling.model_dump(exclude_unset=True) if self.agent.sampling else {}
-            wanted = [*make_protocol(harness.protocol, forced=harness.forced).stop, *sampling.get("stop", ())]
+            wanted = [*make_protocol(harness.protocol).stop, *sampling.get("stop", ())]
             stops = vf.SamplingConfig(**{**sampling, "stop": list(dict.fromkeys(wanted))})
             self.agent = self.agent.model_copy(update={"sampling": stops})
         return self

@@ -10,16 +10,15 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.digest import digest
 from foretrace.core.errors import ForetraceError, SandboxError
 from foretrace.core.journal import Journal, JournalEntry, encode_entry
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.generate.journal import Log
+from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
-from foretrace.episodes.generate.progress import Status
+from foretrace.episodes.generate.progress import RunProgress
 from foretrace.episodes.generate.resume import (
     Attempt,
     GenerateSettings,
@@ -32,11 +31,11 @@ from foretrace.episodes.generate.resume import (
 )
 from foretrace.episodes.generate.throttle import TRANSIENT_KINDS, ThrottledModel
 from foretrace.episodes.generate.usage import MeteredModel, RunUsage, TokenMeter
-from foretrace.episodes.identity import Identity
-from foretrace.episodes.requirements import refuse, tokens_of
+from foretrace.episodes.identity import Identity, make_run_name
+from foretrace.episodes.requirements import find_token_model, require_capabilities
 from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
 from foretrace.models.base import ChatModel, TokenModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
 _MOST = 256
@@ -50,7 +49,8 @@ _SANDBOX_FAILURES = 10
 
 
 class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did. `asked == there + skipped + done + left`, and `done == stored + sum(left_out) + lost`."""
+    """What a run did. `asked == already_done + filtered + done + remaining`, and
+    `done == stored + sum(left_out) + failed`."""
 
     model: str
     protocol: str
@@ -58,27 +58,28 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Names the run: the same for the same model, protocol, sampling, seed and settings."""
     problems: int
     asked: int
-    there: int
+    already_done: int
     """Stored before."""
-    skipped: int
+    filtered: int
     """Finished before, and left out by `keep`."""
     done: int
-    left: int
+    remaining: int
     """Not begun, or not finished, because the run stopped before."""
     stopped: str | None
     """Why it stopped before the end."""
     error: str | None
-    """The failure that ended the run; null where none did."""
+    """The failure that ended the run; `None` where none did."""
     stored: int
     left_out: dict[str, int]
     errors: dict[str, int]
     """Attempts of this run that ended in an error, by kind: the next run of the same command does them again."""
     examples: dict[str, str]
-    lost: int
+    failed: int
     """Attempts that ended in an error and are not stored, because of `keep`."""
-    again: int
+    retried: int
+    """Attempts that were begun a second time after a failure of the server."""
     success: float | None
-    """Share of the attempts of this run without an error; null where there is none."""
+    """Share of the attempts of this run without an error; `None` where there is none."""
     ideal: float | None
     mean_reward: float | None
     recovery: float | None
@@ -107,14 +108,14 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
 
 async def generate(
     problems: Iterable[Problem],
-    protocol: Protocol,
+    protocol: InteractionProtocol,
     model: ChatModel,
     sandbox: Sandbox,
     out: Path | str,
     settings: GenerateSettings | None = None,
     *,
     versions: dict[str, str] | None = None,
-    progress: Callable[[Status], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
     failed: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
     """Attempt every problem `samples` times and add the traces to the folder `out`, which is made if absent.
@@ -170,26 +171,26 @@ class _Run:
     def __init__(
         self,
         problems: Sequence[Problem],
-        protocol: Protocol,
+        protocol: InteractionProtocol,
         model: ChatModel,
         sandbox: Sandbox,
         settings: GenerateSettings,
-        progress: Callable[[Status], None],
+        progress: Callable[[RunProgress], None],
     ) -> None:
         self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
         self._settings = settings
         self._progress = progress
         self._meter = TokenMeter()
-        self._spending = RunUsage()
-        self.status = Status(self._meter)
-        self._slots = _slots_for(model, settings.concurrency)
-        self._steady = ThrottledModel(model, self._slots, self._meter)
+        self._usage = RunUsage()
+        self.status = RunProgress(self._meter)
+        self._limiter = _make_limiter(model, settings.concurrency)
+        self._throttled = ThrottledModel(model, self._limiter, self._meter)
         sampling = told(settings.sampling, model)
-        named = [protocol.name, settings.episode, model.spec, sampling, settings.seed]
-        self.name = digest(msgspec.json.encode(named, order="sorted").decode())
         self._tokens: TokenModel | None = None
         """What makes ids of text, where the server gives and takes ids."""
-        self._identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed, run=self.name)
+        identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed)
+        self.name = make_run_name(protocol, identity, settings.episode)
+        self._identity = msgspec.structs.replace(identity, run=self.name)
         self.todo: list[Attempt] = []
         self._damaged: list[Path] = []
         self._stopped: str | None = None
@@ -204,7 +205,7 @@ class _Run:
         plan = planned(self._problems, self._protocol, self._identity, self._settings, writer)
         self.todo = plan.todo
         self._damaged = writer.damaged
-        self.status.there, self.status.skipped = plan.there, plan.skipped
+        self.status.already_done, self.status.filtered = plan.there, plan.skipped
         self.status.asked = len(self._problems) * self._settings.samples
 
     async def prepare(self, versions: dict[str, str]) -> None:
@@ -212,9 +213,9 @@ class _Run:
         self.status.doing = f"asking {self._model.spec} what it can do"
         self._progress(self.status)
         found = await self._model.probe()
-        refuse(self._protocol, self._model, found)
+        require_capabilities(self._protocol, self._model, found)
         if self._protocol.continues:  # elsewhere the server's own rendering is what users of the model will see
-            self._tokens = tokens_of(self._model, found)
+            self._tokens = find_token_model(self._model, found)
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
@@ -224,7 +225,7 @@ class _Run:
 
     async def drive(self, writer: TraceWriter) -> None:
         """Do what is to be done; however it ends, what was finished is sealed."""
-        log = Log(Journal(writer.folder, self.name))
+        log = AsyncJournal(Journal(writer.folder, self.name))
         self.status.doing = "running"
         ticking = asyncio.create_task(self._tick())
         try:
@@ -238,7 +239,7 @@ class _Run:
         if self._fatal is not None:
             raise self._fatal
 
-    async def _all(self, log: Log) -> None:
+    async def _all(self, log: AsyncJournal) -> None:
         running: set[asyncio.Task[None]] = set()
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -252,7 +253,7 @@ class _Run:
             while self._fatal is None:
                 self._wake.clear()
                 for attempt in self._next(todo, running):
-                    task = asyncio.create_task(self._one(attempt, self._spending.start_attempt(self._steady), log))
+                    task = asyncio.create_task(self._one(attempt, self._usage.start_attempt(self._throttled), log))
                     task.add_done_callback(ended)
                     running.add(task)
                 if not running or self._out_of_time():
@@ -266,14 +267,14 @@ class _Run:
     def _next(self, todo: Iterator[Attempt], running: set[asyncio.Task[None]]) -> Iterator[Attempt]:
         """Attempts that may begin now."""
         settings, status = self._settings, self.status
-        most = settings.concurrency or min(_MOST, 2 * self._slots.limit)
+        most = settings.concurrency or min(_MOST, 2 * self._limiter.limit)
         while self._stopped is None and len(running) - min(self._saving, most) < most:
             over = settings.budget.check_time(status.seconds)
             turns = settings.episode.max_turns or self._protocol.max_turns
             guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
-            reason = over or settings.budget.check_tokens_and_cost(self._spending, guess=guess)
-            if reason is not None and status.left > len(running):
-                if over or not self._spending.in_flight:  # else those in flight may leave more than they were reckoned
+            reason = over or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
+            if reason is not None and status.remaining > len(running):
+                if over or not self._usage.in_flight:  # else those in flight may leave more than they were reckoned
                     self._stopped = reason
                 return
             attempt = next(todo, None)
@@ -287,23 +288,23 @@ class _Run:
 
     async def _tick(self) -> None:
         while True:
-            self.status.slots, self.status.trouble = self._slots.limit, self._steady.failing
+            self.status.slots, self.status.trouble = self._limiter.limit, self._throttled.failing
             self.status.tick()
             self._progress(self.status)
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _one(self, attempt: Attempt, model: MeteredModel, log: Log) -> None:
+    async def _one(self, attempt: Attempt, model: MeteredModel, log: AsyncJournal) -> None:
         """One attempt, until it is durable."""
         self.status.in_flight += 1
         try:
             trace = await self._attempt(attempt, model)
             if trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS:
-                self.status.again += 1
+                self.status.retried += 1
                 trace = await self._attempt(attempt, model)
         finally:
             self.status.in_flight -= 1
-            self._spending.finish_attempt(model)
+            self._usage.finish_attempt(model)
             self._wake.set()
         assert trace.key == attempt.key, "resuming goes by the key"
         trace, line = _written(trace)
@@ -343,7 +344,7 @@ class _Run:
         status, meter = self.status, self._meter
         judged, means = status.judged, status.means() if status.judged else {}
         failed = status.metrics["had_errors"]
-        out_of_time = None if not status.left else self._stopped or "the time is over"
+        out_of_time = None if not status.remaining else self._stopped or "the time is over"
         told = None if error is None else str(error)
         return GenerateReport(
             model=self._model.spec,
@@ -351,18 +352,18 @@ class _Run:
             run=self.name,
             problems=len(self._problems),
             asked=status.asked,
-            there=status.there,
-            skipped=status.skipped,
+            already_done=status.already_done,
+            filtered=status.filtered,
             done=status.done,
-            left=status.left,
+            remaining=status.remaining,
             stopped=told or out_of_time,
             error=told,
             stored=status.stored,
             left_out=dict(sorted(status.left_out.items())),
             errors=dict(status.errors.most_common()),
             examples=status.examples,
-            lost=status.done - status.stored - status.left_out.total(),
-            again=status.again,
+            failed=status.done - status.stored - status.left_out.total(),
+            retried=status.retried,
             success=status.successes / judged if judged else None,
             ideal=status.ideal / judged if judged else None,
             mean_reward=status.rewards / judged if judged else None,
@@ -385,7 +386,7 @@ class _Run:
         )
 
 
-def _slots_for(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
+def _make_limiter(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
     if concurrency is not None:
         return AdaptiveLimiter(concurrency)
     if not model.endpoint:

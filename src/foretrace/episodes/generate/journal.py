@@ -7,7 +7,7 @@ import asyncio
 from foretrace.core.journal import Journal
 
 
-class Log:
+class AsyncJournal:
     """A journal from within an event loop."""
 
     def __init__(self, journal: Journal) -> None:

@@ -11,22 +11,22 @@ from foretrace.episodes.generate.usage import TokenMeter
 
 _RECENT_S = 30.0
 """Rates are those of the last seconds."""
-_KINDS = 2
+_MAX_KINDS = 2
 """Kinds of errors that the line of progress names."""
 
 
-class Status:
-    """Live counts of one run of `generate`; attempts add up: `asked == there + skipped + done + left`."""
+class RunProgress:
+    """Live counts of one run of `generate`; attempts add up: `asked == already_done + filtered + done + remaining`."""
 
     def __init__(self, meter: TokenMeter) -> None:
         self.meter = meter
         self.doing = "starting"
         self.capabilities: dict[str, Any] | None = None
-        """What the model server was found to do; null before it was asked."""
+        """What the model server was found to do; `None` before it was asked."""
         self.isolation: Isolation | None = None
-        self.asked = self.there = self.skipped = 0
+        self.asked = self.already_done = self.filtered = 0
         """Attempts that the command asks for; those that were stored before; those that `keep` left out before."""
-        self.done = self.stored = self.successes = self.ideal = self.again = 0
+        self.done = self.stored = self.successes = self.ideal = self.retried = 0
         """Of this run: attempts that ended; that are kept; that passed all tests; that are ideal; that were begun a
         second time after a failure of the server."""
         self.left_out: Counter[str] = Counter()
@@ -54,9 +54,9 @@ class Status:
         return self.done - self.errors.total()
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Attempts that are still to be done."""
-        return self.asked - self.there - self.skipped - self.done
+        return self.asked - self.already_done - self.filtered - self.done
 
     @property
     def seconds(self) -> float:
@@ -105,14 +105,14 @@ class Status:
         if self.doing != "running":
             return self.doing
         attempts_s, tokens_s = self.rates()
-        parts = [f"{self.done:,} of {self.done + self.left:,} done"]
+        parts = [f"{self.done:,} of {self.done + self.remaining:,} done"]
         if attempts_s > 0:
-            parts[0] += f", {_duration(self.left / attempts_s)} left"
+            parts[0] += f", {_duration(self.remaining / attempts_s)} left"
         if self.trouble:
             parts.append(f"the server fails ({self.trouble}), trying again")
         if self.errors:
-            told = [f"{kind} {n:,}" for kind, n in self.errors.most_common(_KINDS)]
-            told += ["..."] * (len(self.errors) > _KINDS)
+            told = [f"{kind} {n:,}" for kind, n in self.errors.most_common(_MAX_KINDS)]
+            told += ["..."] * (len(self.errors) > _MAX_KINDS)
             parts.append(f"errors: {', '.join(told)}")
         if self.judged:
             parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal / self.judged:.0%} ideal")

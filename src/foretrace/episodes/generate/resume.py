@@ -15,10 +15,10 @@ from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.generate.usage import Budget
-from foretrace.episodes.identity import Identity, key_of
+from foretrace.episodes.identity import Identity, make_key
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel, ConfiguredModel
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 
 Keep = Literal["all", "success", "ideal"]
 """Which attempts are stored. With `all`, those that ended in an error too; with the others, none of those."""
@@ -64,7 +64,11 @@ class Plan(NamedTuple):
 
 
 def planned(
-    problems: Iterable[Problem], protocol: Protocol, identity: Identity, settings: GenerateSettings, writer: TraceWriter
+    problems: Iterable[Problem],
+    protocol: InteractionProtocol,
+    identity: Identity,
+    settings: GenerateSettings,
+    writer: TraceWriter,
 ) -> Plan:
     """Compare what is asked for with what the folder holds. Attempts that ended in an error are made again."""
     stored = _finished(writer.folder)
@@ -73,7 +77,7 @@ def planned(
     there = skipped = 0
     for problem in problems:
         for sample in range(settings.samples):
-            key = key_of(problem, protocol, msgspec.structs.replace(identity, sample=sample), settings.episode)
+            key = make_key(problem, protocol, msgspec.structs.replace(identity, sample=sample), settings.episode)
             if key in stored:
                 there += 1
             elif key in left_out:

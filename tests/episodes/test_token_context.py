@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 import pytest
+from foretrace.models.demo_network.sampling import log_softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,14 +17,13 @@ from foretrace.core.completion import ChatMessage, Completion, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Message, Trace
 from foretrace.episodes.episode import Episode
-from foretrace.episodes.requirements import tokens_of
+from foretrace.episodes.requirements import find_token_model
 from foretrace.episodes.rollout import rollout
-from foretrace.episodes.token_context import Stream
+from foretrace.episodes.token_context import TokenContext
 from foretrace.models.demo_model.network import KVCache
-from foretrace.models.demo_model.sampling import log_softmax
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
-from foretrace.protocols.base import Protocol
+from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.tools import Tools
 from models.served import model_at
@@ -82,10 +82,10 @@ def sampled(*pieces: str, finish: str = "stop", text: str | None = None) -> Comp
 
 
 def take(completion: Completion, text: str) -> tuple[Completion, int, tuple[int, ...]]:
-    stream = Stream(Letters())
-    taken = asyncio.run(stream.take(completion, text))
+    stream = TokenContext(Letters())
+    taken = asyncio.run(stream.add_completion(completion, text))
     assert taken.completion.token_ids == stream.ids
-    return taken.completion, taken.end, stream.ids
+    return taken.completion, taken.end_ids, stream.ids
 
 
 def test_the_ids_of_a_whole_reply_stay_with_its_end() -> None:
@@ -157,7 +157,7 @@ def turn_of(trace: Trace) -> list[Message]:
 
 
 def play(
-    stage: Stage, tokens: Letters, *said: Completion, protocol: Protocol | None = None
+    stage: Stage, tokens: Letters, *said: Completion, protocol: InteractionProtocol | None = None
 ) -> tuple[Trace, list[tuple[int, ...]]]:
     """The trace, and the prompt of each completion."""
     prompts: list[tuple[int, ...]] = []
@@ -284,7 +284,7 @@ def test_a_turn_at_a_server_that_takes_ids(stage: Stage, kind: str) -> None:
             found = await model.probe()
             probed = server.completions
             server.say = lambda asked: said[asked.number - probed]
-            tokens = tokens_of(model, found)
+            tokens = find_token_model(model, found)
             assert tokens is not None
             return await rollout(Episode(ADD, Inline(), stage.sandbox, tokens=tokens), model, Sampling())
 

@@ -15,8 +15,8 @@ from foretrace.core.errors import ProblemError, SandboxError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.episodes.validate import Checked, check, empty_answer
-from foretrace.sandbox.base import Limits, SandboxSettings
+from foretrace.episodes.validate import ValidationReport, make_empty_answer, validate_problems
+from foretrace.sandbox.base import Limits, Settings
 
 LEVEL = Isolation(level=0)
 
@@ -33,10 +33,10 @@ def problem(own: str, reference: str | None = "def f(n):\n    return n + 1\n", *
     return Problem(**{**fields, **more})
 
 
-def real(problems: Sequence[Problem], **options: Any) -> Checked:
-    async def run() -> Checked:
-        async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
-            return await check(problems, sandbox, **options)
+def real(problems: Sequence[Problem], **options: Any) -> ValidationReport:
+    async def run() -> ValidationReport:
+        async with load_plugin("sandbox", "local")(Settings(workers=2)) as sandbox:
+            return await validate_problems(problems, sandbox, **options)
 
     return asyncio.run(run())
 
@@ -77,9 +77,9 @@ class Scripted:
         return Verdict(tests=results, integrity="split", isolation=LEVEL)
 
 
-def scripted(say: Any, problems: Any, **options: Any) -> tuple[Checked, Scripted]:
+def scripted(say: Any, problems: Any, **options: Any) -> tuple[ValidationReport, Scripted]:
     sandbox: Any = Scripted(say)
-    return asyncio.run(check(problems, sandbox, **options)), sandbox
+    return asyncio.run(validate_problems(problems, sandbox, **options)), sandbox
 
 
 def truth(code: str, tests: Sequence[Test]) -> bool:
@@ -219,7 +219,7 @@ def test_problems_are_read_as_they_are_needed_and_errors_end_it_all() -> None:
     ],
 )
 def test_the_empty_answer_has_the_shape_of_the_reference(reference: str | None, prompt: str, wanted: str) -> None:
-    code = empty_answer(problem("a", reference, prompt=prompt))
+    code = make_empty_answer(problem("a", reference, prompt=prompt))
     assert code == f"{wanted}\n    return None\n"
 
 
@@ -228,13 +228,13 @@ def test_the_empty_class_has_the_methods_of_the_reference() -> None:
         "class f(Base):\n    size = 3\n    def __init__(self, n=[]):\n        self.n = n\n"
         "    @property\n    def top(self): return self.n\n    @cache\n    @staticmethod\n    def make(): return f()\n"
     )
-    code = empty_answer(problem("a", reference))
+    code = make_empty_answer(problem("a", reference))
     space: dict[str, Any] = {}
     exec(code, space)
     made = space["f"]()
     assert (made.top, made.make(), ast.parse(code).body[0].bases) == (None, None, [])  # type: ignore[attr-defined]
-    assert empty_answer(problem("a", "class f: pass")) == "class f:\n    pass\n"
-    assert empty_answer(problem("a", entry_point=None)) == ""
+    assert make_empty_answer(problem("a", "class f: pass")) == "class f:\n    pass\n"
+    assert make_empty_answer(problem("a", entry_point=None)) == ""
 
 
 def test_human_eval_is_sound(shared: Path) -> None:

@@ -1,0 +1,210 @@
+"""Put a new definition of a function or class in the place of the old one, in code that was written block by block."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+_DEFINES = re.compile(r"(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)")
+_LINE = re.compile(r"\r\n?|\n")
+
+
+class Replacement(NamedTuple):
+    """The blocks after a new definition took the place of the old one."""
+
+    start: int
+    """Index of the first block that changes."""
+    blocks: list[str]
+    """The blocks from there on."""
+
+
+def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
+    """Ways to put the definitions of `fix` in the place of older ones, the best first; empty where that is not safe.
+
+    They take the place of the first older definition; further old definitions of these names are removed, and all else
+    of the earlier blocks stays. What the fix does beside defining comes last, as it did when it ran.
+    A fix that needs what it replaces (`old = f` before a new `f`), or whose function has a second name (`old = f` in a
+    later block), has no replacement: the new definition then stands behind the old one.
+    """
+    tree = parse_python(fix)
+    if tree is None:
+        return []
+    names = _defined_names(tree)
+    trees = [parse_python(block) for block in blocks]
+    changed = [index for index, found in enumerate(trees) if found is not None and _defined_names(found) & names]
+    if not changed:
+        return []
+    start = changed[0]
+    behind = [found for found in trees[start:] if found is not None]
+    if _uses_old_definition(tree, names) or any(_aliases(found, names) for found in (tree, *behind)):
+        return []
+    before, after = _split_around(blocks[start], names)
+    later = [_remove_definitions(block, names) for block in blocks[start + 1 :]]
+    head, tail = _split_definitions(fix, tree)
+    whole = Replacement(start, _drop_empty([before, fix, after, *later]))
+    if not tail.strip():
+        return [whole]
+    best = Replacement(start, _drop_empty([before, head, after, *later, tail]))
+    sets = _names_set(tree) - names
+    return [best] if any(_names_set(found) & sets for found in behind) else [best, whole]
+
+
+@lru_cache(maxsize=64)
+def parse_python(code: str) -> ast.Module | None:
+    """The syntax tree, `None` where the code is not Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in a string is of no use here
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def replace_unrun(code: str, fix: str) -> str | None:
+    """Code that was never run, with the definitions of `fix` in the place of the old ones; `None` where there are none,
+    or where a name could be used before it is set.
+
+    Code with a syntax error loses the lines of the old definitions, where it is Python without them.
+    """
+    for replacement in find_replacements([code], fix):
+        text = "\n\n".join(replacement.blocks)
+        if (tree := parse_python(text)) is not None and not _uses_name_too_early(tree):
+            return text
+    tree = parse_python(fix)
+    if tree is None or parse_python(code) is not None:
+        return None
+    left = _remove_broken_definitions(code, _defined_names(tree))
+    return f"{left}\n\n{fix}" if left != code and parse_python(f"{left}\n\n{fix}") is not None else None
+
+
+def _uses_name_too_early(tree: ast.Module) -> bool:
+    """Whether a statement reads a name that only a later one sets."""
+    later = _names_set(tree)
+    for node in tree.body:
+        if _names_read(node) & (later - _names_set(node)):
+            return True
+        later -= _names_set(node)
+    return False
+
+
+def _remove_broken_definitions(code: str, names: set[str]) -> str:
+    """The code without the lines that begin to define one of the names and the indented ones behind them."""
+    kept: list[str] = []
+    removing = False
+    for line in _split_lines(code):
+        begins = _DEFINES.match(line)
+        if begins:
+            removing = begins.group(1) in names
+        elif line.strip() and not line.startswith((" ", "\t", ")")):
+            removing = False
+        if not removing:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _defined_names(tree: ast.Module) -> set[str]:
+    """Names of functions and classes defined at the top level."""
+    return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
+
+
+def _uses_old_definition(tree: ast.Module, names: set[str]) -> bool:
+    """Whether it reads one of the names before it defines that name itself."""
+    defined: set[str] = set()
+    for node in tree.body:
+        if _names_read(node) & (names - defined):
+            return True
+        if isinstance(node, _DEFINITIONS):
+            defined.add(node.name)
+    return False
+
+
+def _aliases(tree: ast.Module, names: set[str]) -> bool:
+    """Whether one of the functions gets a second name, under which the new one may call the old one."""
+    values = (
+        node.value for statement in tree.body for node in _walk_executed(statement) if isinstance(node, ast.Assign)
+    )
+    return any(isinstance(value, ast.Name) and value.id in names for value in values)
+
+
+def _names_read(node: ast.AST) -> set[str]:
+    return {n.id for n in _walk_executed(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _names_set(tree: ast.AST) -> set[str]:
+    """Names that running it sets."""
+    found: set[str] = set()
+    for node in _walk_executed(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, _DEFINITIONS):
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+    return found
+
+
+def _walk_executed(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that are executed with a statement: all but the bodies of functions."""
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        yield node
+        if isinstance(node, _FUNCTIONS):
+            todo += [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
+        elif isinstance(node, ast.Lambda):
+            todo.append(node.args)
+        else:
+            todo += ast.iter_child_nodes(node)
+
+
+def _split_lines(code: str) -> list[str]:
+    return _LINE.split(code)
+
+
+def _line_range(node: ast.stmt) -> range:
+    """0-based lines of a statement, decorators included."""
+    decorators = node.decorator_list if isinstance(node, _DEFINITIONS) else []
+    return range(min(n.lineno for n in (node, *decorators)) - 1, node.end_lineno or node.lineno)
+
+
+def _split_around(code: str, names: set[str]) -> tuple[str, str]:
+    """The code before the first definition of the names, and the code behind it, without further definitions."""
+    tree = parse_python(code) or ast.Module([], [])
+    first = next(_line_range(n) for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names)
+    lines = _split_lines(code)
+    cut = "\n".join(lines[: first.start])
+    return cut, _remove_definitions("\n" * first.start + "\n".join(lines[first.start :]), names)
+
+
+def _remove_definitions(code: str, names: set[str]) -> str:
+    """The code without its definitions of the names."""
+    tree = parse_python(code)
+    if tree is None:
+        return code
+    removed = {row for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names for row in _line_range(n)}
+    return "\n".join(line for row, line in enumerate(_split_lines(code)) if row not in removed) if removed else code
+
+
+def _split_definitions(code: str, tree: ast.Module) -> tuple[str, str]:
+    """The imports and definitions, and all else; comments stay with the statement that follows them."""
+    head: list[str] = []
+    tail: list[str] = []
+    lines, at = _split_lines(code), 0
+    kinds = (*_DEFINITIONS, ast.Import, ast.ImportFrom)
+    for node in tree.body:
+        end = _line_range(node).stop
+        (head if isinstance(node, kinds) else tail).extend(lines[at:end])
+        at = max(at, end)
+    tail += lines[at:]
+    return "\n".join(head), "\n".join(tail)
+
+
+def _drop_empty(blocks: Sequence[str]) -> list[str]:
+    """The blocks that hold a statement, or do not parse."""
+    return [b.strip("\n") for b in blocks if (tree := parse_python(b)) is None or tree.body]

@@ -1,0 +1,39 @@
+"""The reward of an episode: `compute_reward` by a `RewardRule`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from foretrace.episodes.workspace import Evaluation
+
+
+class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How the reward is computed; `formula` is recorded with each trace."""
+
+    structure_bonus: bool = False
+    """Add the structure bonus, at full pass too."""
+    think_bonus: float = 0.1
+    """For two thoughts or more."""
+    verify_bonus: float = 0.1
+    """For a verification."""
+
+    @property
+    def formula(self) -> str:
+        """The rule in words."""
+        base = "-1 + 2 * passed / total over the hidden tests (over the public ones where there are no hidden ones); "
+        base += "-1 without code that runs"
+        if not self.structure_bonus:
+            return base
+        return f"{base}; + {self.think_bonus:g} for two thinks or more; + {self.verify_bonus:g} for a verification"
+
+
+def compute_reward(evaluation: Evaluation, metrics: dict[str, float], rule: RewardRule) -> float:
+    """The reward of an episode that was judged: -1 to 1, and the structure bonus on top."""
+    judged = evaluation.hidden or evaluation.public
+    if not evaluation.runnable or judged is None or not judged.counts.total:
+        reward = -1.0
+    else:
+        reward = -1.0 + 2.0 * judged.counts.passed / judged.counts.total
+    if rule.structure_bonus:
+        reward += rule.think_bonus * (metrics["think_count"] >= 2) + rule.verify_bonus * bool(metrics["has_verify"])
+    return reward

@@ -1,0 +1,60 @@
+"""The base of protocols in which the model and the environment take turns: system prompt, blocks, results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from foretrace.core.completion import ChatMessage
+from foretrace.core.trace import ToolSpec
+from foretrace.protocols import feedback
+from foretrace.protocols.base import Act, ActKind, Handling, ProblemView, Reply, Result
+from foretrace.protocols.reply_reader import read_blocks
+
+CODE_PARAMETERS = '{"type":"object","properties":{"code":{"type":"string"}},"required":["code"]}'
+SUBMIT_TOOL = ToolSpec(
+    name="submit",
+    description="Hand in the answer so far, or the code that is given.",
+    parameters='{"type":"object","properties":{"code":{"type":"string"}}}',
+)
+
+
+class MultiTurnProtocol:
+    """A subclass gives the system prompt, and how each kind of block is handled."""
+
+    name: str = ""
+    stop: tuple[str, ...] = ("</code>", "</verify>", "<result>", "<error>")
+    required_capabilities: tuple[str, ...] = ()
+    continues = False
+    max_turns: int = 10
+    ideal_metrics: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
+    tools: tuple[ToolSpec, ...] = ()
+    system_prompt: str = ""
+    handlings: ClassVar[Mapping[ActKind, Handling]] = {}
+    """How the code of a block is handled, by its kind; kinds that are not in it are words."""
+    reminder_text: ClassVar[str] = ""
+
+    def opening(self, view: ProblemView) -> tuple[ChatMessage, ...]:
+        """The rules, then the task."""
+        return (ChatMessage("system", self.system_prompt.strip()), ChatMessage("user", feedback.describe_task(view)))
+
+    def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
+        """The blocks of a completion."""
+        return read_blocks(text, cut=cut, stops=self.stop, handlings=self.handlings)
+
+    def respond(self, result: Result, *, hints: bool, last: bool) -> str:
+        """`<result>` or `<error>`, and a hint where hints are wanted."""
+        return feedback.format_result(result, hints=hints)
+
+    def nudge(self, reply: Reply) -> str:
+        """What to do next, after a reply that did nothing."""
+        return self.reminder_text
+
+    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
+        """Whether the answer was submitted."""
+        return is_submitted(results)
+
+
+def is_submitted(results: Sequence[Result]) -> bool:
+    """Whether an answer was submitted and accepted."""
+    return any(result.act.handling == "submit" and result.error is None for result in results)
