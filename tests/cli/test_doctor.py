@@ -54,7 +54,7 @@ def test_no_sandbox_serves(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("PATH", str(tmp_path))
     done = run("doctor", "--quiet", "--sandbox", "docker")
     assert (done.code, done.out) == (1, "")
-    assert done.err == ("foretrace: no container engine here: install Docker or Podman, or use --sandbox local\n")
+    assert done.err == ("foretrace: no container engine here: install Docker or Podman, or give --sandbox local\n")
     told = run("doctor", "--sandbox", "docker", "--json")
     assert told.code == 1
     assert (told.json["ok"], told.json["sandbox"]) == (False, None)
@@ -81,7 +81,7 @@ def test_a_missing_interpreter(run: Run) -> None:
         (["--sandbox", "lokal"], "unknown sandbox 'lokal': choose one of"),
         (["--sandbox", "local,lokal"], "unknown sandbox 'lokal'"),
         (["--sandbox", ","], "--sandbox names nothing"),
-        (["--min-level", "0"], "allow_weak_isolation"),
+        (["--min-level", "0"], "give --allow-weak-isolation if that is meant"),
         (["--preload", "a b"], "preload 'a b'"),
     ],
 )

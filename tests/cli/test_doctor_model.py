@@ -223,7 +223,7 @@ def test_a_sandbox_that_does_not_serve(doctor: Run, monkeypatch: pytest.MonkeyPa
         (["--model", "demo", "--sandbox", "cloud"], "unknown sandbox 'cloud'"),
         (["--model", "demo", "--api-key-env", "NO_SUCH_KEY_HERE"], "no such environment variable"),
         (["--model", "demo", "--retries", "1"], "it takes no base URL, key, options, timeout or retries"),
-        (["--model", "llamacpp:x", "--context-length", "4096"], "take no context length (--context-length)"),
+        (["--model", "llamacpp:x", "--context-length", "4096"], "take no --context-length in a request"),
         (["--model", "openai:x", "--model-option", "tokens"], "write NAME=VALUE"),
         (["--base-url", "http://127.0.0.1:9"], "--base-url is for a model server: name one with --model"),
         (["--max-tokens", "5"], "--max-tokens is for a model server"),

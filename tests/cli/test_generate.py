@@ -110,7 +110,7 @@ def test_all_options_from_a_file(run: Run, setting: list[str], tmp_path: Path) -
         (["--model-option", "tokens"], "write NAME=VALUE"),
         (["--model-option", "depth=3"], "one option: tokens=bytes"),
         (["--timeout", "5"], "asks no server"),
-        (["--model", "openai:x", "--context-length", "4096"], "take no context length (--context-length)"),
+        (["--model", "openai:x", "--context-length", "4096"], "take no --context-length in a request"),
         (["--keep", "some"], "'some' is not one of"),
         (["--problems", "builtin"], "leave --path out"),
         (["--temperature", "inf"], "temperature"),

@@ -254,7 +254,7 @@ def test_disk_full(start: Start, previous: Path, window_rows: int) -> None:
 def test_killed_at_any_moment(start: Start, previous: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """kill -9: the previous dataset is untouched, no worker lives on, and the next build ends in the same bytes."""
     before = tree(previous)
-    for moment, workers in (("building (", 1), ("building 1", 2), ("checking (", 1), ("checking 3", 1)):
+    for moment, workers in (("building 0", 1), ("building 1", 2), ("checking 0", 1), ("checking 3", 1)):
         process = start(previous, overwrite=True, messages_per_job=200, workers=workers)
         wait_for(process, moment)
         workers_of_it = psutil.Process(process.pid).children(recursive=True)

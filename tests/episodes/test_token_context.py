@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 import pytest
-from foretrace.models.demo_network.sampling import log_softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from foretrace.episodes.requirements import find_token_model
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.token_context import TokenContext
 from foretrace.models.demo_model.network import KVCache
+from foretrace.models.demo_model.sampling import log_softmax
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.base import InteractionProtocol

@@ -16,7 +16,7 @@ from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Integrity, Problem, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.episodes.validate import ValidationReport, make_empty_answer, validate_problems
-from foretrace.sandbox.base import Limits, Settings
+from foretrace.sandbox.base import Limits, SandboxSettings
 
 LEVEL = Isolation(level=0)
 
@@ -35,7 +35,7 @@ def problem(own: str, reference: str | None = "def f(n):\n    return n + 1\n", *
 
 def real(problems: Sequence[Problem], **options: Any) -> ValidationReport:
     async def run() -> ValidationReport:
-        async with load_plugin("sandbox", "local")(Settings(workers=2)) as sandbox:
+        async with load_plugin("sandbox", "local")(SandboxSettings(workers=2)) as sandbox:
             return await validate_problems(problems, sandbox, **options)
 
     return asyncio.run(run())

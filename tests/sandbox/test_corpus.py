@@ -62,7 +62,7 @@ def judged(box: Box, answer: Answer) -> bool | None:
     tests = [Test(**test) if isinstance(test, dict) else Test(code=test) for test in job["tests"]]
     given = {"entry_point": job.get("entry_point"), "setup": job.get("setup", "")}
     try:
-        verdict = box.do(box.sandbox.judge(job["code"], tests, limits=Limits(wall_s=120, cpu_s=60), **given))
+        verdict = box.do(box.sandbox.judge(job["code"], tests, limits=Limits(wall_s=8, cpu_s=8), **given))
     except (ForetraceError, RecursionError):
         return None
     return verdict.passed

@@ -129,6 +129,8 @@ class Progress:
 
     def __init__(self, doing: str, *, silent: bool = False) -> None:
         self._state: tuple[str, int, int | None] = (doing, 0, None)
+        self._phase = (0, time.monotonic())
+        """What was done when this phase began, and when that was: its time left is its own."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._bar: tuple[Bar, TaskID] | None = None
@@ -141,11 +143,14 @@ class Progress:
             self._thread.start()
 
     def __call__(self, doing: str, done: int = 0, total: int | None = None) -> None:
-        """Say that `done` of `total` (None: not known) are done."""
+        """Say that `done` of `total` (`None`: not known) are done."""
+        begins = total != self._state[2] or done < self._state[1]
+        if begins:
+            self._phase = (done, time.monotonic())
         if self._bar is not None:
             bar, task = self._bar
-            if total != self._state[2] or done < self._state[1]:
-                bar.reset(task, total=total, completed=done)  # another phase: its time left is its own
+            if begins:
+                bar.reset(task, total=total, completed=done)
             bar.update(task, description=_describe(doing, done, total), completed=done)
         self._state = (doing, done, total)
 
@@ -159,18 +164,15 @@ class Progress:
 
     def _write_lines(self) -> None:
         begun = time.monotonic()
-        phase: tuple[int | None, int, float] = (None, 0, begun)
         wait = _FIRST_LINE_S
         while not self._ended.wait(wait):
             doing, done, total = self._state
-            now = time.monotonic()
-            if total != phase[0] or done < phase[1]:
-                phase = (total, done, now)
+            (before, since), now = self._phase, time.monotonic()
             text = _describe(doing, done, total)
             if total:
                 text += f" of {total:,}, {done / total:.0%}"
-                if done > phase[1]:
-                    text += f", {format_seconds((now - phase[2]) * (total - done) / (done - phase[1]))} left"
+                if done > before:
+                    text += f", {format_seconds((now - since) * (total - done) / (done - before))} left"
             _write_stderr(f"{text} ({now - begun:.0f} s)\n")
             wait = _LINES_S
 

@@ -169,7 +169,7 @@ def test_a_prompt_may_be_the_text_of_its_messages():
 
 def find_example(part: str) -> tuple[str, str]:
     """The Python of the page that holds this, and the text right behind it."""
-    found = re.findall(r"```python\n((?:(?!```).)*)```\n(?:\n```text\n(.*?)```)?", PAGE, re.DOTALL)
+    found = re.findall(r"```python\n((?:(?!```).)*)```\n(?:\n<!-- output -->\n```text\n(.*?)```)?", PAGE, re.DOTALL)
     (one,) = (pair for pair in found if part in pair[0])
     return one
 

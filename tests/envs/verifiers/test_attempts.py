@@ -134,7 +134,6 @@ def test_what_a_run_leaves_open_is_our_default() -> None:
 def test_names_that_are_unknown() -> None:
     for look_up in (
         lambda: make_protocol("tols"),
-        lambda: make_protocol("tools", forced=True),
         lambda: make_sandbox(" , ", SandboxSettings()),
         lambda: make_sandbox("nope", SandboxSettings()),
     ):
