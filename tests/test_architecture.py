@@ -20,6 +20,7 @@ FLOORS = [
     {"encodings", "rows", "engines"},
     {"models", "sandbox", "protocols", "problems", "sources", "actions"},
     {"episodes", "dataset", "exports"},
+    {"registry"},
     {"envs"},
     {"api"},
     {"cli"},

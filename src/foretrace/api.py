@@ -131,7 +131,7 @@ def open_source(source: str | Source, split: str | None = None, **options: Any) 
     Raises:
         UsageError: no such source, options that it does not take, two splits, or a file in its name.
     """
-    from foretrace.sources.registry import make_source, parse_source_spec
+    from foretrace.registry import make_source, parse_source_spec
 
     given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items() if value}
     if not isinstance(source, str):
@@ -161,7 +161,7 @@ def open_rows(
         UsageError: settings of the Hub together with local files.
         SourceError: a file that cannot be read.
     """
-    from foretrace.sources.registry import open_files, open_hub
+    from foretrace.registry import open_files, open_hub
 
     single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
     listed: list[Any] = [inputs] if single else [*cast("Any", inputs)]
@@ -225,11 +225,8 @@ def generate(
         StoreError: `out` cannot be written.
     """
     from foretrace.episodes.generate.resume import GenerateSettings
-    from foretrace.models.registry import make_model
-    from foretrace.problems.registry import load_problems
-    from foretrace.protocols.registry import make_protocol
+    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox
     from foretrace.sandbox.base import SandboxSettings
-    from foretrace.sandbox.registry import make_sandbox
 
     tables = {"sampling": sampling, "episode": episode, "budget": budget}
     settings = _make_settings(

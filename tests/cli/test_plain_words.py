@@ -17,7 +17,7 @@ from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Provenance, Task, Trace
 from foretrace.models.servers.demo import Demo
-from foretrace.problems.registry import load_problems
+from foretrace.registry import load_problems
 
 replace = msgspec.structs.replace
 

@@ -7,7 +7,7 @@ import pytest
 from foretrace.core.problem import Problem, Test
 from foretrace.episodes.identity import Identity, make_key, make_run_name
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.protocols.registry import make_protocol
+from foretrace.registry import make_protocol
 
 PROBLEM = Problem(
     id="sum",

@@ -59,10 +59,10 @@ def built(offline: None, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """All datasets, built from the samples that ship with the package."""
     from foretrace.dataset.build import build
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.registry import make_source
     from foretrace.rows.files import FileRows
     from foretrace.samples import sample_files
     from foretrace.sources.importing import import_source
-    from foretrace.sources.registry import make_source
 
     folder = tmp_path_factory.mktemp("built")
     for name, path in sample_files().items():

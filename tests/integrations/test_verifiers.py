@@ -24,7 +24,7 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.models.base import Server
 from foretrace.models.servers.openai import OpenAI
-from foretrace.protocols.registry import make_protocol
+from foretrace.registry import make_protocol
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import NAME, Running

@@ -15,7 +15,7 @@ from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
 from foretrace.problems.base import UnusableRow, check_problem, collect_problems, make_problems, refuse_unusable
-from foretrace.problems.registry import split_name
+from foretrace.registry import split_name
 
 SETS = plugins.plugin_names("problems")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "problems.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem
-from foretrace.problems.registry import make_problem_set, split_name
+from foretrace.registry import make_problem_set, split_name
 
 _log = logging.getLogger("foretrace.envs")
 

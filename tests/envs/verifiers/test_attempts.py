@@ -33,10 +33,9 @@ from foretrace.envs.verifiers.setting_names import OPTIONS, name_options
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.models.servers.scripted import Scripted
-from foretrace.protocols.registry import make_protocol
+from foretrace.registry import make_protocol, make_sandbox
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
-from foretrace.sandbox.registry import make_sandbox
 
 ROOT = Path(__file__).resolve().parents[3]
 WRONG = "<think>A first try of mine.</think><code>\ndef plus(x):\n    return x - 1\n</code>"

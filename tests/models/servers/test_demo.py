@@ -20,10 +20,10 @@ from foretrace.models.base import ChatModel, Server, TokenModel
 from foretrace.models.demo_model import CHECKPOINT
 from foretrace.models.demo_model.network import CHUNK_TOKENS, KVCache
 from foretrace.models.demo_model.sampling import ReplyBuilder, log_softmax, make_rng, sample_token
-from foretrace.models.registry import make_model
 from foretrace.models.servers.demo import Demo
 from foretrace.problems.builtin import Builtin
 from foretrace.protocols.tools import Tools
+from foretrace.registry import make_model
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 

@@ -11,8 +11,8 @@ import pytest
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.models.base import ChatModel, Server, TokenModel
-from foretrace.models.registry import make_model, split_spec
 from foretrace.models.servers.scripted import Script, Scripted
+from foretrace.registry import make_model, split_spec
 
 
 def said(model: ChatModel, request: Request) -> str:

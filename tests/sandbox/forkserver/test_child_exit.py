@@ -17,7 +17,7 @@ import pytest
 from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.server_process import ForkServer, LaunchSpec
-from foretrace.sandbox.inside.parent_connection import MESSAGE_HEADER
+from foretrace.sandbox.inside.server.parent_connection import MESSAGE_HEADER
 from sandbox.boxes import Box, box_at
 
 PATIENT = Limits(wall_s=6.0, cpu_s=5.0)

@@ -50,7 +50,7 @@ SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
     "no landlock": ("child.py",
         'self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))', "pass", 2, {
         "filesystem_read", "filesystem_write"}),
-    "landlock lets read": ("fork_server.py", "readable, listable = jail.carve_holes(roots, holes)",
+    "landlock lets read": ("server/fork_server.py", "readable, listable = jail.carve_holes(roots, holes)",
         'readable, listable = ["/"], []', 2, {
         "filesystem_read"}),
     "no filter": ("confine/seccomp.py", "0x00050000", "0x7FFF0000", 2, {

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foretrace.sandbox.inside.parent_connection import (
+from foretrace.sandbox.inside.server.parent_connection import (
     MESSAGE_HEADER,
     TIMESTAMP,
     ParentConnection,
@@ -196,7 +196,7 @@ def _pipe(data: bytes) -> int:
 
 LEAVES = """
 import os, signal, sys
-from foretrace.sandbox.inside.parent_connection import ParentConnection
+from foretrace.sandbox.inside.server.parent_connection import ParentConnection
 import socket
 parent, theirs = socket.socketpair()
 control = ParentConnection(theirs.detach())

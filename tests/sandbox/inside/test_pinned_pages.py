@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from foretrace.sandbox.inside import pinned_pages
 from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside.server import pinned_pages
 from sandbox.boxes import Box
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shows and pins pages")
 
 _CHANGES = """
 import ctypes, json, mmap, os, resource, signal, sys
-from foretrace.sandbox.inside import pinned_pages
+from foretrace.sandbox.inside.server import pinned_pages
 size, count = mmap.PAGESIZE, 400
 memory = mmap.mmap(-1, size * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 wiped = mmap.mmap(-1, size * count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -76,7 +76,7 @@ def test_fork_servers_pin_what_runs_change(box: Box) -> None:
 def _pins_here() -> bool:
     code = """
 import mmap
-from foretrace.sandbox.inside.pinned_pages import MemoryPages, make_ring, pin_pages
+from foretrace.sandbox.inside.server.pinned_pages import MemoryPages, make_ring, pin_pages
 memory = mmap.mmap(-1, 4096, flags=34)
 memory[0] = 1
 print(pin_pages(make_ring(), [first for first, _ in MemoryPages().find_areas()[:1]]))

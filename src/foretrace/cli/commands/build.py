@@ -13,8 +13,8 @@ from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
     from foretrace.dataset.build import BuildReport
+    from foretrace.registry import SourceSpec
     from foretrace.sources.base import Source
-    from foretrace.sources.registry import SourceSpec
 
 
 _Inputs = Annotated[
@@ -192,7 +192,7 @@ def _collect_folders(
 def _parse_source(text: str) -> tuple[str, SourceSpec, Source]:
     """A source as it is named, what the name says, and the source itself."""
     from foretrace.core.plugins import plugin_names
-    from foretrace.sources.registry import make_source, parse_source_spec
+    from foretrace.registry import make_source, parse_source_spec
 
     spec = parse_source_spec(text)
     if spec.path is not None and spec.split is not None:

@@ -96,7 +96,7 @@ def _make_model(spec: str | None, server: dict[str, Any], max_tokens: int | None
     Raises:
         UsageError: no such kind of model, or a setting that does not fit.
     """
-    from foretrace.models.registry import make_model
+    from foretrace.registry import make_model
 
     if spec is None:
         given = [name for name, value in (server | {"max_tokens": max_tokens}).items() if value is not None]
@@ -129,7 +129,7 @@ def _examine_model(
     from foretrace.cli.doctor.model import ModelReport, examine_model
     from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
-    from foretrace.sandbox.registry import make_sandbox
+    from foretrace.registry import make_sandbox
 
     sampling = Sampling() if max_tokens is None else Sampling(max_tokens=max_tokens)
     report = ModelReport(model=model.spec, endpoint=model.endpoint)

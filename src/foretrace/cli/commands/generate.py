@@ -121,11 +121,8 @@ def generate(
     from foretrace.episodes.generate.resume import GenerateSettings, check
     from foretrace.episodes.generate.usage import Budget
     from foretrace.episodes.settings import EpisodeSettings
-    from foretrace.models.registry import make_model
-    from foretrace.problems.registry import load_usable_problems, split_name
-    from foretrace.protocols.registry import make_protocol
+    from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox, split_name
     from foretrace.sandbox.base import SandboxSettings
-    from foretrace.sandbox.registry import make_sandbox
 
     problems, path = split_name(problems, path)
     in_flight = _parse_concurrency(concurrency)

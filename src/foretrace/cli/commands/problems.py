@@ -73,7 +73,7 @@ def check(
 
     from foretrace.cli.display.problems import show_check, verdict
     from foretrace.core.errors import ProblemError
-    from foretrace.problems.registry import split_name
+    from foretrace.registry import split_name
     from foretrace.sandbox.base import SandboxSettings
 
     name, path = split_name(name, path)
@@ -102,8 +102,7 @@ def _check(
 
     from foretrace.episodes.validate import ValidationIssue, validate_problems
     from foretrace.problems.base import collect_problems
-    from foretrace.problems.registry import make_problem_set
-    from foretrace.sandbox.registry import make_sandbox
+    from foretrace.registry import make_problem_set, make_sandbox
 
     problems, drops = collect_problems(make_problem_set(name).load(path), limit)
     bad = [

@@ -69,7 +69,7 @@ def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
 
 def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
     """Say which rows of a problem set were left out."""
-    from foretrace.problems.registry import describe_unusable
+    from foretrace.registry import describe_unusable
 
     if drops:
         output.note(f"left out {len(drops):,} of {of:,} problems of {place}: {describe_unusable(drops, place)}")
@@ -79,7 +79,7 @@ def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Pr
     """Say that the demo model does not know some of the problems that it is given."""
     from foretrace.cli.commands.demo import PROBLEMS
     from foretrace.dataset.demonstration import is_demo_model
-    from foretrace.problems.registry import load_problems
+    from foretrace.registry import load_problems
 
     if not is_demo_model(model.spec):
         return

@@ -56,7 +56,7 @@ async def examine_model(
     from foretrace.episodes.identity import Identity
     from foretrace.episodes.requirements import find_token_model
     from foretrace.episodes.rollout import rollout
-    from foretrace.problems.registry import load_problems
+    from foretrace.registry import load_problems
 
     async with model:
         can = await model.probe()

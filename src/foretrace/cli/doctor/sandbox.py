@@ -13,8 +13,8 @@ import msgspec
 from foretrace.cli.options import write_flag
 from foretrace.core.errors import SandboxError
 from foretrace.core.trace import Isolation
+from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Guard, Sandbox, SandboxSettings
-from foretrace.sandbox.registry import make_sandbox
 
 _TRIVIAL = "def double(x):\n    return 2 * x\nassert double(2) == 4\n"
 _ALONE_S, _ALL_WORKERS_S = 0.4, 0.8

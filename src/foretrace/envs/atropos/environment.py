@@ -40,9 +40,8 @@ from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
 from foretrace.protocols.base import InteractionProtocol
-from foretrace.protocols.registry import make_protocol
+from foretrace.registry import make_protocol, make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
-from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs.atropos")
 _GROUPS_PER_LINE = 16

@@ -31,7 +31,7 @@ from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.plugins import plugin_names
 from foretrace.models.base import ChatModel, Server, TokenModel
-from foretrace.models.registry import make_model, split_spec
+from foretrace.registry import make_model, split_spec
 
 _FINISH_REASONS = {"stop": "stop", "stop_sequence": "stop", "length": "length", "tool_calls": "tool_calls"}
 _READ_HERE = frozenset({"model", "n", "stop", "messages", "prompt", "input_ids", "stream", "logprobs", "extra_body"})

@@ -13,7 +13,7 @@ from foretrace.envs.problems import load_problems
 from foretrace.episodes.episode import make_view
 from foretrace.episodes.identity import make_task
 from foretrace.protocols.base import InteractionProtocol
-from foretrace.protocols.registry import make_protocol
+from foretrace.registry import make_protocol
 
 TASK_KEY = "task"
 """Key, in each message of a prompt, of the task's id: a rollout function is given prompts alone."""

@@ -21,8 +21,8 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import run_episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import InteractionProtocol
+from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
-from foretrace.sandbox.registry import make_sandbox
 
 
 def reward_fn(

@@ -27,8 +27,8 @@ from foretrace.episodes.episode import make_view
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import InteractionProtocol
+from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
-from foretrace.sandbox.registry import make_sandbox
 
 
 def rollout_func(

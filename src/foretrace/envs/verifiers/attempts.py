@@ -17,8 +17,8 @@ from foretrace.envs.verifiers.setting_names import name_options
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import EpisodeLimitError, run_episode
 from foretrace.models.base import ChatModel
+from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
-from foretrace.sandbox.registry import make_sandbox
 
 _log = logging.getLogger("foretrace.envs")
 _SAMPLING_FIELDS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed"})

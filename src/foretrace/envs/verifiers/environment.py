@@ -37,10 +37,8 @@ from foretrace.envs.verifiers.setting_names import describe_error, name_options
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.problems.registry import make_problem_set, split_name
-from foretrace.protocols.registry import make_protocol
+from foretrace.registry import make_problem_set, make_protocol, make_sandbox, split_name
 from foretrace.sandbox.base import Sandbox, SandboxSettings
-from foretrace.sandbox.registry import make_sandbox
 
 ID = "foretrace-env"
 REPORT = "foretrace"

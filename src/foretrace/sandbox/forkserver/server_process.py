@@ -21,7 +21,9 @@ from foretrace.core.errors import SandboxError
 from foretrace.sandbox.inside.wire import messages
 
 _ROOT = Path(__file__).resolve().parents[3]
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from foretrace.sandbox.inside.fork_server import main; main()"
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from foretrace.sandbox.inside.server.fork_server import main; main()"
+)
 PYTHON_FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _START_TIMEOUT_S = 20.0
 _END_COMMAND_TIMEOUT_S = 10.0

@@ -11,9 +11,9 @@ import socket
 import sys
 import threading
 
-from foretrace.sandbox.inside import fork_server
 from foretrace.sandbox.inside.confine import syscalls
-from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE
+from foretrace.sandbox.inside.server import fork_server
+from foretrace.sandbox.inside.server.parent_connection import CHUNK_SIZE
 
 
 def main(archive: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from foretrace.sandbox.inside.confine import syscalls
 from foretrace.sandbox.inside.confine.syscalls import CallError
-from foretrace.sandbox.inside.parent_connection import move_descriptor_up
+from foretrace.sandbox.inside.server.parent_connection import move_descriptor_up
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PRESENT, _OF_FILE, _UNSHARED = 1 << 63, 1 << 61, 1 << 56

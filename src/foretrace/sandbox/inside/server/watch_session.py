@@ -21,9 +21,8 @@ from typing import Any
 
 from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.confine.seccomp import ForkGate
-from foretrace.sandbox.inside.parent_connection import ParentConnection, move_descriptor_up
-from foretrace.sandbox.inside.reap import kill_descendants
 from foretrace.sandbox.inside.roles.session import FORK, PING, REPORT_STATUS, run_session
+from foretrace.sandbox.inside.server.parent_connection import ParentConnection, kill_descendants, move_descriptor_up
 from foretrace.sandbox.inside.wire.frames import HEADER
 from foretrace.sandbox.inside.wire.messages import BLOCK, EXIT, FROM_CHILD, KILL, STDERR, STDOUT
 

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from foretrace.sandbox.inside import child, pinned_pages
+from foretrace.sandbox.inside import child
 from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.roles import candidate, program
+from foretrace.sandbox.inside.server import pinned_pages
 from foretrace.sandbox.inside.wire import frames
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 

@@ -15,15 +15,15 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside import pinned_pages
 from foretrace.sandbox.inside.child import Confinement, become_user, make_rlimits
-from foretrace.sandbox.inside.child_supervisor import serve_run
 from foretrace.sandbox.inside.confine import jail, landlock, syscalls
 from foretrace.sandbox.inside.confine.seccomp import SeccompFilter, make_child_program, make_server_program
 from foretrace.sandbox.inside.confine.syscalls import CallError
-from foretrace.sandbox.inside.parent_connection import ParentConnection, move_descriptor_up, read_input
-from foretrace.sandbox.inside.preload import pin_changed_pages, preload_packages, warm_up
-from foretrace.sandbox.inside.session_supervisor import serve_session
+from foretrace.sandbox.inside.server import pinned_pages
+from foretrace.sandbox.inside.server.parent_connection import ParentConnection, move_descriptor_up, read_input
+from foretrace.sandbox.inside.server.preload import pin_changed_pages, preload_packages, warm_up
+from foretrace.sandbox.inside.server.watch_child import serve_run
+from foretrace.sandbox.inside.server.watch_session import serve_session
 from foretrace.sandbox.inside.wire import messages
 
 

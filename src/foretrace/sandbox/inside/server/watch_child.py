@@ -11,8 +11,7 @@ from typing import Any
 
 from foretrace.sandbox.inside import child
 from foretrace.sandbox.inside.child import Confinement
-from foretrace.sandbox.inside.parent_connection import ParentConnection
-from foretrace.sandbox.inside.reap import kill_descendants
+from foretrace.sandbox.inside.server.parent_connection import ParentConnection, kill_descendants
 from foretrace.sandbox.inside.wire.messages import EXIT, FROM_CHILD, KILL, STDERR, STDOUT
 
 _READ_ONCE_S = 0.002

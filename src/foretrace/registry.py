@@ -1,0 +1,217 @@
+"""From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
+
+Only `api`, `cli` and `envs` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
+from foretrace.core.plugins import load_plugin, plugin_names
+from foretrace.core.problem import Problem
+from foretrace.models.base import ChatModel, Server
+from foretrace.problems.base import ProblemSet, UnusableRow, collect_problems, refuse_unusable
+from foretrace.protocols.base import InteractionProtocol
+from foretrace.rows.base import Hub, Rows
+from foretrace.rows.files import SUFFIXES, FileRows
+from foretrace.rows.hub import HubRows
+from foretrace.sandbox.base import Sandbox, SandboxSettings
+from foretrace.sandbox.fallback import FallbackSandbox
+from foretrace.sources.base import Source
+
+
+def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
+    """`KIND:NAME` in its two parts; the name may hold colons, and may be missing (`demo`).
+
+    A plugin of one's own is `module:Class` or `module:Class:NAME`, and its kind `module:Class`.
+
+    Raises:
+        UsageError: neither a known kind nor a plugin of one's own.
+    """
+    kind, _, name = spec.strip().partition(":")
+    if kind in kinds:
+        return kind, name
+    attribute, _, rest = name.partition(":")
+    if attribute.isidentifier() and all(part.isidentifier() for part in kind.split(".")) and attribute[0].isupper():
+        return f"{kind}:{attribute}", rest
+    raise UsageError(f"unknown model {spec!r}: give KIND:NAME, with one of {', '.join(sorted(kinds))}")
+
+
+def make_model(spec: str, server: Server | None = None) -> ChatModel:
+    """The model of that name, not yet asked anything.
+
+    Raises:
+        UsageError: no such kind, a missing name, or settings that do not fit.
+    """
+    kind, name = split_spec(spec, plugin_names("model"))
+    return load_plugin("model", kind)(name, server or Server())
+
+
+def make_protocol(name: str) -> InteractionProtocol:
+    """The protocol of that name, e.g. `tools`, or `module:Class`.
+
+    Raises:
+        UsageError: no such protocol.
+    """
+    return load_plugin("protocol", name)()
+
+
+def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
+    """The sandbox that a list of names, joined by commas, stands for; not started yet.
+
+    Raises:
+        UsageError: no name, or one that is unknown.
+    """
+    unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not unique:
+        raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
+    # All are looked up before any is started: a misspelt name is found at once.
+    classes = [(name, load_plugin("sandbox", name)) for name in unique]
+    return FallbackSandbox([(name, sandbox_class(settings)) for name, sandbox_class in classes])
+
+
+MAX_DESCRIBED_ROWS = 3
+"""Rows that cannot be used that one line names."""
+
+
+def split_name(name: str, path: Path | None) -> tuple[str, Path | None]:
+    """The name of a set and the file of its rows, from `NAME:FILE` or `module:Class:FILE`, or from both as they are.
+
+    Raises:
+        UsageError: two files.
+    """
+    plain, _, file = name.partition(":")
+    if plain not in plugin_names("problems"):
+        class_name, _, file = file.partition(":")
+        plain = f"{plain}:{class_name}"
+    if not file:
+        return name, path
+    if path is not None:
+        raise UsageError(f"{name!r} names a file, and {path} is another one: give one of them")
+    return plain, Path(file)
+
+
+def make_problem_set(name: str) -> ProblemSet:
+    """The set of that name.
+
+    Raises:
+        UsageError: no such set, or a file without the name of its form.
+    """
+    if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
+        raise UsageError(f"{name!r} is no problem set; for a file of rows give jsonl:{name}")
+    return load_plugin("problems", name)()
+
+
+def load_usable_problems(name: str, path: Path | None, limit: int | None) -> tuple[list[Problem], list[UnusableRow]]:
+    """The first problems of a set, all of them without a limit, and the rows between them that cannot be used.
+
+    Raises:
+        UsageError: no such set, or a path that does not fit.
+        ProblemError: it cannot be read, or no row of it can be used.
+    """
+    return _collect(make_problem_set(name).load(path), path or name, limit)
+
+
+def describe_unusable(rows: Sequence[UnusableRow], place: Path | str) -> str:
+    """Which rows of a file (or of the Hub) cannot be used, and why: the first of them."""
+    reasons = [f"{row.at.removeprefix(f'{place} ')}: {row.reason}" for row in rows[:MAX_DESCRIBED_ROWS]]
+    return "; ".join([*reasons, *(["..."] if len(rows) > MAX_DESCRIBED_ROWS else [])])
+
+
+def load_problems(name: str, path: Path | None, limit: int | None) -> list[Problem]:
+    """The first problems of a set, all of them without a limit.
+
+    Raises:
+        UsageError: no such set, or a path that does not fit.
+        ProblemError: a row that cannot be used; names where it stands.
+    """
+    return _collect(refuse_unusable(make_problem_set(name).load(path)), path or name, limit)[0]
+
+
+def _collect(
+    found: Iterable[Problem | UnusableRow], place: Path | str, limit: int | None
+) -> tuple[list[Problem], list[UnusableRow]]:
+    problems, unusable = collect_problems(found, limit)
+    if not problems:
+        none = f"none of its {len(unusable):,} problems can be used: {describe_unusable(unusable, place)}"
+        raise ProblemError(f"{place}: {none if unusable else 'there is no problem in it'}")
+    return problems, unusable
+
+
+class SourceSpec(NamedTuple):
+    """A source as it is named: `swe_smith`, `swe_smith:tool`, `module:Class`, `swe_smith=FILE`."""
+
+    name: str
+    split: str | None = None
+    path: Path | None = None
+
+
+def parse_source_spec(text: str) -> SourceSpec:
+    """Split what a user calls a source into its name, split and file."""
+    name, equals, path = text.partition("=")
+    first, colon, rest = name.partition(":")
+    if colon and first in plugin_names("source"):
+        name = first
+        if not rest:
+            raise UsageError(f"{text!r}: no split behind the colon")
+    else:
+        rest = ""
+    if equals and not path:
+        raise UsageError(f"{text!r}: no file behind the equals sign")
+    return SourceSpec(name, rest or None, Path(path) if path else None)
+
+
+def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source:
+    """The source of that name, made with its own options.
+
+    Raises:
+        UsageError: there is no such source, or it does not take one of the options.
+    """
+    plugin = load_plugin("source", name)
+    given = {k: v for k, v in (options or {}).items() if v}
+    if isinstance(plugin, type):
+        taken = inspect.signature(plugin).parameters
+        for option in given:
+            if option not in taken:
+                raise UsageError(f"source {name!r} has no ", Setting(option), "; leave it out")
+        plugin = plugin(**given)
+    elif given:
+        raise UsageError(f"source {name!r} has no ", Setting(next(iter(given))), "; leave it out")
+    for need in ("name", "to_trace"):
+        if not hasattr(plugin, need):
+            raise UsageError(f"{name!r} is no source: it has no {need!r}")
+    return plugin
+
+
+def open_files(paths: Sequence[Path]) -> list[Rows]:
+    """Rows of files; of a folder, of the files directly in it whose format is known, by name."""
+    inputs: list[Any] = []
+    for path in paths:
+        if not path.is_dir():
+            inputs.append(FileRows(path))
+            continue
+        if (path / "manifest.json").is_file() and any(path.glob("shard-*")):
+            raise UsageError(f"{path}: is a traces folder already; `foretrace build {path} ...` takes it as it is")
+        found = sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
+        if not found:
+            raise SourceError(f"{path}: holds no file that ends in one of {', '.join(SUFFIXES)}")
+        inputs.extend(FileRows(p) for p in found)
+    return inputs
+
+
+def open_hub(source: Source, *, split: str | None, revision: str | None, repo: str | None) -> Rows:
+    """Rows of one split on the Hub, or of a local dataset folder named by `repo`."""
+    home = getattr(source, "hub", None)
+    if repo is not None:
+        if repo.startswith((".", "/", "~")) and not Path(repo).is_dir():
+            raise SourceError(f"{repo}: no such folder")
+        if revision and Path(repo).is_dir():
+            raise UsageError(Setting("revision"), " is for a repository on the Hub, not for a local folder")
+        home = Hub(repo, home.split if home else "train", home.config if home else None)
+    if home is None:
+        raise UsageError(f"source {source.name!r} has no home on the Hub: name files, or ", Setting("repo"))
+    return HubRows(home, split=split, revision=revision)
