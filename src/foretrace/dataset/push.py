@@ -172,6 +172,8 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
     try:
         raw = path.read_bytes()
         manifest = _dict(json.loads(raw))
+    except (FileNotFoundError, NotADirectoryError):
+        raise PushError(f"{dataset}: is no built dataset (it has no manifest.json): {remedy}") from None
     except (OSError, ValueError) as error:
         raise PushError(f"{path} cannot be read as JSON ({_flatten(str(error))}): {remedy}") from None
     if manifest.get("schema_version") != 1:

@@ -233,7 +233,10 @@ def _add_row(job: _InputImport, raw: RawRow) -> str | None:
             if added != "conflict":
                 _count_trace(job, result, added)
                 return None
-            result = Drop("key_conflict", f"{result.key} is there with other content (replace takes it)")
+            result = Drop(
+                "key_conflict",
+                f"{result.key} is there with other content (--replace, in Python replace=True, takes it)",
+            )
     report.drops[result.reason] += 1
     examples = report.examples.setdefault(result.reason, [])
     if len(examples) < MAX_EXAMPLES:

@@ -52,7 +52,7 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
             *((f"  {reason}", count) for reason, count in sorted(report.drops.items())),
             ("already there", report.already),
             ("outcomes", ", ".join(f"{outcomes[k]:,} {name}" for k, name in _OUTCOMES)),
-            ("traces folder", str(out)),
+            *([("traces folder", str(out))] if report.traces or report.replaced or report.already else []),
         ]
     )
     output.print(sum_import(report))
