@@ -568,7 +568,8 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
 
 def test_errors_and_what_is_left_stand_within_79_columns() -> None:
     status = RunProgress(throttle.TokenMeter())
-    status.doing, status.asked, status.done, status.successes, status.ideal = "running", 123_456, 12_345, 6_789, 4_567
+    status.doing, status.done, status.remaining = "running", 12_345, 123_456 - 12_345
+    status.successes, status.ideal = 6_789, 4_567
     status.begun = time.monotonic() - 600.0
     status._recent[0] = (status.begun, 0, 0)
     status.errors.update(overflow=1_234, stream=567, sandbox=89, timeout=12)

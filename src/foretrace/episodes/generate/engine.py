@@ -18,7 +18,7 @@ from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
-from foretrace.episodes.generate.progress import RunProgress
+from foretrace.episodes.generate.progress import RunCounts, RunProgress
 from foretrace.episodes.generate.resume import (
     Attempt,
     GenerateSettings,
@@ -48,36 +48,18 @@ _SANDBOX_FAILURES = 10
 """Attempts in a row that the sandbox fails, after which the run stops."""
 
 
-class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did. `asked == already_done + filtered + done + remaining`, and
-    `done == stored + sum(left_out) + failed`."""
+class GenerateReport(RunCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # counts change, a report does not
+    """What a run did."""
 
     model: str
     protocol: str
     run: str
     """Names the run: the same for the same model, protocol, sampling, seed and settings."""
     problems: int
-    asked: int
-    already_done: int
-    """Stored before."""
-    filtered: int
-    """Finished before, and left out by `keep`."""
-    done: int
-    remaining: int
-    """Not begun, or not finished, because the run stopped before."""
     stopped: str | None
     """Why it stopped before the end."""
     error: str | None
     """The failure that ended the run; `None` where none did."""
-    stored: int
-    left_out: dict[str, int]
-    errors: dict[str, int]
-    """Attempts of this run that ended in an error, by kind: the next run of the same command does them again."""
-    examples: dict[str, str]
-    failed: int
-    """Attempts that ended in an error and are not stored, because of `keep`."""
-    retried: int
-    """Attempts that were begun a second time after a failure of the server."""
     success: float | None
     """Share of the attempts of this run without an error; `None` where there is none."""
     ideal: float | None
@@ -86,22 +68,14 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Share of successes among the attempts in which something failed on the way."""
     metrics: dict[str, float]
     """Means over the attempts of this run without an error."""
-    replies: int
-    """Completions of the attempts of this run."""
-    cut_replies: int
-    """Those of them that were cut at the token limit."""
     max_tokens: int
-    """That limit."""
+    """Limit of one completion."""
     prompt_tokens: int
     completion_tokens: int
     tokens_estimated: bool
     cost: float
     seconds: float
-    model_s: float
-    tool_s: float
-    forms: dict[str, int]
     isolation: dict[str, Any] | None
-    capabilities: dict[str, Any] | None
     damaged: tuple[str, ...]
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
 
@@ -207,6 +181,7 @@ class _Run:
         self._damaged = writer.damaged
         self.status.already_done, self.status.filtered = plan.there, plan.skipped
         self.status.asked = len(self._problems) * self._settings.samples
+        self.status.remaining = len(plan.todo)
 
     async def prepare(self, versions: dict[str, str]) -> None:
         """Find out what the model server can do and start the sandbox, before anything is written."""
@@ -342,47 +317,23 @@ class _Run:
     def report(self, error: ForetraceError | None = None) -> GenerateReport:
         """What was done, and the failure that ended it."""
         status, meter = self.status, self._meter
-        judged, means = status.judged, status.means() if status.judged else {}
-        failed = status.metrics["had_errors"]
+        message = None if error is None else str(error)
         out_of_time = None if not status.remaining else self._stopped or "the time is over"
-        told = None if error is None else str(error)
         return GenerateReport(
             model=self._model.spec,
             protocol=self._protocol.name,
             run=self.name,
             problems=len(self._problems),
-            asked=status.asked,
-            already_done=status.already_done,
-            filtered=status.filtered,
-            done=status.done,
-            remaining=status.remaining,
-            stopped=told or out_of_time,
-            error=told,
-            stored=status.stored,
-            left_out=dict(sorted(status.left_out.items())),
-            errors=dict(status.errors.most_common()),
-            examples=status.examples,
-            failed=status.done - status.stored - status.left_out.total(),
-            retried=status.retried,
-            success=status.successes / judged if judged else None,
-            ideal=status.ideal / judged if judged else None,
-            mean_reward=status.rewards / judged if judged else None,
-            recovery=status.metrics["recovered"] / failed if failed else None,
-            metrics=means,
-            replies=status.replies,
-            cut_replies=status.cut_replies,
+            stopped=message or out_of_time,
+            error=message,
             max_tokens=self._settings.sampling.max_tokens,
             prompt_tokens=meter.prompt_tokens,
             completion_tokens=meter.completion_tokens,
             tokens_estimated=meter.estimated,
             cost=self._settings.budget.compute_cost(meter),
-            seconds=round(status.seconds, 3),
-            model_s=round(status.model_s, 3),
-            tool_s=round(status.tool_s, 3),
-            forms=dict(sorted(status.forms.items())),
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
-            capabilities=status.capabilities,
             damaged=tuple(map(str, self._damaged)),
+            **status.summarize(),
         )
 
 
