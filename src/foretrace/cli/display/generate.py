@@ -48,7 +48,7 @@ class StatusDisplay:
         self.failure_report = report
 
     def __call__(self, status: RunProgress) -> None:
-        self._progress(status.line())
+        self._progress(status.format_line())
         if not self._started and status.doing == "running":
             self._started = True
             for line in describe_capabilities(status.capabilities or {}):

@@ -67,7 +67,7 @@ class RunProgress(RunCounts, eq=False):
     isolation: Isolation | None = None
     successes: int = 0
     """Attempts of this run that passed all tests."""
-    ideal: int = 0
+    ideal_attempts: int = 0
     """Attempts of this run that are ideal."""
     rewards: float = 0.0
     metrics: Counter[str] = msgspec.field(default_factory=Counter)
@@ -75,19 +75,19 @@ class RunProgress(RunCounts, eq=False):
     in_flight: int = 0
     slots: int = 0
     """Requests that the model server may get at a time."""
-    trouble: str = ""
+    server_failure: str = ""
     """Kind of the server's last failure, while it has served nothing since."""
-    begun: float = msgspec.field(default_factory=time.monotonic)
+    started: float = msgspec.field(default_factory=time.monotonic)
     _recent: deque[tuple[float, int, int]] = msgspec.field(default_factory=deque)
     """When, attempts done and completion tokens, of the last seconds."""
 
     def __post_init__(self) -> None:
-        self._recent.append((self.begun, 0, 0))
+        self._recent.append((self.started, 0, 0))
 
     @property
     def seconds(self) -> float:
         """Since the run began."""
-        return time.monotonic() - self.begun
+        return time.monotonic() - self.started
 
     def count(self, trace: Trace, left_out: str, *, stored: bool) -> None:
         """Count an attempt that ended and is durable."""
@@ -107,18 +107,18 @@ class RunProgress(RunCounts, eq=False):
         if left_out:
             _increment(self.left_out, left_out)
         self.successes += bool(trace.outcome.success)
-        self.ideal += bool(metrics.get("is_ideal"))
+        self.ideal_attempts += bool(metrics.get("is_ideal"))
         self.rewards += trace.outcome.reward or 0.0
         if trace.outcome.integrity:
             _increment(self.forms, trace.outcome.integrity)
         for name, value in metrics.items():
             self.metrics[name] += value  # type: ignore[assignment]
 
-    def rates(self) -> tuple[float, float]:
+    def compute_rates(self) -> tuple[float, float]:
         """Attempts and completion tokens a second, of late."""
         now = time.monotonic()
-        begun, done, tokens = self._recent[0]
-        span = max(now - begun, 1e-3)
+        then, done, tokens = self._recent[0]
+        span = max(now - then, 1e-3)
         return (self.done - done) / span, (self.meter.completion_tokens - tokens) / span
 
     def tick(self) -> None:
@@ -128,22 +128,22 @@ class RunProgress(RunCounts, eq=False):
         while len(self._recent) > 1 and self._recent[1][0] < now - _RECENT_S:
             self._recent.popleft()
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Where things stand, in one line; what matters most comes first, since a terminal cuts its end off."""
         if self.doing != "running":
             return self.doing
-        attempts_s, tokens_s = self.rates()
+        attempts_s, tokens_s = self.compute_rates()
         parts = [f"{self.done:,} of {self.done + self.remaining:,} done"]
         if attempts_s > 0:
-            parts[0] += f", {_duration(self.remaining / attempts_s)} left"
-        if self.trouble:
-            parts.append(f"the server fails ({self.trouble}), trying again")
+            parts[0] += f", {_format_duration(self.remaining / attempts_s)} left"
+        if self.server_failure:
+            parts.append(f"the server fails ({self.server_failure}), trying again")
         if self.errors:
             kinds = [f"{kind} {count:,}" for kind, count in _rank(self.errors).items()]
             kinds[_MAX_KINDS:] = ["..."] * (len(kinds) > _MAX_KINDS)
             parts.append(f"errors: {', '.join(kinds)}")
         if self.judged:
-            parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal / self.judged:.0%} ideal")
+            parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal_attempts / self.judged:.0%} ideal")
         parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight (up to {self.slots} asking)"]
         return "; ".join(parts)
 
@@ -159,7 +159,7 @@ class RunProgress(RunCounts, eq=False):
             "tool_s": round(self.tool_s, 3),
             "seconds": round(self.seconds, 3),
             "success": self.successes / judged if judged else None,
-            "ideal": self.ideal / judged if judged else None,
+            "ideal": self.ideal_attempts / judged if judged else None,
             "mean_reward": self.rewards / judged if judged else None,
             "recovery": self.metrics["recovered"] / with_errors if with_errors else None,
             "metrics": {name: round(total / judged, 4) for name, total in sorted(self.metrics.items())},
@@ -175,7 +175,7 @@ def _rank(counts: dict[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
