@@ -289,7 +289,7 @@ def run_generate(
                 settings,
                 versions={"foretrace": __version__},
                 progress=progress,
-                failed=on_failure,
+                on_failure=on_failure,
             )
         finally:
             await model.close()

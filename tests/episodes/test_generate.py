@@ -28,7 +28,7 @@ from foretrace.episodes.generate import throttle
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import RunProgress
-from foretrace.episodes.generate.resume import seed_of
+from foretrace.episodes.generate.resume import derive_seed
 from foretrace.episodes.generate.usage import Budget, TokenMeter
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.scripted import Scripted
@@ -60,9 +60,9 @@ def test_every_attempt_is_a_trace_and_the_sums_are_right(ground: Ground, tmp_pat
     assert not list((tmp_path / "t" / "journal").iterdir())
     assert {t.provenance.run for t in solved} == {report.run}
     assert {t.provenance.sampling["seed"] for t in traces.values()} == {
-        seed_of(0, problem, sample) for problem in PROBLEMS for sample in range(4)
+        derive_seed(0, problem, sample) for problem in PROBLEMS for sample in range(4)
     }
-    assert len({seed_of(seed, problem, n) for seed in (0, 1) for problem in PROBLEMS for n in range(4)}) == 48
+    assert len({derive_seed(seed, problem, n) for seed in (0, 1) for problem in PROBLEMS for n in range(4)}) == 48
 
 
 def test_the_same_again_does_nothing_and_more_samples_only_the_rest(ground: Ground, tmp_path: Path) -> None:
@@ -434,8 +434,13 @@ def test_a_sampling_that_cannot_be_served(ground: Ground, tmp_path: Path) -> Non
 
 
 def test_settings_that_cannot_be_served(ground: Ground, tmp_path: Path) -> None:
-    for settings in ({"samples": 0}, {"concurrency": 0}, {"budget": Budget(cost=1.0)}, {"budget": Budget(tokens=-1)}):
-        with pytest.raises(UsageError):
+    for settings, message in (
+        ({"samples": 0}, "samples=0: choose 1 or more"),
+        ({"concurrency": 0}, "concurrency=0: choose 1 or more"),
+        ({"budget": Budget(cost=1.0)}, "cost needs a price.*: give price_in or price_out"),
+        ({"budget": Budget(tokens=-1)}, "tokens=-1: choose"),
+    ):
+        with pytest.raises(UsageError, match=message):
             ground.generate(tmp_path / "t", **settings)
 
 
@@ -557,7 +562,7 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
             ground.sandbox,
             tmp_path / "t",
             engine.GenerateSettings(concurrency=2),
-            progress=lambda status: lines.append(status.line()),
+            progress=lambda status: lines.append(status.format_line()),
         )
     )
     told = next(line for line in lines if "errors: overflow 1" in line)
@@ -568,14 +573,15 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
 
 def test_errors_and_what_is_left_stand_within_79_columns() -> None:
     status = RunProgress(throttle.TokenMeter())
-    status.doing, status.asked, status.done, status.successes, status.ideal = "running", 123_456, 12_345, 6_789, 4_567
-    status.begun = time.monotonic() - 600.0
-    status._recent[0] = (status.begun, 0, 0)
+    status.doing, status.done, status.remaining = "running", 12_345, 123_456 - 12_345
+    status.successes, status.ideal_attempts = 6_789, 4_567
+    status.started = time.monotonic() - 600.0
+    status._recent[0] = (status.started, 0, 0)
     status.errors.update(overflow=1_234, stream=567, sandbox=89, timeout=12)
-    seen = status.line()[:79]
+    seen = status.format_line()[:79]
     assert "12,345 of 123,456 done, 90 min left; errors: overflow 1,234, stream 567, ..." in seen
     status.errors.clear()
-    assert "55% passed, 37% ideal" in status.line()[:79]
+    assert "55% passed, 37% ideal" in status.format_line()[:79]
 
 
 def test_the_probe_is_recorded(ground: Ground, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import UsageError
-from foretrace.episodes.generate.resume import told
+from foretrace.episodes.generate.resume import describe_sampling
 from foretrace.models.adapter import drop_repeated_think
 from foretrace.models.base import Server
 from foretrace.models.servers.demo import Demo
@@ -17,15 +17,15 @@ from models.served import ADAPTERS
 
 
 def of(kind: str, **server: Any) -> dict[str, Any]:
-    return told(Sampling(), ADAPTERS[kind]("m", Server(**server)))
+    return describe_sampling(Sampling(), ADAPTERS[kind]("m", Server(**server)))
 
 
 def test_what_changes_the_text_is_told() -> None:
     for options in ({"think": "true"}, {"think": "false"}, {"think": "high"}):
         assert of("ollama", options=options)["options"] == options
     assert [of("ollama", context_length=n)["context_length"] for n in (None, 2048, 8192)] == [8192, 2048, 8192]
-    assert told(Sampling(), Scripted.of(["a"], tokens=True))["options"] == {"tokens": "bytes"}
-    assert told(Sampling(), Demo("", Server(context_length=512)))["context_length"] == 512
+    assert describe_sampling(Sampling(), Scripted.of(["a"], tokens=True))["options"] == {"tokens": "bytes"}
+    assert describe_sampling(Sampling(), Demo("", Server(context_length=512)))["context_length"] == 512
 
 
 @pytest.mark.parametrize("kind", ["openai", "llamacpp"])
@@ -54,8 +54,12 @@ def test_address_key_and_patience_are_not(kind: str) -> None:
 
 
 def test_a_model_without_settings_tells_its_sampling_only() -> None:
-    assert told(Sampling(), Scripted.of(["a"])) == told(Sampling()) == told(Sampling(), Demo())
-    assert told(Sampling(extra={"temperature": None}))["temperature"] is None
+    assert (
+        describe_sampling(Sampling(), Scripted.of(["a"]))
+        == describe_sampling(Sampling())
+        == describe_sampling(Sampling(), Demo())
+    )
+    assert describe_sampling(Sampling(extra={"temperature": None}))["temperature"] is None
 
 
 @pytest.mark.parametrize(

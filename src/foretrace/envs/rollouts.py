@@ -15,7 +15,7 @@ from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import TrainSequence, make_sequence
 from foretrace.episodes.episode import Episode, make_view
-from foretrace.episodes.generate.resume import seed_of, told
+from foretrace.episodes.generate.resume import derive_seed, describe_sampling
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
@@ -71,10 +71,10 @@ class RolloutRunner:
         """
         settings = self._settings
         identity = msgspec.structs.replace(
-            settings.identity, model=model.spec, sampling=told(sampling, model.model), seed=settings.seed
+            settings.identity, model=model.spec, sampling=describe_sampling(sampling, model.model), seed=settings.seed
         )
         sample = self._sink.next_sample(self._make_episode(problem, identity).key)
-        seed = seed_of(settings.seed, problem, sample)
+        seed = derive_seed(settings.seed, problem, sample)
         identity = msgspec.structs.replace(identity, sample=sample, sampling={**identity.sampling, "seed": seed})
         episode = self._make_episode(problem, identity)
         trace = await rollout(episode, model, msgspec.structs.replace(sampling, seed=seed))

@@ -224,6 +224,7 @@ def test_a_server_that_cannot_be_reached_is_told_so_once(caplog: pytest.LogCaptu
 
 FLOORS = ("models", "sandbox", "problems", "protocols", "episodes")
 NOT_HERE = {
+    *("cost", "price_in", "price_out"),  # of a budget, which only runs of `generate` have
     "context_length",  # of Ollama's own interface, and refused for the others
     "min_level",  # a run here has `level`
     "options",  # of adapters that are not used here

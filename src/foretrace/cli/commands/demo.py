@@ -108,7 +108,7 @@ def _generate(output: Output, traces: Path) -> GenerateReport | str:
                 samples=SAMPLES,
                 sampling={"temperature": TEMPERATURE, "max_tokens": 1024},
                 concurrency=_CONCURRENCY,
-                progress=lambda status: progress(f"1. generate: {status.line()}"),
+                progress=lambda status: progress(f"1. generate: {status.format_line()}"),
             )
         except SandboxError as error:
             return error.render(write_flag)

@@ -19,7 +19,7 @@ from foretrace.cli.options import (
     parse_folder,
 )
 from foretrace.cli.output import Output
-from foretrace.core.errors import ForetraceError, UsageError
+from foretrace.core.errors import ForetraceError, Setting, UsageError
 
 _TERMINATED = 143
 """Exit code of a run that SIGTERM ended."""
@@ -118,7 +118,7 @@ def generate(
         show_report,
     )
     from foretrace.core.completion import Sampling
-    from foretrace.episodes.generate.resume import GenerateSettings, check
+    from foretrace.episodes.generate.resume import GenerateSettings, check_settings
     from foretrace.episodes.generate.usage import Budget
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox, split_name
@@ -135,7 +135,7 @@ def generate(
         concurrency=in_flight,
         budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),
     )
-    check(settings)
+    check_settings(settings)
     server = make_server(
         base_url=base_url,
         api_key_env=api_key_env,
@@ -182,11 +182,11 @@ def generate(
 
 
 def _parse_concurrency(text: str) -> int | None:
-    """Attempts in flight; None for `auto`."""
+    """Attempts in flight; `None` for `auto`."""
     if text == "auto":
         return None
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
-        raise UsageError(f"--concurrency {text!r}: choose auto, or 1 to 4096")
+        raise UsageError(Setting("concurrency", repr(text)), ": choose auto, or 1 to 4096")
     return int(text)
 
 
@@ -199,5 +199,5 @@ def _parse_temperature(text: str) -> dict[str, Any]:
     except ValueError:
         value = -1.0
     if not 0.0 <= value < float("inf"):
-        raise UsageError(f"--temperature {text!r}: choose a number that is not negative, or none")
+        raise UsageError(Setting("temperature", repr(text)), ": choose a number that is not negative, or none")
     return {"temperature": value}

@@ -50,15 +50,14 @@ def show_demo(
 
 
 def _show_generated(output: Output, report: GenerateReport) -> None:
-    judged = report.done - sum(report.errors.values())
     isolation = report.isolation or {}
     output.print(
         ("1. generate", "bold"),
         f"  {report.problems} problems, protocol {report.protocol}, by {report.model}; its code was run in the "
         f"sandbox {isolation.get('sandbox')}, isolation level {isolation.get('level')}",
     )
-    erred = round(report.metrics.get("had_errors", 0) * judged)
-    recovered = round(report.metrics.get("recovered", 0) * judged)
+    erred = round(report.metrics.get("had_errors", 0) * report.judged)
+    recovered = round(report.metrics.get("recovered", 0) * report.judged)
     output.print_table(
         ("episodes", "success", "with errors", "recovered", "mean reward", "tokens/s"),
         [

@@ -48,7 +48,7 @@ class StatusDisplay:
         self.failure_report = report
 
     def __call__(self, status: RunProgress) -> None:
-        self._progress(status.line())
+        self._progress(status.format_line())
         if not self._started and status.doing == "running":
             self._started = True
             for line in describe_capabilities(status.capabilities or {}):
@@ -136,7 +136,6 @@ def _cut_replies(report: GenerateReport) -> str:
 
 
 def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
-    judged = report.done - sum(report.errors.values())
     isolation = report.isolation or {}
     estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
     rows: list[tuple[str, Cell]] = [
@@ -147,8 +146,8 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
     ]
     if report.done:
         rows += [
-            ("success", _percentage(report.success, judged)),
-            ("ideal", _percentage(report.ideal, judged)),
+            ("success", _percentage(report.success, report.judged)),
+            ("ideal", _percentage(report.ideal, report.judged)),
             ("mean reward", report.mean_reward),
             (
                 "recovered",
@@ -186,6 +185,6 @@ def check_report(report: GenerateReport) -> None:
     """Refuse to call a run done in which every attempt ended in an error."""
     from foretrace.core.errors import ForetraceError
 
-    if report.done and sum(report.errors.values()) == report.done:
+    if report.done and not report.judged:
         kind, message = next(iter(report.examples.items()))
         raise ForetraceError(f"all {report.done:,} attempts ended in an error, e.g. {kind}: {message}")

@@ -52,7 +52,7 @@ async def examine_model(
         UsageError: a setting that does not fit.
     """
     from foretrace.episodes.episode import Episode
-    from foretrace.episodes.generate.resume import seed_of
+    from foretrace.episodes.generate.resume import derive_seed
     from foretrace.episodes.identity import Identity
     from foretrace.episodes.requirements import find_token_model
     from foretrace.episodes.rollout import rollout
@@ -71,7 +71,7 @@ async def examine_model(
             (problem,) = load_problems("builtin", None, 1)
             progress(f"an episode: {problem.id}, {protocol.name}")
             # As the first attempt of `generate` with its own settings would be.
-            seeded = msgspec.structs.replace(sampling, seed=seed_of(0, problem, 0))
+            seeded = msgspec.structs.replace(sampling, seed=derive_seed(0, problem, 0))
             identity = Identity(model=model.spec, seed=0)
             tokens = find_token_model(model, can) if protocol.continues else None
             episode = Episode(problem, protocol, sandbox, identity=identity, tokens=tokens)

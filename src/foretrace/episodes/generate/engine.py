@@ -18,16 +18,16 @@ from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
-from foretrace.episodes.generate.progress import RunProgress
+from foretrace.episodes.generate.progress import RunCounts, RunProgress
 from foretrace.episodes.generate.resume import (
-    Attempt,
     GenerateSettings,
-    check,
-    left_out,
-    planned,
-    seed_of,
-    told,
-    usable,
+    PlannedAttempt,
+    check_problems,
+    check_settings,
+    derive_seed,
+    describe_sampling,
+    explain_left_out,
+    plan_attempts,
 )
 from foretrace.episodes.generate.throttle import TRANSIENT_KINDS, ThrottledModel
 from foretrace.episodes.generate.usage import MeteredModel, RunUsage, TokenMeter
@@ -38,46 +38,30 @@ from foretrace.models.base import ChatModel, TokenModel
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
-_MOST = 256
-_START = 8
-_IN_PROCESS = 4
+_MAX_CONCURRENCY = 256
+"""Most attempts in flight, and requests at a time, where `concurrency` is `None`."""
+_INITIAL_SLOTS = 8
+_IN_PROCESS_SLOTS = 4
+"""Requests at a time that a server, and that a model in this process gets at first."""
 _TICK_S = 0.25
-_GRACE_S = 60.0
+_MAX_GRACE_S = 60.0
 """Longest time that attempts in flight get when the time is over."""
-_SANDBOX_FAILURES = 10
+_MAX_SANDBOX_FAILURES = 10
 """Attempts in a row that the sandbox fails, after which the run stops."""
 
 
-class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did. `asked == already_done + filtered + done + remaining`, and
-    `done == stored + sum(left_out) + failed`."""
+class GenerateReport(RunCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # counts change, a report does not
+    """What a run did."""
 
     model: str
     protocol: str
     run: str
     """Names the run: the same for the same model, protocol, sampling, seed and settings."""
     problems: int
-    asked: int
-    already_done: int
-    """Stored before."""
-    filtered: int
-    """Finished before, and left out by `keep`."""
-    done: int
-    remaining: int
-    """Not begun, or not finished, because the run stopped before."""
     stopped: str | None
     """Why it stopped before the end."""
     error: str | None
     """The failure that ended the run; `None` where none did."""
-    stored: int
-    left_out: dict[str, int]
-    errors: dict[str, int]
-    """Attempts of this run that ended in an error, by kind: the next run of the same command does them again."""
-    examples: dict[str, str]
-    failed: int
-    """Attempts that ended in an error and are not stored, because of `keep`."""
-    retried: int
-    """Attempts that were begun a second time after a failure of the server."""
     success: float | None
     """Share of the attempts of this run without an error; `None` where there is none."""
     ideal: float | None
@@ -86,22 +70,14 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Share of successes among the attempts in which something failed on the way."""
     metrics: dict[str, float]
     """Means over the attempts of this run without an error."""
-    replies: int
-    """Completions of the attempts of this run."""
-    cut_replies: int
-    """Those of them that were cut at the token limit."""
     max_tokens: int
-    """That limit."""
+    """Limit of one completion."""
     prompt_tokens: int
     completion_tokens: int
     tokens_estimated: bool
     cost: float
     seconds: float
-    model_s: float
-    tool_s: float
-    forms: dict[str, int]
     isolation: dict[str, Any] | None
-    capabilities: dict[str, Any] | None
     damaged: tuple[str, ...]
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
 
@@ -116,7 +92,7 @@ async def generate(
     *,
     versions: dict[str, str] | None = None,
     progress: Callable[[RunProgress], None] | None = None,
-    failed: Callable[[GenerateReport], None] | None = None,
+    on_failure: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
     """Attempt every problem `samples` times and add the traces to the folder `out`, which is made if absent.
 
@@ -135,8 +111,8 @@ async def generate(
         StoreError: `out` cannot be written, or another process writes there.
     """
     settings = settings or GenerateSettings()
-    check(settings)
-    run = _Run(usable(problems), protocol, model, sandbox, settings, progress or (lambda _: None))
+    check_settings(settings)
+    run = _Run(check_problems(problems), protocol, model, sandbox, settings, progress or (lambda _: None))
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
         run.plan(writer)
@@ -145,28 +121,28 @@ async def generate(
                 await run.prepare(versions or {})
             except BaseException:
                 if fresh:
-                    _forget(Path(out))
+                    _remove_unused_folder(Path(out))
                 raise
         writer.checkpoint()  # from here on it is a traces folder
         if run.todo:
             try:
-                await run.drive(writer)
+                await run.run_attempts(writer)
             except ForetraceError as error:
-                if failed is not None:
-                    failed(run.report(error))
+                if on_failure is not None:
+                    on_failure(run.make_report(error))
                 raise
-    return run.report()
+    return run.make_report()
 
 
-def _forget(folder: Path) -> None:
-    """Take back a folder in which nothing was begun."""
+def _remove_unused_folder(folder: Path) -> None:
+    """Remove a folder in which nothing was begun."""
     with contextlib.suppress(OSError):
         (folder / ".lock").unlink()
         folder.rmdir()
 
 
 class _Run:
-    """One run: what is to be done, and what it is done with."""
+    """One run: the attempts that it has to make, and the model, protocol and sandbox that it makes them with."""
 
     def __init__(
         self,
@@ -185,16 +161,16 @@ class _Run:
         self.status = RunProgress(self._meter)
         self._limiter = _make_limiter(model, settings.concurrency)
         self._throttled = ThrottledModel(model, self._limiter, self._meter)
-        sampling = told(settings.sampling, model)
-        self._tokens: TokenModel | None = None
+        sampling = describe_sampling(settings.sampling, model)
+        self._token_model: TokenModel | None = None
         """What makes ids of text, where the server gives and takes ids."""
         identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed)
         self.name = make_run_name(protocol, identity, settings.episode)
         self._identity = msgspec.structs.replace(identity, run=self.name)
-        self.todo: list[Attempt] = []
-        self._damaged: list[Path] = []
+        self.todo: list[PlannedAttempt] = []
+        self._damaged_journals: list[Path] = []
         self._stopped: str | None = None
-        self._fatal: BaseException | None = None
+        self._fatal_error: BaseException | None = None
         self._sandbox_failures = 0
         self._saving = 0
         """Attempts that are over and not durable yet: while the disk is slow, the server need not wait for it."""
@@ -202,11 +178,12 @@ class _Run:
 
     def plan(self, writer: TraceWriter) -> None:
         """Find out which attempts are still to be done."""
-        plan = planned(self._problems, self._protocol, self._identity, self._settings, writer)
+        plan = plan_attempts(self._problems, self._protocol, self._identity, self._settings, writer)
         self.todo = plan.todo
-        self._damaged = writer.damaged
-        self.status.already_done, self.status.filtered = plan.there, plan.skipped
+        self._damaged_journals = writer.damaged
+        self.status.already_done, self.status.filtered = plan.already_done, plan.filtered
         self.status.asked = len(self._problems) * self._settings.samples
+        self.status.remaining = len(plan.todo)
 
     async def prepare(self, versions: dict[str, str]) -> None:
         """Find out what the model server can do and start the sandbox, before anything is written."""
@@ -215,7 +192,7 @@ class _Run:
         found = await self._model.probe()
         require_capabilities(self._protocol, self._model, found)
         if self._protocol.continues:  # elsewhere the server's own rendering is what users of the model will see
-            self._tokens = find_token_model(self._model, found)
+            self._token_model = find_token_model(self._model, found)
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
@@ -223,40 +200,42 @@ class _Run:
         self._progress(self.status)
         self.status.isolation = await self._sandbox.start()
 
-    async def drive(self, writer: TraceWriter) -> None:
-        """Do what is to be done; however it ends, what was finished is sealed."""
+    async def run_attempts(self, writer: TraceWriter) -> None:
+        """Make the attempts of the plan; however the run ends, those that finished are sealed."""
         log = AsyncJournal(Journal(writer.folder, self.name))
         self.status.doing = "running"
         ticking = asyncio.create_task(self._tick())
         try:
-            await self._all(log)
+            await self._run_until_done(log)
         finally:
             ticking.cancel()
             self.status.doing = "sealing"
             self._progress(self.status)
             await log.close()
             writer.seal(log.journal.path)
-        if self._fatal is not None:
-            raise self._fatal
+        if self._fatal_error is not None:
+            raise self._fatal_error
 
-    async def _all(self, log: AsyncJournal) -> None:
+    async def _run_until_done(self, log: AsyncJournal) -> None:
         running: set[asyncio.Task[None]] = set()
 
-        def ended(task: asyncio.Task[None]) -> None:
+        def on_end(task: asyncio.Task[None]) -> None:
             running.discard(task)
             error = None if task.cancelled() else task.exception()
-            self._fatal = self._fatal or error
+            self._fatal_error = self._fatal_error or error
             self._wake.set()
 
         todo = iter(self.todo)
         try:
-            while self._fatal is None:
+            while self._fatal_error is None:
                 self._wake.clear()
-                for attempt in self._next(todo, running):
-                    task = asyncio.create_task(self._one(attempt, self._usage.start_attempt(self._throttled), log))
-                    task.add_done_callback(ended)
+                for attempt in self._next_attempts(todo, running):
+                    task = asyncio.create_task(
+                        self._run_attempt(attempt, self._usage.start_attempt(self._throttled), log)
+                    )
+                    task.add_done_callback(on_end)
                     running.add(task)
-                if not running or self._out_of_time():
+                if not running or self._is_out_of_time():
                     return
                 await self._wake.wait()
         finally:
@@ -264,17 +243,19 @@ class _Run:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    def _next(self, todo: Iterator[Attempt], running: set[asyncio.Task[None]]) -> Iterator[Attempt]:
+    def _next_attempts(
+        self, todo: Iterator[PlannedAttempt], running: set[asyncio.Task[None]]
+    ) -> Iterator[PlannedAttempt]:
         """Attempts that may begin now."""
         settings, status = self._settings, self.status
-        most = settings.concurrency or min(_MOST, 2 * self._limiter.limit)
-        while self._stopped is None and len(running) - min(self._saving, most) < most:
-            over = settings.budget.check_time(status.seconds)
+        max_running = settings.concurrency or min(_MAX_CONCURRENCY, 2 * self._limiter.limit)
+        while self._stopped is None and len(running) - min(self._saving, max_running) < max_running:
+            out_of_time = settings.budget.check_time(status.seconds)
             turns = settings.episode.max_turns or self._protocol.max_turns
             guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
-            reason = over or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
+            reason = out_of_time or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
             if reason is not None and status.remaining > len(running):
-                if over or not self._usage.in_flight:  # else those in flight may leave more than they were reckoned
+                if out_of_time or not self._usage.in_flight:  # else those in flight may use less than was expected
                     self._stopped = reason
                 return
             attempt = next(todo, None)
@@ -282,51 +263,52 @@ class _Run:
                 return
             yield attempt
 
-    def _out_of_time(self) -> bool:
+    def _is_out_of_time(self) -> bool:
         seconds = self._settings.budget.seconds
-        return seconds is not None and self.status.seconds > seconds + min(seconds, _GRACE_S)
+        return seconds is not None and self.status.seconds > seconds + min(seconds, _MAX_GRACE_S)
 
     async def _tick(self) -> None:
         while True:
-            self.status.slots, self.status.trouble = self._limiter.limit, self._throttled.failing
+            self.status.slots, self.status.server_failure = self._limiter.limit, self._throttled.failing
             self.status.tick()
             self._progress(self.status)
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _one(self, attempt: Attempt, model: MeteredModel, log: AsyncJournal) -> None:
-        """One attempt, until it is durable."""
+    async def _run_attempt(self, attempt: PlannedAttempt, model: MeteredModel, log: AsyncJournal) -> None:
+        """Make one attempt, a second time after a failure that may pass, and store it."""
         self.status.in_flight += 1
         try:
-            trace = await self._attempt(attempt, model)
+            trace = await self._roll_out(attempt, model)
             if trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS:
                 self.status.retried += 1
-                trace = await self._attempt(attempt, model)
+                trace = await self._roll_out(attempt, model)
         finally:
             self.status.in_flight -= 1
             self._usage.finish_attempt(model)
             self._wake.set()
         assert trace.key == attempt.key, "resuming goes by the key"
-        trace, line = _written(trace)
+        trace, line = _encode_trace(trace)
         error = trace.outcome.error
-        reason = left_out(trace, self._settings.keep)
+        reason = explain_left_out(trace, self._settings.keep)
         stored = not reason and (error is None or self._settings.keep == "all")
         if stored or reason:
-            freed = int(error is None)  # one that failed keeps its place until it is counted: it may end the run
-            self._saving += freed
+            saving = int(error is None)  # one that failed keeps its place until it is counted: it may end the run
+            self._saving += saving
             self._wake.set()
             try:
                 await log.put(line if stored else encode_entry(JournalEntry(key=trace.key, left_out=reason)))
             finally:
-                self._saving -= freed
+                self._saving -= saving
         self.status.count(trace, reason, stored=stored)
         self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
-        if error and self._sandbox_failures >= _SANDBOX_FAILURES:
-            raise SandboxError(f"{error.message}; gave up after {_SANDBOX_FAILURES} attempts in a row")
+        if error and self._sandbox_failures >= _MAX_SANDBOX_FAILURES:
+            raise SandboxError(f"{error.message}; gave up after {_MAX_SANDBOX_FAILURES} attempts in a row")
 
-    async def _attempt(self, attempt: Attempt, model: MeteredModel) -> Trace:
+    async def _roll_out(self, attempt: PlannedAttempt, model: MeteredModel) -> Trace:
+        """Make one attempt, and return its trace."""
         settings = self._settings
-        seed = seed_of(settings.seed, attempt.problem, attempt.sample)
+        seed = derive_seed(settings.seed, attempt.problem, attempt.sample)
         sampling = {**self._identity.sampling, "seed": seed}
         identity = msgspec.structs.replace(self._identity, sampling=sampling, sample=attempt.sample)
         episode = Episode(
@@ -335,54 +317,30 @@ class _Run:
             self._sandbox,
             settings=settings.episode,
             identity=identity,
-            tokens=self._tokens,
+            tokens=self._token_model,
         )
         return await rollout(episode, model, msgspec.structs.replace(settings.sampling, seed=seed))
 
-    def report(self, error: ForetraceError | None = None) -> GenerateReport:
-        """What was done, and the failure that ended it."""
+    def make_report(self, error: ForetraceError | None = None) -> GenerateReport:
+        """Report what was done, and the failure that ended the run."""
         status, meter = self.status, self._meter
-        judged, means = status.judged, status.means() if status.judged else {}
-        failed = status.metrics["had_errors"]
+        message = None if error is None else str(error)
         out_of_time = None if not status.remaining else self._stopped or "the time is over"
-        told = None if error is None else str(error)
         return GenerateReport(
             model=self._model.spec,
             protocol=self._protocol.name,
             run=self.name,
             problems=len(self._problems),
-            asked=status.asked,
-            already_done=status.already_done,
-            filtered=status.filtered,
-            done=status.done,
-            remaining=status.remaining,
-            stopped=told or out_of_time,
-            error=told,
-            stored=status.stored,
-            left_out=dict(sorted(status.left_out.items())),
-            errors=dict(status.errors.most_common()),
-            examples=status.examples,
-            failed=status.done - status.stored - status.left_out.total(),
-            retried=status.retried,
-            success=status.successes / judged if judged else None,
-            ideal=status.ideal / judged if judged else None,
-            mean_reward=status.rewards / judged if judged else None,
-            recovery=status.metrics["recovered"] / failed if failed else None,
-            metrics=means,
-            replies=status.replies,
-            cut_replies=status.cut_replies,
+            stopped=message or out_of_time,
+            error=message,
             max_tokens=self._settings.sampling.max_tokens,
             prompt_tokens=meter.prompt_tokens,
             completion_tokens=meter.completion_tokens,
             tokens_estimated=meter.estimated,
             cost=self._settings.budget.compute_cost(meter),
-            seconds=round(status.seconds, 3),
-            model_s=round(status.model_s, 3),
-            tool_s=round(status.tool_s, 3),
-            forms=dict(sorted(status.forms.items())),
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
-            capabilities=status.capabilities,
-            damaged=tuple(map(str, self._damaged)),
+            damaged=tuple(map(str, self._damaged_journals)),
+            **status.summarize(),
         )
 
 
@@ -390,13 +348,13 @@ def _make_limiter(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
     if concurrency is not None:
         return AdaptiveLimiter(concurrency)
     if not model.endpoint:
-        return AdaptiveLimiter(_IN_PROCESS)
+        return AdaptiveLimiter(_IN_PROCESS_SLOTS)
     # An Ollama that runs at home has one model on one device: more at a time is to be found out, not assumed.
-    return AdaptiveLimiter(1 if model.spec.startswith("ollama:") else _START, _MOST)
+    return AdaptiveLimiter(1 if model.spec.startswith("ollama:") else _INITIAL_SLOTS, _MAX_CONCURRENCY)
 
 
-def _written(trace: Trace) -> tuple[Trace, bytes]:
-    """The trace and its line; what could not be read back is never written."""
+def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:
+    """Return the trace and its line in the journal; for one that could not be read back, a trace that says so."""
     try:
         return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
     except UNWRITABLE as error:

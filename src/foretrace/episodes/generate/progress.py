@@ -6,6 +6,8 @@ import time
 from collections import Counter, deque
 from typing import Any
 
+import msgspec
+
 from foretrace.core.trace import Isolation, Trace
 from foretrace.episodes.generate.usage import TokenMeter
 
@@ -15,82 +17,108 @@ _MAX_KINDS = 2
 """Kinds of errors that the line of progress names."""
 
 
-class RunProgress:
-    """Live counts of one run of `generate`; attempts add up: `asked == already_done + filtered + done + remaining`."""
+class RunCounts(msgspec.Struct, kw_only=True):
+    """What a run has counted: `asked == already_done + filtered + done + remaining`, and
+    `done == stored + sum(left_out) + failed`."""
 
-    def __init__(self, meter: TokenMeter) -> None:
-        self.meter = meter
-        self.doing = "starting"
-        self.capabilities: dict[str, Any] | None = None
-        """What the model server was found to do; `None` before it was asked."""
-        self.isolation: Isolation | None = None
-        self.asked = self.already_done = self.filtered = 0
-        """Attempts that the command asks for; those that were stored before; those that `keep` left out before."""
-        self.done = self.stored = self.successes = self.ideal = self.retried = 0
-        """Of this run: attempts that ended; that are kept; that passed all tests; that are ideal; that were begun a
-        second time after a failure of the server."""
-        self.left_out: Counter[str] = Counter()
-        self.errors: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}
-        """The first message of each kind of error."""
-        self.forms: Counter[str] = Counter()
-        self.replies = self.cut_replies = 0
-        """Completions of the attempts that ended, and how many of them were cut at the token limit."""
-        self.rewards = 0.0
-        self.metrics: Counter[str] = Counter()
-        """Sums over the attempts that ended without an error."""
-        self.model_s = self.tool_s = 0.0
-        self.in_flight = 0
-        self.slots = 0
-        """Requests that the model server may get at a time."""
-        self.trouble = ""
-        """Kind of the server's last failure, while it has served nothing since."""
-        self.begun = time.monotonic()
-        self._recent: deque[tuple[float, int, int]] = deque([(self.begun, 0, 0)])
+    asked: int = 0
+    """Attempts that the command asks for."""
+    already_done: int = 0
+    """Stored before."""
+    filtered: int = 0
+    """Finished before, and left out by `keep`."""
+    done: int = 0
+    """Attempts of this run that ended."""
+    remaining: int = 0
+    """Not begun yet, or not finished."""
+    stored: int = 0
+    left_out: dict[str, int] = {}
+    """Attempts of this run that `keep` leaves out, by the reason."""
+    errors: dict[str, int] = {}
+    """Attempts of this run that ended in an error, by kind: the next run of the same command does them again."""
+    examples: dict[str, str] = {}
+    """The first message of each kind of error."""
+    failed: int = 0
+    """Attempts that ended in an error and are not stored, because of `keep`."""
+    retried: int = 0
+    """Attempts that were begun a second time after a failure of the server."""
+    replies: int = 0
+    """Completions of the attempts of this run."""
+    cut_replies: int = 0
+    """Those of them that were cut at the token limit."""
+    model_s: float = 0.0
+    tool_s: float = 0.0
+    forms: dict[str, int] = {}
+    """Attempts of this run without an error, by the form in which they were judged."""
+    capabilities: dict[str, Any] | None = None
+    """What the model server was found to do; `None` before it was asked."""
 
     @property
     def judged(self) -> int:
         """Attempts of this run that ended without an error."""
-        return self.done - self.errors.total()
+        return self.done - sum(self.errors.values())
 
-    @property
-    def remaining(self) -> int:
-        """Attempts that are still to be done."""
-        return self.asked - self.already_done - self.filtered - self.done
+
+class RunProgress(RunCounts, eq=False):
+    """Live counts of one run of `generate`, and what it is doing now."""
+
+    meter: TokenMeter
+    doing: str = "starting"
+    isolation: Isolation | None = None
+    successes: int = 0
+    """Attempts of this run that passed all tests."""
+    ideal_attempts: int = 0
+    """Attempts of this run that are ideal."""
+    rewards: float = 0.0
+    metrics: Counter[str] = msgspec.field(default_factory=Counter)
+    """Sums over the attempts of this run without an error; so is `rewards`."""
+    in_flight: int = 0
+    slots: int = 0
+    """Requests that the model server may get at a time."""
+    server_failure: str = ""
+    """Kind of the server's last failure, while it has served nothing since."""
+    started: float = msgspec.field(default_factory=time.monotonic)
+    _recent: deque[tuple[float, int, int]] = msgspec.field(default_factory=deque)
+    """When, attempts done and completion tokens, of the last seconds."""
+
+    def __post_init__(self) -> None:
+        self._recent.append((self.started, 0, 0))
 
     @property
     def seconds(self) -> float:
         """Since the run began."""
-        return time.monotonic() - self.begun
+        return time.monotonic() - self.started
 
     def count(self, trace: Trace, left_out: str, *, stored: bool) -> None:
         """Count an attempt that ended and is durable."""
+        error, metrics = trace.outcome.error, trace.outcome.metrics
         self.done += 1
+        self.remaining -= 1
         self.stored += stored
+        self.failed += not stored and not left_out
         self.model_s += sum(m.model_s or 0.0 for m in trace.messages)
         self.tool_s += sum(m.tool_s or 0.0 for m in trace.messages)
-        outcome = trace.outcome
-        self.replies += int(outcome.metrics.get("turns", 0))
-        self.cut_replies += int(outcome.metrics.get("cut_replies", 0))
-        if outcome.error is not None:
-            self.errors[outcome.error.kind] += 1
-            self.examples.setdefault(outcome.error.kind, outcome.error.message)
+        self.replies += int(metrics.get("turns", 0))
+        self.cut_replies += int(metrics.get("cut_replies", 0))
+        if error is not None:
+            _increment(self.errors, error.kind)
+            self.examples.setdefault(error.kind, error.message)
             return
         if left_out:
-            self.left_out[left_out] += 1
-        self.successes += bool(outcome.success)
-        self.ideal += bool(outcome.metrics.get("is_ideal"))
-        self.rewards += outcome.reward or 0.0
-        if outcome.integrity:
-            self.forms[outcome.integrity] += 1
-        for name, value in outcome.metrics.items():
+            _increment(self.left_out, left_out)
+        self.successes += bool(trace.outcome.success)
+        self.ideal_attempts += bool(metrics.get("is_ideal"))
+        self.rewards += trace.outcome.reward or 0.0
+        if trace.outcome.integrity:
+            _increment(self.forms, trace.outcome.integrity)
+        for name, value in metrics.items():
             self.metrics[name] += value  # type: ignore[assignment]
 
-    def rates(self) -> tuple[float, float]:
+    def compute_rates(self) -> tuple[float, float]:
         """Attempts and completion tokens a second, of late."""
         now = time.monotonic()
-        begun, done, tokens = self._recent[0]
-        span = max(now - begun, 1e-3)
+        then, done, tokens = self._recent[0]
+        span = max(now - then, 1e-3)
         return (self.done - done) / span, (self.meter.completion_tokens - tokens) / span
 
     def tick(self) -> None:
@@ -100,31 +128,54 @@ class RunProgress:
         while len(self._recent) > 1 and self._recent[1][0] < now - _RECENT_S:
             self._recent.popleft()
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Where things stand, in one line; what matters most comes first, since a terminal cuts its end off."""
         if self.doing != "running":
             return self.doing
-        attempts_s, tokens_s = self.rates()
+        attempts_s, tokens_s = self.compute_rates()
         parts = [f"{self.done:,} of {self.done + self.remaining:,} done"]
         if attempts_s > 0:
-            parts[0] += f", {_duration(self.remaining / attempts_s)} left"
-        if self.trouble:
-            parts.append(f"the server fails ({self.trouble}), trying again")
+            parts[0] += f", {_format_duration(self.remaining / attempts_s)} left"
+        if self.server_failure:
+            parts.append(f"the server fails ({self.server_failure}), trying again")
         if self.errors:
-            told = [f"{kind} {n:,}" for kind, n in self.errors.most_common(_MAX_KINDS)]
-            told += ["..."] * (len(self.errors) > _MAX_KINDS)
-            parts.append(f"errors: {', '.join(told)}")
+            kinds = [f"{kind} {count:,}" for kind, count in _rank(self.errors).items()]
+            kinds[_MAX_KINDS:] = ["..."] * (len(kinds) > _MAX_KINDS)
+            parts.append(f"errors: {', '.join(kinds)}")
         if self.judged:
-            parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal / self.judged:.0%} ideal")
+            parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal_attempts / self.judged:.0%} ideal")
         parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight (up to {self.slots} asking)"]
         return "; ".join(parts)
 
-    def means(self) -> dict[str, float]:
-        """Mean of each metric over the attempts that ended without an error."""
-        return {name: round(total / self.judged, 4) for name, total in sorted(self.metrics.items())}
+    def summarize(self) -> dict[str, Any]:
+        """The counts with the shares and means that follow from them: what a report says of a run's attempts."""
+        judged, with_errors = self.judged, self.metrics["had_errors"]
+        counts = {name: getattr(self, name) for name in RunCounts.__struct_fields__}
+        return counts | {
+            "left_out": dict(sorted(self.left_out.items())),
+            "errors": _rank(self.errors),
+            "forms": dict(sorted(self.forms.items())),
+            "model_s": round(self.model_s, 3),
+            "tool_s": round(self.tool_s, 3),
+            "seconds": round(self.seconds, 3),
+            "success": self.successes / judged if judged else None,
+            "ideal": self.ideal_attempts / judged if judged else None,
+            "mean_reward": self.rewards / judged if judged else None,
+            "recovery": self.metrics["recovered"] / with_errors if with_errors else None,
+            "metrics": {name: round(total / judged, 4) for name, total in sorted(self.metrics.items())},
+        }
 
 
-def _duration(seconds: float) -> str:
+def _increment(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _rank(counts: dict[str, int]) -> dict[str, int]:
+    """The counts, the greatest first."""
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def _format_duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -10,7 +10,7 @@ import msgspec
 
 from foretrace.core.completion import Sampling
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import ProblemError, UsageError
+from foretrace.core.errors import ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
@@ -22,7 +22,7 @@ from foretrace.protocols.base import InteractionProtocol
 
 Keep = Literal["all", "success", "ideal"]
 """Which attempts are stored. With `all`, those that ended in an error too; with the others, none of those."""
-_NOT_KEPT: dict[Keep, frozenset[str]] = {
+_REASONS_TO_LEAVE_OUT: dict[Keep, frozenset[str]] = {
     "all": frozenset(),
     "success": frozenset({"not_success"}),
     "ideal": frozenset({"not_success", "not_ideal"}),
@@ -41,11 +41,11 @@ class GenerateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     episode: EpisodeSettings = EpisodeSettings()
     keep: Keep = "all"
     concurrency: int | None = None
-    """Attempts in flight; null finds out what the server can do."""
+    """Attempts in flight; `None` finds out what the server can do."""
     budget: Budget = Budget()
 
 
-class Attempt(NamedTuple):
+class PlannedAttempt(NamedTuple):
     """One attempt that is to be made."""
 
     problem: Problem
@@ -53,41 +53,41 @@ class Attempt(NamedTuple):
     key: str
 
 
-class Plan(NamedTuple):
-    """What is to be done, and what was done before."""
+class RunPlan(NamedTuple):
+    """The attempts that a run still has to make, and how many were finished before."""
 
-    todo: list[Attempt]
-    there: int
+    todo: list[PlannedAttempt]
+    already_done: int
     """Attempts that are stored."""
-    skipped: int
+    filtered: int
     """Attempts that were finished before and that `keep` leaves out."""
 
 
-def planned(
+def plan_attempts(
     problems: Iterable[Problem],
     protocol: InteractionProtocol,
     identity: Identity,
     settings: GenerateSettings,
     writer: TraceWriter,
-) -> Plan:
+) -> RunPlan:
     """Compare what is asked for with what the folder holds. Attempts that ended in an error are made again."""
-    stored = _finished(writer.folder)
-    left_out = {key for key, reason in writer.left_out.items() if reason in _NOT_KEPT[settings.keep]}
-    todo: list[Attempt] = []
-    there = skipped = 0
+    finished = _find_finished_keys(writer.folder)
+    left_out = {key for key, reason in writer.left_out.items() if reason in _REASONS_TO_LEAVE_OUT[settings.keep]}
+    todo: list[PlannedAttempt] = []
+    already_done = filtered = 0
     for problem in problems:
         for sample in range(settings.samples):
             key = make_key(problem, protocol, msgspec.structs.replace(identity, sample=sample), settings.episode)
-            if key in stored:
-                there += 1
+            if key in finished:
+                already_done += 1
             elif key in left_out:
-                skipped += 1
+                filtered += 1
             else:
-                todo.append(Attempt(problem, sample, key))
-    return Plan(todo, there, skipped)
+                todo.append(PlannedAttempt(problem, sample, key))
+    return RunPlan(todo, already_done, filtered)
 
 
-def check(settings: GenerateSettings) -> None:
+def check_settings(settings: GenerateSettings) -> None:
     """Refuse settings that cannot be served.
 
     Raises:
@@ -95,25 +95,28 @@ def check(settings: GenerateSettings) -> None:
     """
     for name, value in (("samples", settings.samples), ("concurrency", settings.concurrency)):
         if value is not None and value < 1:
-            raise UsageError(f"{name} {value}: choose 1 or more")
+            raise UsageError(Setting(name, value), ": choose 1 or more")
     sampling, budget = settings.sampling, settings.budget
     if not 0 <= sampling.temperature < float("inf"):
-        raise UsageError(f"temperature {sampling.temperature}: choose a number that is not negative, e.g. 0.7")
+        raise UsageError(
+            Setting("temperature", sampling.temperature), ": choose a number that is not negative, e.g. 0.7"
+        )
     if not 0 < sampling.top_p <= 1:
-        raise UsageError(f"top_p {sampling.top_p}: choose a number above 0, 1 at most")
+        raise UsageError(Setting("top_p", sampling.top_p), ": choose a number above 0, 1 at most")
     for name, count in (("max_tokens", sampling.max_tokens), ("top_k", sampling.top_k)):
         if count is not None and count < 1:
-            raise UsageError(f"{name} {count}: choose 1 or more")
+            raise UsageError(Setting(name, count), ": choose 1 or more")
     for name in ("tokens", "seconds", "cost", "price_in", "price_out"):
         value = getattr(budget, name)
         if value is not None and not 0 <= value < float("inf"):
-            raise UsageError(f"the budget's {name} {value}: choose a number that is not negative")
+            raise UsageError("a budget of ", Setting(name, value), ": choose a number that is not negative")
     if budget.cost is not None and not (budget.price_in or budget.price_out):
-        raise UsageError("a budget of cost needs a price: give price_in or price_out, for a million tokens each")
+        prices = (Setting("price_in"), " or ", Setting("price_out"))
+        raise UsageError("a budget of ", Setting("cost"), " needs a price, for a million tokens: give ", *prices)
 
 
-def usable(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems as a list.
+def check_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems as a list, if each can be attempted.
 
     Raises:
         ProblemError: there is none, one has no tests, or two have one id.
@@ -131,19 +134,20 @@ def usable(problems: Iterable[Problem]) -> list[Problem]:
     return listed
 
 
-def seed_of(seed: int, problem: Problem, sample: int) -> int:
-    """The seed of one attempt, 0 to 2**31 - 1."""
+def derive_seed(seed: int, problem: Problem, sample: int) -> int:
+    """Return the seed of one attempt, 0 to 2**31 - 1."""
     return int(hash_fraction("attempt", str(seed), problem.source, problem.id, str(sample)) * (1 << 31))
 
 
-def told(sampling: Sampling, model: ChatModel | None = None) -> dict[str, Any]:
-    """How is sampled, in full, as it is recorded, with the model's own settings; the seed is each attempt's own."""
+def describe_sampling(sampling: Sampling, model: ChatModel | None = None) -> dict[str, Any]:
+    """Return all settings of the sampling and of the model, as they are recorded; but for the seed, which each attempt
+    has of its own."""
     own = {name: getattr(sampling, name) for name in sampling.__struct_fields__ if name not in ("seed", "extra")}
     settings = dict(model.settings) if isinstance(model, ConfiguredModel) else {}
     return settings | {name: value for name, value in own.items() if value is not None} | sampling.extra
 
 
-def _finished(folder: Path) -> set[str]:
+def _find_finished_keys(folder: Path) -> set[str]:
     """Keys of the stored attempts that did not end in an error: a generated trace says whether it was a success."""
     if not (folder / "manifest.json").exists():
         return set()
@@ -155,7 +159,7 @@ def _finished(folder: Path) -> set[str]:
     }
 
 
-def left_out(trace: Trace, keep: Keep) -> str:
+def explain_left_out(trace: Trace, keep: Keep) -> str:
     """Why the trace is not kept; empty where it is, and for one that ended in an error, which says nothing yet."""
     if trace.outcome.error is not None:
         return ""
