@@ -33,4 +33,4 @@ def make_model(spec: str, server: Server | None = None) -> ChatModel:
         UsageError: no such kind, a missing name, or settings that do not fit.
     """
     kind, name = split_spec(spec, plugins.plugin_names("model"))
-    return plugins.load_plugin("model", kind)(name, server or Server())
+    return plugins.make_plugin("model", kind, ChatModel, name, server or Server())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from foretrace.core.errors import ProblemError, UsageError
-from foretrace.core.plugins import load_plugin, plugin_names
+from foretrace.core.plugins import make_plugin, plugin_names
 from foretrace.core.problem import Problem
 from foretrace.problems.base import ProblemSet, UnusableRow, collect_problems, refuse_unusable
 
@@ -39,7 +39,7 @@ def make_problem_set(name: str) -> ProblemSet:
     """
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
         raise UsageError(f"{name!r} is no problem set; for a file of rows give jsonl:{name}")
-    return load_plugin("problems", name)()
+    return make_plugin("problems", name, ProblemSet)
 
 
 def load_usable_problems(name: str, path: Path | None, limit: int | None) -> tuple[list[Problem], list[UnusableRow]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretrace.core.plugins import load_plugin
+from foretrace.core.plugins import make_plugin
 from foretrace.protocols.base import InteractionProtocol
 
 
@@ -10,6 +10,6 @@ def make_protocol(name: str) -> InteractionProtocol:
     """The protocol of that name, e.g. `tools`, or `module:Class`.
 
     Raises:
-        UsageError: no such protocol.
+        UsageError: no such protocol, or an object that is none.
     """
-    return load_plugin("protocol", name)()
+    return make_plugin("protocol", name, InteractionProtocol)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.plugins import load_plugin
+from foretrace.core.plugins import make_plugin
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.fallback import FallbackSandbox
 
@@ -12,11 +12,10 @@ def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     """The sandbox that a list of names, joined by commas, stands for; not started yet.
 
     Raises:
-        UsageError: no name, or one that is unknown.
+        UsageError: no name, one that is unknown, or an object that is no sandbox.
     """
     unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not unique:
         raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
-    # All are looked up before any is started: a misspelt name is found at once.
-    classes = [(name, load_plugin("sandbox", name)) for name in unique]
-    return FallbackSandbox([(name, sandbox_class(settings)) for name, sandbox_class in classes])
+    # All are made before any is started: a misspelt name is found at once.
+    return FallbackSandbox([(name, make_plugin("sandbox", name, Sandbox, settings)) for name in unique])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting, SourceError, UsageError
-from foretrace.core.plugins import load_plugin, plugin_names
+from foretrace.core.plugins import check_arguments, check_members, load_plugin, plugin_names
 from foretrace.rows.base import Hub, Rows
 from foretrace.rows.files import SUFFIXES, FileRows
 from foretrace.rows.hub import HubRows
@@ -42,21 +42,19 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source:
     """The source of that name, made with its own options.
 
     Raises:
-        UsageError: there is no such source, or it does not take one of the options.
+        UsageError: there is no such source, it does not take one of the options, or it is no source.
     """
     plugin = load_plugin("source", name)
     given = {k: v for k, v in (options or {}).items() if v}
     if isinstance(plugin, type):
-        taken = inspect.signature(plugin).parameters
         for option in given:
-            if option not in taken:
+            if option not in inspect.signature(plugin).parameters:
                 raise UsageError(f"source {name!r} has no ", Setting(option), "; leave it out")
+        check_arguments("source", name, plugin, **given)
         plugin = plugin(**given)
     elif given:
         raise UsageError(f"source {name!r} has no ", Setting(next(iter(given))), "; leave it out")
-    for need in ("name", "to_trace"):
-        if not hasattr(plugin, need):
-            raise UsageError(f"{name!r} is no source: it has no {need!r}")
+    check_members("source", name, plugin, Source)
     return plugin
 
 
