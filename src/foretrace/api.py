@@ -530,12 +530,11 @@ def score(predictions: str | Path, dataset: str | Path, *, seed: int = 0, allow_
         allow_partial: Score although most predictions are for rows that the dataset does not have.
 
     Raises:
-        BuildError: no eval rows, or predictions that cannot be read.
+        BuildError: no eval rows, or predictions that cannot be read, or most of which are for other rows.
     """
     from foretrace.dataset.score import score as run
 
-    options: dict[str, Any] = {"allow_partial": True} if allow_partial else {}
-    return run(Path(predictions), Path(dataset), seed=seed, **options)
+    return run(Path(predictions), Path(dataset), seed=seed, allow_partial=allow_partial)
 
 
 def push(

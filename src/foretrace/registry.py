@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
-from foretrace.core.plugins import load_plugin, plugin_names
+from foretrace.core.plugins import check_arguments, check_members, load_plugin, make_plugin, plugin_names
 from foretrace.core.problem import Problem
 from foretrace.models.base import ChatModel, Server
 from foretrace.problems.base import ProblemSet, UnusableRow, collect_problems, refuse_unusable
@@ -48,30 +48,29 @@ def make_model(spec: str, server: Server | None = None) -> ChatModel:
         UsageError: no such kind, a missing name, or settings that do not fit.
     """
     kind, name = split_spec(spec, plugin_names("model"))
-    return load_plugin("model", kind)(name, server or Server())
+    return make_plugin("model", kind, ChatModel, name, server or Server())
 
 
 def make_protocol(name: str) -> InteractionProtocol:
     """The protocol of that name, e.g. `tools`, or `module:Class`.
 
     Raises:
-        UsageError: no such protocol.
+        UsageError: no such protocol, or an object that is none.
     """
-    return load_plugin("protocol", name)()
+    return make_plugin("protocol", name, InteractionProtocol)
 
 
 def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     """The sandbox that a list of names, joined by commas, stands for; not started yet.
 
     Raises:
-        UsageError: no name, or one that is unknown.
+        UsageError: no name, one that is unknown, or an object that is no sandbox.
     """
     unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not unique:
         raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
-    # All are looked up before any is started: a misspelt name is found at once.
-    classes = [(name, load_plugin("sandbox", name)) for name in unique]
-    return FallbackSandbox([(name, sandbox_class(settings)) for name, sandbox_class in classes])
+    # All are made before any is started: a misspelt name is found at once.
+    return FallbackSandbox([(name, make_plugin("sandbox", name, Sandbox, settings)) for name in unique])
 
 
 MAX_DESCRIBED_ROWS = 3
@@ -103,7 +102,7 @@ def make_problem_set(name: str) -> ProblemSet:
     """
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
         raise UsageError(f"{name!r} is no problem set; for a file of rows give jsonl:{name}")
-    return load_plugin("problems", name)()
+    return make_plugin("problems", name, ProblemSet)
 
 
 def load_usable_problems(name: str, path: Path | None, limit: int | None) -> tuple[list[Problem], list[UnusableRow]]:
@@ -169,21 +168,19 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source:
     """The source of that name, made with its own options.
 
     Raises:
-        UsageError: there is no such source, or it does not take one of the options.
+        UsageError: there is no such source, it does not take one of the options, or it is no source.
     """
     plugin = load_plugin("source", name)
     given = {k: v for k, v in (options or {}).items() if v}
     if isinstance(plugin, type):
-        taken = inspect.signature(plugin).parameters
         for option in given:
-            if option not in taken:
+            if option not in inspect.signature(plugin).parameters:
                 raise UsageError(f"source {name!r} has no ", Setting(option), "; leave it out")
+        check_arguments("source", name, plugin, **given)
         plugin = plugin(**given)
     elif given:
         raise UsageError(f"source {name!r} has no ", Setting(next(iter(given))), "; leave it out")
-    for need in ("name", "to_trace"):
-        if not hasattr(plugin, need):
-            raise UsageError(f"{name!r} is no source: it has no {need!r}")
+    check_members("source", name, plugin, Source)
     return plugin
 
 

@@ -165,3 +165,14 @@ def test_problems_that_the_demo_model_does_not_know_are_said(capfd: pytest.Captu
     for problems, said in ((10, False), (12, True)):
         note_unknown_to_demo(Output(), Demo(), load_problems("builtin", None, problems))
         assert ("knows the first ten builtin problems; the 2 others" in capfd.readouterr().err) is said
+
+
+@pytest.mark.parametrize("verb", [[], ["import"], ["generate"], ["build"], ["score"], ["push"]])
+def test_help_fits_a_terminal_and_has_no_private_words(
+    run: Run, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(*verb, "--help").out
+    assert max(map(len, text.splitlines())) <= 80 and "..." not in text.partition("\n")[2]
+    for words in ("raw rows", "eval slice", "Of the sampling", "in flight", "of a family", "none sends none", "prove "):
+        assert words not in " ".join(text.split())

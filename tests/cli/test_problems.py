@@ -113,8 +113,8 @@ def test_the_examples_of_the_docs_are_sound(run: Run, tmp_path: Path) -> None:
 
 def test_the_first_sandbox_that_starts_serves(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "my_sandbox.py").write_text(
-        "from foretrace.core.errors import SandboxError\n\n\n"
-        "class Away:\n    name = 'away'\n\n    def __init__(self, settings):\n        pass\n\n"
+        "from foretrace.core.errors import SandboxError\nfrom foretrace.sandbox.base import Sandbox\n\n\n"
+        "class Away(Sandbox):\n    name = 'away'\n\n    def __init__(self, settings):\n        pass\n\n"
         "    async def start(self):\n        raise SandboxError('it is away')\n\n"
         "    async def close(self):\n        pass\n"
     )

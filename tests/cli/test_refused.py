@@ -1,4 +1,4 @@
-"""A model that takes no temperature: `generate` says so, `--temperature none` sends none, and `doctor` manages."""
+"""What the command refuses: a temperature that the model does not take, and objects that are no plugin."""
 
 from __future__ import annotations
 
@@ -46,3 +46,20 @@ def test_other_words_are_no_temperature(run: Run, value: str) -> None:
     asked = ["--problems", "builtin", "--protocol", "tools", "--model", "demo", "--out", "t"]
     result = run("generate", *asked, "--temperature", value)
     assert result.code == 2 and f"--temperature {value!r}: choose a number that is not negative, or none" in result.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["build", "{traces}", "--recipes", "os:path"], "'os:path' is no recipe: it has no 'configs', 'rows'"),
+        (["import", "os:path", "{rows}"], "'os:path' is no source: it has no 'name'"),
+        (["generate", "--problems", "os:path", "--protocol", "tools", "--model", "demo"], "is no problem set: "),
+        (["generate", "--problems", "builtin", "--protocol", "os:path", "--model", "demo"], "is no protocol: "),
+        (["generate", "--problems", "builtin", "--protocol", "tools", "--model", "os:PathLike:x"], "is no model: "),
+    ],
+)
+def test_an_object_that_is_no_plugin(run: Run, traces: Path, swe_file: Path, asked: list[str], said: str) -> None:
+    out = traces.parent / "out"
+    done = run(*(a.format(traces=traces, rows=swe_file) for a in asked), "--out", out, "--quiet")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err and not out.exists()

@@ -85,7 +85,7 @@ _COMMON: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "json": (Annotated[bool, typer.Option("--json", help="Write one JSON object to stdout.")], False),
-    "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Say no progress and no notes.")], False),
+    "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no notes.")], False),
     "debug": (
         Annotated[bool, typer.Option("--debug", help="Show tracebacks.", is_eager=True, callback=_note_debug)],
         False,

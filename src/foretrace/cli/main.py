@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ from foretrace.cli.commands import (
 )
 from foretrace.cli.options import write_flag
 from foretrace.cli.output import ReaderGoneError, one_line
-from foretrace.core.errors import ForetraceError
+from foretrace.core.errors import ForetraceError, ForetraceWarning
 
 INTERRUPTED = 130
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
@@ -109,7 +110,10 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
     if "_FORETRACE_COMPLETE" in os.environ:  # a shell asks for completions: click answers, and ends the process
         command(prog_name="foretrace")
     try:
-        with command.make_context("foretrace", arguments, obj=invocation) as context:
+        with (
+            _plain_warnings(invocation),
+            command.make_context("foretrace", arguments, obj=invocation) as context,
+        ):
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
@@ -127,6 +131,27 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
         hint = "" if invocation.debug else "; run again with --debug to see where"
         return _report_failure(invocation, error, f"unexpected {text}{hint}", 1)
     return 0
+
+
+@contextlib.contextmanager
+def _plain_warnings(invocation: Invocation) -> Generator[None]:
+    """Show our own warnings as one plain line each, once, and not at all under `--quiet`; others as Python does."""
+    shown: set[str] = set()
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        text = str(message)
+        if not issubclass(category, ForetraceWarning):
+            usual(message, category, *where)
+        elif not invocation.output.quiet and text not in shown:
+            shown.add(text)
+            _write_error(f"warning: {text}")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual
 
 
 def _report_wrong_use(error: Any) -> int:

@@ -108,7 +108,7 @@ class GateError(BuildError):
 
 
 class ForetraceWarning(UserWarning):
-    """A warning of foretrace: one plain line, which the command writes as it is."""
+    """A warning of foretrace: one plain line, which the command writes to stderr unless `--quiet` is given."""
 
 
 class PushError(ForetraceError):

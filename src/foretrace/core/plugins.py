@@ -8,6 +8,7 @@ of foretrace needs neither: it is named `module:Class`, or found by the entry po
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import warnings
@@ -63,6 +64,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
 }
 """By kind: the name a user gives, and the module whose `PLUGIN` it is. Lists of names keep this order."""
 
+_KIND_NAMES = {"problems": "problem set"}
+"""What a message calls one plugin, where that is not the kind's own name."""
+
 
 def plugin_names(kind: str) -> list[str]:
     """Names of the plugins of one kind: our own in the order of the table, then those of entry points by name."""
@@ -88,6 +92,51 @@ def load_plugin(kind: str, name: str) -> Any:
     except Exception as error:  # another package's module may fail in any way while it is imported
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {line}") from None
+
+
+def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:
+    """The plugin of that name, made with these arguments where it is a class or a function, and checked.
+
+    Args:
+        contract: The `typing.Protocol` of its kind, all of whose members it must have.
+
+    Raises:
+        UsageError: no such plugin, one that does not take these arguments, or one that lacks a member.
+    """
+    plugin = load_plugin(kind, name)
+    if inspect.isclass(plugin) or inspect.isroutine(plugin):
+        check_arguments(kind, name, plugin, *arguments)
+        plugin = plugin(*arguments)
+    check_members(kind, name, plugin, contract)
+    return plugin
+
+
+def check_arguments(kind: str, name: str, factory: Any, *arguments: Any, **options: Any) -> None:
+    """Check that a class can be made, or a function called, with these arguments.
+
+    Raises:
+        UsageError: it cannot; the message says why.
+    """
+    try:
+        inspect.signature(factory).bind(*arguments, **options)
+    except TypeError as error:
+        raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: to make it fails with {error}") from None
+    except ValueError:  # Python does not know the signature of some classes written in C
+        pass
+    if inspect.isabstract(factory):
+        raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: it is an abstract class")
+
+
+def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
+    """Check that a plugin has all members of its contract, a `typing.Protocol`.
+
+    Raises:
+        UsageError: it lacks some; the message names them.
+    """
+    members = dict.fromkeys([*inspect.get_annotations(contract), *vars(contract)])
+    missing = [repr(m) for m in members if not m.startswith("_") and not hasattr(plugin, m)]
+    if missing:
+        raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: it has no {', '.join(missing)}")
 
 
 def _entry_points(kind: str) -> dict[str, EntryPoint]:

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foretrace.core.errors import SandboxError, Setting
+from foretrace.core.errors import ForetraceWarning, SandboxError, Setting
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, Limits, SandboxSettings
 from foretrace.sandbox.forkserver.interpreter import ask_package_folders
@@ -127,7 +127,8 @@ class DockerSandbox(ForkServerSandbox):
             raise SandboxError(f"the {engine} container does not isolate: {failed}; look at the engine's settings")
         if off:
             names = ", ".join(guard.name for guard in off)
-            warnings.warn(f"no system call filter in the {engine} container; not in force: {names}", stacklevel=6)
+            text = f"no system call filter in the {engine} container; not in force: {names}"
+            warnings.warn(text, ForetraceWarning, stacklevel=6)
         return Isolation(level=LEVEL, missing=tuple(guard.name for guard in off), sandbox=self.name)
 
     def _explain_no_start(self, engine: str, error: ForkServerStartError) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from foretrace.core.errors import SandboxError, Setting
+from foretrace.core.errors import ForetraceWarning, SandboxError, Setting
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, SandboxSettings
 from foretrace.sandbox.forkserver import selftest
@@ -104,6 +104,7 @@ class LocalSandbox(ForkServerSandbox):
             warnings.warn(
                 f"untrusted code runs at isolation level {isolation.level} ({why or 'as asked'}); "
                 f"not in force: {', '.join(isolation.missing)}",
+                ForetraceWarning,
                 stacklevel=5,
             )
         elif why:

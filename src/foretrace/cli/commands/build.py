@@ -24,25 +24,36 @@ _Inputs = Annotated[
         help="Traces folders, or sources that are imported first: swe_smith:tool, toolbench, chat=rows.jsonl.",
     ),
 ]
-_Out = Annotated[Path, typer.Option("--out", metavar="DATASET", help="Dataset folder.")]
+_Out = Annotated[Path, typer.Option("--out", metavar="DATASET", help="Dataset folder to write.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Import at most N rows of a source.")]
-_Target = Annotated[Literal["type", "call", "message"], typer.Option("--target", help="What a proposer predicts.")]
-_Outcomes = Annotated[
-    Literal["success", "not_failed", "all"], typer.Option("--outcomes", help="Attempts whose steps are targets.")
+_Target = Annotated[
+    Literal["type", "call", "message"], typer.Option("--target", help="What is predicted of the next action.")
 ]
-_Context = Annotated[int, typer.Option("--max-context-tokens", metavar="N", help="Longest prompt.")]
+_Outcomes = Annotated[
+    Literal["success", "not_failed", "all"],
+    typer.Option("--outcomes", help="Whose steps are predicted, by how the attempt ended."),
+]
+_Context = Annotated[int, typer.Option("--max-context-tokens", metavar="N", help="Longest prompt, in tokens.")]
 _Tokenizer = Annotated[
-    Path | None, typer.Option("--tokenizer", metavar="PATH", help="tokenizer.json to count with; else bytes / 3.5.")
+    Path | None,
+    typer.Option("--tokenizer", metavar="PATH", help="tokenizer.json to count tokens with; else UTF-8 bytes / 3.5."),
 ]
 _Split = Annotated[str, typer.Option("--split", metavar="A/B/C", help="Shares of train, validation and test.")]
-_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of every choice.")]
-_EvalSize = Annotated[int, typer.Option("--eval-size", metavar="N", min=0, help="Rows of the natural eval slice.")]
-_Pairs = Annotated[int, typer.Option("--pairs", metavar="N", min=0, help="Pairs of a family that one trace may give.")]
-_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a dataset that is there.")]
-_Push = Annotated[str | None, typer.Option("--push", metavar="ORG", help="Push to this organisation afterwards.")]
+_Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of all random choices.")]
+_EvalSize = Annotated[
+    int,
+    typer.Option("--eval-size", metavar="N", min=0, help="Eval rows drawn as they occur (slice `natural`), at most."),
+]
+_Pairs = Annotated[
+    int, typer.Option("--pairs", metavar="N", min=0, help="Preference pairs of one kind that a trace may give.")
+]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the dataset in --out.")]
+_Push = Annotated[
+    str | None, typer.Option("--push", metavar="ORG", help="Push to this user or organisation on the Hub afterwards.")
+]
 _Private = Annotated[bool, typer.Option("--private", help="Make new repositories private (with --push).")]
 _AllowUndecided = Annotated[
-    bool, typer.Option("--allow-undecided", help="Push although a gate could not decide (with --push).")
+    bool, typer.Option("--allow-undecided", help="Push although a check had too few rows to decide (with --push).")
 ]
 _Recipes = Annotated[
     list[str] | None,
@@ -86,7 +97,8 @@ def build(
 ) -> None:
     """Build a dataset from traces, or from sources.
 
-    Whole or not at all: a failed gate leaves what was there untouched (exit code 3).
+    The dataset is checked before it is written: if a check (a gate) fails, nothing is written and an
+    older dataset in --out stays as it is (exit code 3).
     """
     from foretrace.cli.display.dataset import show_dataset
     from foretrace.dataset.demonstration import describe_demonstration

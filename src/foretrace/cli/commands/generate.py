@@ -33,17 +33,25 @@ _Path = Annotated[
     Path | None, typer.Option("--path", metavar="FILE", help="Read the set from this file or folder, not the Hub.")
 ]
 _Protocol = Annotated[
-    str, typer.Option("--protocol", metavar="NAME", help="How model and executor talk (docs/protocols.md).")
+    str,
+    typer.Option(
+        "--protocol", metavar="NAME", help="Format in which the model runs code, e.g. tools (docs/protocols.md)."
+    ),
 ]
 _Model = Annotated[
     str, typer.Option("--model", metavar="KIND:NAME", help="E.g. ollama:qwen3-coder, openai:NAME (docs/models.md).")
 ]
 _Samples = Annotated[int, typer.Option("--samples", metavar="N", min=1, help="Attempts at each problem.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")]
-_Temperature = Annotated[str, typer.Option("--temperature", metavar="T", help="Of the sampling; none sends none.")]
-_Keep = Annotated[Literal["all", "success", "ideal"], typer.Option("--keep", help="Which attempts are stored.")]
+_Temperature = Annotated[
+    str, typer.Option("--temperature", metavar="T", help="Sampling temperature; `none` lets the server choose.")
+]
+_Keep = Annotated[
+    Literal["all", "success", "ideal"],
+    typer.Option("--keep", help="Attempts to store; ideal: solved as the protocol wants it."),
+]
 _Concurrency = Annotated[
-    str, typer.Option("--concurrency", metavar="N", help="Attempts in flight; auto finds out what the server can do.")
+    str, typer.Option("--concurrency", metavar="N", help="Attempts at one time; auto finds out what the server can do.")
 ]
 _Out = Annotated[
     Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.", parser=parse_folder)

@@ -17,7 +17,7 @@ _Source = Annotated[
 _Paths = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="PATH", help="Files, or folders of files. None: the source's place on the Hugging Face Hub."
+        metavar="PATH", help="Files, or folders of files. Without one, the source is read from the Hugging Face Hub."
     ),
 ]
 _Out = Annotated[Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.")]
@@ -33,10 +33,16 @@ _Map = Annotated[
 ]
 _License = Annotated[str | None, typer.Option("--license", metavar="L", help="License of the rows (source chat).")]
 _KeepPrefixRows = Annotated[
-    bool, typer.Option("--keep-prefix-rows", help="Keep rows that a longer one goes on from (source toolbench).")
+    bool,
+    typer.Option("--keep-prefix-rows", help="Keep rows that are the beginning of a longer one (source toolbench)."),
 ]
-_Replace = Annotated[bool, typer.Option("--replace", help="Take a trace whose key is there with other content.")]
-_Shards = Annotated[int | None, typer.Option("--shards", metavar="N", min=1, help="Shards of a new folder.")]
+_Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace stored traces of the same key whose content differs.")
+]
+_Shards = Annotated[
+    int | None,
+    typer.Option("--shards", metavar="N", min=1, help="Number of files that a new traces folder is split into."),
+]
 
 
 def import_(
@@ -55,10 +61,10 @@ def import_(
     replace: _Replace = False,
     shards: _Shards = None,
 ) -> None:
-    """Add raw rows to a traces folder.
+    """Convert agent logs in a known format to traces, and add them to a traces folder.
 
-    Every row ends as a trace, a counted drop, or was already there. The same command again goes on where an
-    interrupted one stopped.
+    Every row becomes a trace, is dropped and counted with the reason, or was already there. The same command again goes
+    on where an interrupted one stopped.
     """
     from foretrace.api import import_source, open_rows, open_source
     from foretrace.cli.display.imports import show_import

@@ -21,7 +21,7 @@ def label(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Labels: .parquet, .jsonl or .csv.")],
     workers: Workers = 1,
 ) -> None:
-    """Label every step of every trace.
+    """Label every step of every trace with the kind of action it takes.
 
     One row a step: which of the nine actions it is, the rule that decided, what running it would touch.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foretrace.episodes.validate import ValidationReport
     from foretrace.sandbox.base import SandboxSettings
 
-HELP = "List problem sets, and prove them without a model."
+HELP = "List problem sets, and check them without a model."
 
 
 def show_help(ctx: typer.Context) -> None:

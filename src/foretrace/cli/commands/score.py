@@ -12,17 +12,21 @@ from foretrace.cli.output import Output
 
 def score(
     output: Output,
-    predictions: Annotated[Path, typer.Argument(metavar="PREDICTIONS", help="JSON lines, one prediction a row.")],
+    predictions: Annotated[
+        Path,
+        typer.Argument(metavar="PREDICTIONS", help="JSON lines: `key`, `step` and `completion` for each eval row."),
+    ],
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="What `foretrace build` wrote.")],
     *,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
     allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Score although most predictions are for other rows.")
+        bool, typer.Option("--allow-partial", help="Score although most predictions are for rows that DATASET lacks.")
     ] = False,
 ) -> None:
     """Score predictions on the eval rows of a dataset.
 
-    Accuracy of action, tool and call, macro-F1, per class, each with an interval by task.
+    Accuracy of action, tool and call, macro-F1 and the F1 of each class. Each figure has a 95% interval: a bootstrap
+    that resamples by group, the unit that the splits keep whole.
     """
     import msgspec
 

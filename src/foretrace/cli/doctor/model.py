@@ -97,14 +97,15 @@ def _choose_protocol(report: ModelReport, can: Capabilities) -> InteractionProto
     Raises:
         ForetraceError: the server can do none.
     """
-    from foretrace.core.plugins import load_plugin, plugin_names
+    from foretrace.core.plugins import plugin_names
     from foretrace.episodes.requirements import find_missing_capability
+    from foretrace.registry import make_protocol
 
     report.protocols = {}
     offered: dict[str, InteractionProtocol] = {}
     preferred = [name for name in _PREFERRED if name in plugin_names("protocol")]
     for name in [*preferred, *sorted({*plugin_names("protocol")} - {*preferred})]:
-        protocol: InteractionProtocol = load_plugin("protocol", name)()
+        protocol: InteractionProtocol = make_protocol(name)
         missing = find_missing_capability(protocol, can)
         why = None if missing is None else f"needs {missing.name}: {missing.reason}"
         report.protocols[name] = {"offered": missing is None, "reason": why}

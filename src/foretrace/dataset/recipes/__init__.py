@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foretrace.core.plugins import load_plugin, plugin_names
+from foretrace.core.plugins import make_plugin, plugin_names
 from foretrace.dataset.recipes.base import Config, Recipe
 
 
 def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of these names (all when empty), in their usual order; those of others stand last, by name."""
+    """The recipes of these names (all when empty), in their usual order; those of others stand last, by name.
+
+    Raises:
+        UsageError: no such recipe, or an object that is none.
+    """
     usual = {name: place for place, name in enumerate(plugin_names("recipe"))}
     chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))
-    found = [load_plugin("recipe", name) for name in chosen]
-    return [recipe() if isinstance(recipe, type) else recipe for recipe in found]
+    return [make_plugin("recipe", name, Recipe) for name in chosen]
 
 
 def load_configs(wanted: Sequence[str] = ()) -> dict[str, Config]:
