@@ -21,7 +21,7 @@ Complete = Callable[[Request], Awaitable[Completion]]
 
 CONTEXT = "context"
 """Exit reason of an episode whose messages outgrew the model's context."""
-UNWRITABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+ENCODING_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 """What encoding a record may raise."""
 
 
@@ -70,8 +70,8 @@ async def rollout(
         trace = episode.trace()
     try:
         return with_id(trace)
-    except UNWRITABLE as error:
-        return unwritable(trace, error)
+    except ENCODING_ERRORS as error:
+        return mark_unwritable(trace, error)
 
 
 def failure_kind(error: Exception) -> str:
@@ -132,7 +132,7 @@ async def run_episode(
         raise
 
 
-def unwritable(trace: Trace, error: Exception) -> Trace:
+def mark_unwritable(trace: Trace, error: Exception) -> Trace:
     """In place of a trace that cannot be written (text that is no Unicode, a number beyond all bounds): one that says
     so."""
     failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])

@@ -37,7 +37,7 @@ class ToolBench:
         self.settings = "keep_prefix_rows" if keep_prefix_rows else ""
         self._inner: set[int] = set()
         """Ends of rows that a longer row goes on from."""
-        self._kept: dict[int, int] = {}
+        self._chosen_row: dict[int, int] = {}
         """Which of several rows with one end (they differ in retry turns) is kept, by the digest of all turns."""
         self._owner: dict[int, int] = {}
         """End of the branch that trains a beginning which several branches share."""
@@ -61,7 +61,7 @@ class ToolBench:
                 before[link] = last
             rank, whole = _rank(turns), _whole(turns)
             if chain[-1] in ends and ends[chain[-1]] != (rank, whole):
-                self._kept[chain[-1]] = whole = min(whole, ends[chain[-1]][1])
+                self._chosen_row[chain[-1]] = whole = min(whole, ends[chain[-1]][1])
             ends[chain[-1]] = (rank, whole)
         inner = set(before.values())
         self._inner = inner.intersection(ends)
@@ -79,7 +79,7 @@ class ToolBench:
         chain = _chain(turns)
         if chain[-1] in self._inner:
             return Drop("prefix_row", "a longer row of the same branch is kept")
-        if self._kept.get(chain[-1], whole := _whole(turns)) != whole:
+        if self._chosen_row.get(chain[-1], whole := _whole(turns)) != whole:
             return Drop("repeated_row", "another row with the same steps is kept")
         messages = self._messages(turns, chain)
         task_id = f"toolbench:{digest(query)}"

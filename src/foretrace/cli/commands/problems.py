@@ -108,16 +108,16 @@ def _check(
     bad = [
         ValidationIssue(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops
     ]
-    box = make_sandbox(sandbox, settings)
+    judge = make_sandbox(sandbox, settings)
 
     def report(done: int) -> None:
         progress(f"checking {name}", done, len(problems))
 
     async def run() -> tuple[Any, ValidationReport]:
-        async with box:
-            isolation = await box.start()
+        async with judge:
+            isolation = await judge.start()
             return isolation, await validate_problems(
-                problems, box, workers=settings.workers or usable_cores(), progress=report
+                problems, judge, workers=settings.workers or usable_cores(), progress=report
             )
 
     isolation, checked = asyncio.run(run())

@@ -33,7 +33,7 @@ from foretrace.episodes.generate.throttle import TRANSIENT_KINDS, ThrottledModel
 from foretrace.episodes.generate.usage import MeteredModel, RunUsage, TokenMeter
 from foretrace.episodes.identity import Identity, make_run_name
 from foretrace.episodes.requirements import find_token_model, require_capabilities
-from foretrace.episodes.rollout import UNWRITABLE, rollout, unwritable
+from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
 from foretrace.models.base import ChatModel, TokenModel
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
@@ -357,6 +357,6 @@ def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:
     """Return the trace and its line in the journal; for one that could not be read back, a trace that says so."""
     try:
         return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
-    except UNWRITABLE as error:
-        trace = unwritable(trace, error)
+    except ENCODING_ERRORS as error:
+        trace = mark_unwritable(trace, error)
         return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
