@@ -74,7 +74,7 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_nothing_passes_that_was_not_computed(judged: Judge, name: str) -> None:
     split = judged(FORGED[name], "assert f(1) == 7", "assert f(2) == 14", wall_s=0.5)
-    assert split.integrity == "split" and not split.passed, split
+    assert split.integrity in ("split", "judge") and not split.passed, split
     relayed = judged(FORGED[name], LOOP, wall_s=0.5)
     assert relayed.integrity == "judge" and not relayed.passed, relayed
     if name not in ("closed channel", "many answers", "trailing bytes"):

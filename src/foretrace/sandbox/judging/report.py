@@ -19,8 +19,10 @@ def make_judge_request(plan: JudgePlan) -> dict[str, Any]:
         "tests": [test.code for test in plan.tests],
         "setup": plan.setup,
         "entry_point": plan.entry_point,
-        "callees": plan.callees,
-        "exceptions": plan.exceptions,
+        "names": plan.uses,
+        "imports": plan.imports,
+        "console": plan.console,
+        "files": plan.files,
         "interactive": True,
     }
 
