@@ -33,9 +33,13 @@ def parse_quietly(code: str, mode: str = "exec", *, compiles: bool = False) -> a
     return tree
 
 
-def try_parse(code: str) -> ast.Module | None:
+@overload
+def try_parse(code: str, mode: Literal["eval"]) -> ast.Expression | None: ...
+@overload
+def try_parse(code: str, mode: Literal["exec"] = "exec") -> ast.Module | None: ...
+def try_parse(code: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST | None:
     """The syntax tree of the code, or `None` where it is no Python."""
     try:
-        return parse_quietly(code)
+        return parse_quietly(code, mode)
     except PARSE_ERRORS:
         return None
