@@ -37,6 +37,12 @@ class ForetraceError(Exception):
         return "".join(part if isinstance(part, str) else style(part) for part in self.parts)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error of somebody else's, at most 300 characters; its class where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return (lines[0].rstrip() if lines else type(error).__name__)[:300]
+
+
 class UsageError(ForetraceError):
     """A setting that cannot be served, found before any work is done."""
 
@@ -83,10 +89,6 @@ class ModelError(ForetraceError):
 
 class SandboxError(ForetraceError):
     """The sandbox cannot run or cannot isolate."""
-
-
-class ProtocolError(ForetraceError):
-    """Model and executor broke their text contract."""
 
 
 class ProblemError(ForetraceError):

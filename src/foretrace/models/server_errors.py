@@ -83,10 +83,10 @@ class ServerErrors:
         """
         what = self.hide(f"model {self.model}: {cause}")
         todo = tuple(self.hide(part) if isinstance(part, str) else part for part in remedy)
-        full, public = (one_line(text, 3 * _MAX_MESSAGE_CHARS) for text in (self._full(what), self._public(what)))
+        full, public = (shorten_line(text, 3 * _MAX_MESSAGE_CHARS) for text in (self._full(what), self._public(what)))
         error = ServerError(f"{full}; ", *todo, kind=kind, retryable=retryable, retry_after_s=retry_after_s)
         error.public_parts = (f"{public}; ", *(self._public(p) if isinstance(p, str) else p for p in todo))
-        error.cause = one_line(self._public(self.hide(cause)))
+        error.cause = shorten_line(self._public(self.hide(cause)))
         return error
 
     def hide(self, text: str) -> str:
@@ -110,7 +110,7 @@ class ServerErrors:
             location: The header `Location`.
         """
         text = self.hide(body.decode("utf-8", "replace"))
-        message = one_line(self.hide(read_error_message(body)))
+        message = shorten_line(self.hide(read_error_message(body)))
         cause = f"HTTP {status} {message!r}" if message else f"HTTP {status}"
         wait = read_wait(text, retry_after)
         if 300 <= status < 400:
@@ -143,7 +143,7 @@ class ServerErrors:
             error: JSON of the server's `error` field.
         """
         text = self.hide(str(error))
-        message = one_line(self.hide(_message_of(error)))
+        message = shorten_line(self.hide(_message_of(error)))
         if is_overflow(message):
             return self.overflow(repr(message))
         wait = read_wait(text)
@@ -225,7 +225,7 @@ def _message_of(error: object) -> str:
     return error if isinstance(error, str) else str(error)
 
 
-def one_line(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
+def shorten_line(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
     """The text on one line, without control characters, cut to a length."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return flat if len(flat) <= max_chars else f"{flat[: max_chars - 3]}..."
