@@ -585,7 +585,7 @@ def damage(folder: Path, how: str) -> None:
 
 
 DAMAGES = {
-    "no manifest": "foretrace build",
+    "no manifest": "`build` wrote",
     "no JSON": "cannot be read as JSON",
     "a list": "schema_version None",
     "newer": "schema_version 2",
@@ -610,7 +610,7 @@ def test_what_is_no_built_dataset_is_refused_before_any_request(hub: FakeHub, sm
 
 
 def test_folder_that_is_not_there(hub: FakeHub, tmp_path: Path) -> None:
-    assert "foretrace build" in refused(tmp_path / "nowhere", "acme")
+    assert "`build` wrote" in refused(tmp_path / "nowhere", "acme")
 
 
 @pytest.mark.parametrize("org", ["", "a/b", "../x", "a b", "-a", "https://x", "a" * 60])

@@ -33,6 +33,8 @@ def write_flag(setting: Setting) -> str:
     flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     if value is None or value is True:
         return flag
+    if isinstance(value, dict):
+        return " ".join(f"{flag} {key}={each}" for key, each in value.items())
     return f"--no-{flag.removeprefix('--')}" if value is False else f"{flag} {value}"
 
 

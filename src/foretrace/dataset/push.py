@@ -35,9 +35,9 @@ _REMEDIES = {
     401: "the token was refused: check HF_TOKEN, or log in again with `hf auth login`",
     403: "no permission to write: use a token with write access to this organisation",
     404: "not found: check the organisation and HF_ENDPOINT",
-    409: "a conflict with another change: run the same command again",
-    412: "the repository changed during the push: run the same command again",
-    429: "too many requests: run the same command again later",
+    409: "a conflict with another change: run it again",
+    412: "the repository changed during the push: run it again",
+    429: "too many requests: run it again later",
 }
 
 
@@ -100,7 +100,7 @@ def push(
     token: str | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[PushedRepository]:
-    """Push a folder that `foretrace build` wrote to up to four dataset repositories of `org`.
+    """Push a folder that `build` wrote to up to four dataset repositories of `org`.
 
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
     same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
@@ -162,7 +162,7 @@ def _dict(value: object) -> dict[str, Any]:
 
 def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
     path = dataset / "manifest.json"
-    remedy = "give a folder that `foretrace build` wrote"
+    remedy = "give a folder that `build` wrote"
     try:
         raw = path.read_bytes()
         manifest = _dict(json.loads(raw))
@@ -360,7 +360,7 @@ class _Hub:
         if response is not None:
             self._reached = True
             status = int(response.status_code)
-            remedy = _REMEDIES.get(status, "the Hub failed: run the same command again later" if status >= 500 else "")
+            remedy = _REMEDIES.get(status, "the Hub failed: run it again later" if status >= 500 else "")
             said = self._clean(getattr(root, "server_message", None) or "")
             line = f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
             return line, status in (408, 429, 500, 502, 503, 504) and not spent, _read_retry_after(response.headers)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from foretrace.core.errors import ModelError, Setting
+from foretrace.core.errors import ModelError, Parts, Setting, render_parts
 from foretrace.models.address import ApiKey
 from foretrace.models.context_overflow import is_overflow
 from foretrace.models.rate_limits import classify_limit, read_wait
@@ -36,7 +36,7 @@ class ServerError(ModelError):
     `public_message` the other, each in a style for its settings.
     """
 
-    public_parts: tuple[str | Setting, ...] = ()
+    public_parts: Parts = ()
     cause: str = ""
     """What happened, without address and remedy."""
 
@@ -44,8 +44,7 @@ class ServerError(ModelError):
 def public_message(error: ModelError, style: Callable[[Setting], str] = str) -> str:
     """Model, cause and remedy without the server's address, as it may stand in a trace; of another adapter's error,
     its whole message."""
-    parts = (error.public_parts if isinstance(error, ServerError) else ()) or error.parts
-    return "".join(part if isinstance(part, str) else style(part) for part in parts)
+    return render_parts((error.public_parts if isinstance(error, ServerError) else ()) or error.parts, style)
 
 
 def public_cause(error: ModelError) -> str:
@@ -162,7 +161,7 @@ class ServerErrors:
 
     def overflow(self, cause: str) -> ServerError:
         """The prompt is longer than the context."""
-        remedy: tuple[str | Setting, ...] = ("raise the context length of the server",)
+        remedy: Parts = ("raise the context length of the server",)
         if self.kind == "ollama":  # others are started with it
             remedy = ("raise ", Setting("context_length"))
         remedy = ("the prompt is longer than the context: ", *remedy, ", or lower ", Setting("max_turns"))

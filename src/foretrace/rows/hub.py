@@ -37,7 +37,7 @@ class HubRows:
         except Exception as error:  # datasets raises many kinds: its own, httpx's, fsspec's, pyarrow's
             raise SourceError(
                 f"{self.label}: reading stopped at row {next(numbers)}: {first_line(error)}; "
-                "run the same command again (an import goes on from its last checkpoint)"
+                "run it again (an import goes on from its last checkpoint)"
             ) from error
 
     def _open(self) -> Any:

@@ -48,7 +48,7 @@ _MAX_SESSIONS = 128
 _INLINE_REFUSED = (
     "the protocol {name} goes on with a reply that was begun, and the verifiers library records whole turns only: its "
     "eval client would make a branch of every segment, and its train client cannot express it; take interleaved_tools, "
-    "or write traces with `foretrace generate --protocol {name}`"
+    "or generate traces with {name} outside of this library"
 )
 
 
