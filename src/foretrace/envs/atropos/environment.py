@@ -26,7 +26,14 @@ from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, first_line
 from foretrace.core.files import describe_write_error
 from foretrace.core.problem import Problem
-from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_scores, check_servers, describe_error, evals_error
+from foretrace.envs.atropos.config import (
+    CodeTraceEnvConfig,
+    check_scores,
+    check_servers,
+    describe_error,
+    evals_error,
+    write_option,
+)
 from foretrace.envs.atropos.groups import GroupMonitor, find_drop_reason, make_group
 from foretrace.envs.atropos.lifecycle import ResilientEnv
 from foretrace.envs.atropos.load_balancer import LoadBalancer
@@ -327,7 +334,7 @@ class CodeTraceEnv(ResilientEnv):
             ModelError: no rollout came to its end.
         """
         if not self._eval:
-            _log.warning("no problem is kept for evaluation (--env.eval_fraction)")
+            _log.warning("no problem is kept for evaluation (%s)", write_option(Setting("eval_fraction")))
             return
         try:
             await self._evaluate()
