@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from foretrace.core.completion import Completion, Request
-from foretrace.core.errors import ModelError
-from foretrace.envs.verifiers.setting_names import OPTIONS
+from foretrace.core.errors import ModelError, Setting
 from foretrace.models.base import Server
 from foretrace.models.server_errors import ServerErrors, read_error_message, shorten_line
 from foretrace.models.servers.openai import OpenAI
@@ -32,7 +31,8 @@ class _UpstreamErrors(ServerErrors):
         if status != 503 or _RELAYED.match(words):
             return super().from_status(status, body, retry_after=retry_after, location=location)
         cause = f"the model server cannot be reached ({words or f'HTTP {status}'})"
-        return self.make(cause, f"start the server, or check {OPTIONS['base_url']}", kind="refused", retryable=True)
+        remedy = ("start the server, or check ", Setting("base_url"))
+        return self.make(cause, *remedy, kind="refused", retryable=True)
 
 
 class _RecordedReply(NamedTuple):
