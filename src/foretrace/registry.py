@@ -192,7 +192,7 @@ def open_files(paths: Sequence[Path]) -> list[Rows]:
             inputs.append(FileRows(path))
             continue
         if (path / "manifest.json").is_file() and any(path.glob("shard-*")):
-            raise UsageError(f"{path}: is a traces folder already; `foretrace build {path} ...` takes it as it is")
+            raise UsageError(f"{path}: is a traces folder already; build a dataset from it as it is")
         found = sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
         if not found:
             raise SourceError(f"{path}: holds no file that ends in one of {', '.join(SUFFIXES)}")

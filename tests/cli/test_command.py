@@ -218,6 +218,7 @@ def test_shells_can_complete() -> None:
         (Setting("statistical_gates", False), "--no-statistical-gates"),
         (Setting("max_tokens"), "--max-tokens"),
         (Setting("columns"), "--map"),
+        (Setting("columns", {"messages": "log", "id": "n"}), "--map messages=log --map id=n"),
     ],
 )
 def test_errors_name_options(setting: Setting, written: str) -> None:

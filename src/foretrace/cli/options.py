@@ -33,6 +33,8 @@ def write_flag(setting: Setting) -> str:
     flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     if value is None or value is True:
         return flag
+    if isinstance(value, dict):
+        return " ".join(f"{flag} {key}={each}" for key, each in value.items())
     return f"--no-{flag.removeprefix('--')}" if value is False else f"{flag} {value}"
 
 
@@ -89,7 +91,7 @@ def make_server(
         "context_length": context_length,
         "timeout_s": timeout,
         "retries": retries,
-        "options": parse_pairs("--model-option", model_option or [], example="think=false"),
+        "options": parse_pairs("options", model_option or [], example={"think": "false"}),
     }
     return Server(**{name: value for name, value in given.items() if value is not None})
 
@@ -98,12 +100,12 @@ def _read_key(variable: str | None) -> str | None:
     if variable is None:
         return None
     if not os.environ.get(variable):
-        raise UsageError(f"--api-key-env {variable}: there is no such environment variable, or it is empty")
+        raise UsageError(Setting("api_key_env", variable), ": there is no such environment variable, or it is empty")
     return os.environ[variable]
 
 
-def parse_pairs(flag: str, pairs: list[str], *, form: str = "NAME=VALUE", example: str) -> dict[str, str]:
-    """`NAME=VALUE` of a repeated option as a table; `form` and `example` are how an error says it.
+def parse_pairs(setting: str, pairs: list[str], *, form: str = "NAME=VALUE", example: dict[str, str]) -> dict[str, str]:
+    """`NAME=VALUE` of the repeated option of a setting as a table; `form` and `example` are how an error says it.
 
     Raises:
         UsageError: a pair without its name, its `=` or its value, or a name given twice.
@@ -112,9 +114,9 @@ def parse_pairs(flag: str, pairs: list[str], *, form: str = "NAME=VALUE", exampl
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals and value):
-            raise UsageError(f"{flag} {pair!r}: write {form}, e.g. {flag} {example}")
+            raise UsageError(Setting(setting, repr(pair)), f": write {form}, e.g. ", Setting(setting, example))
         if name in table:
-            raise UsageError(f"{flag} names {name!r} twice")
+            raise UsageError(Setting(setting), f" names {name!r} twice")
         table[name] = value
     return table
 

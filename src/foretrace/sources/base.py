@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from foretrace.core.digest import digest
+from foretrace.core.errors import Setting
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
@@ -45,8 +46,8 @@ def make_row_id(row: dict[str, Any]) -> str:
 
 
 class RowError(ValueError):
-    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`."""
+    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`, and a remedy as a `Drop` has."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *remedy: str | Setting) -> None:
         super().__init__(reason, detail)
-        self.drop = Drop(reason, detail)
+        self.drop = Drop(reason, detail, remedy)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from foretrace.cli.output import Output
-from foretrace.core.errors import BuildError, StoreError, UsageError
+from foretrace.core.errors import BuildError, Setting, StoreError, UsageError
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -104,9 +104,10 @@ def build(
     from foretrace.dataset.demonstration import describe_demonstration
 
     if push is None and (private or allow_undecided):
-        raise UsageError(f"{'--private' if private else '--allow-undecided'} is for --push ORG")
+        raise UsageError(Setting("private" if private else "allow_undecided"), " is for ", Setting("push", "ORG"))
     if push is not None and allow_demo:
-        raise UsageError("--allow-demo is for a demonstration, which is never pushed; leave out it or --push")
+        why = " is for a demonstration, which is never pushed; leave out it or "
+        raise UsageError(Setting("allow_demo"), why, Setting("push"))
     settings: dict[str, Any] = {
         "target": target,
         "outcomes": outcomes,
@@ -153,7 +154,7 @@ def _parse_split(text: str) -> tuple[float, float, float]:
     try:
         train, validation, test = (float(part) for part in text.split("/"))
     except ValueError:
-        raise UsageError(f"--split {text!r}: write three shares, e.g. 0.8/0.1/0.1") from None
+        raise UsageError(Setting("split", repr(text)), ": write three shares, e.g. 0.8/0.1/0.1") from None
     return train, validation, test
 
 
@@ -170,7 +171,7 @@ def _check_before_import(settings: dict[str, Any], out: Path, *, overwrite: bool
     if out.is_file():
         raise BuildError(f"{out}: is a file; name a folder")
     if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise BuildError(f"{out}: is there already; give --overwrite or another --out")
+        raise BuildError(f"{out}: is there already; give ", Setting("overwrite", True), " or another ", Setting("out"))
 
 
 def _collect_folders(
@@ -192,7 +193,7 @@ def _collect_folders(
     if not allow_demo:
         refuse_demo_traces(stores)
     if limit is not None and not sources:
-        raise UsageError("--limit is for sources that are imported; traces folders are taken whole")
+        raise UsageError(Setting("limit"), " is for sources that are imported; traces folders are taken whole")
     if not sources:
         return folders, []
     jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read

@@ -11,7 +11,7 @@ import typer
 
 from foretrace.cli.options import Workers, write_flag
 from foretrace.cli.output import Output
-from foretrace.core.errors import SandboxError, StoreError
+from foretrace.core.errors import SandboxError, Setting, StoreError
 
 if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
@@ -79,7 +79,7 @@ def _clear(out: Path) -> None:
     for name in _OWN:
         path = out / name
         if path.exists() and not own:
-            raise StoreError(f"{path}: is there and was not made by the demo; choose another --out")
+            raise StoreError(f"{path}: is there and was not made by the demo; choose another ", Setting("out"))
     try:
         for path in (out / name for name in _OWN):
             if path.is_dir():

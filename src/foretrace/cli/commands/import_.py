@@ -73,7 +73,7 @@ def import_(
     plugin, split = open_source(
         source,
         split,
-        columns=parse_pairs("--map", columns or [], form="FIELD=COLUMN", example="messages=turns"),
+        columns=parse_pairs("columns", columns or [], form="FIELD=COLUMN", example={"messages": "turns"}),
         license=license,
         keep_prefix_rows=keep_prefix_rows,
     )

@@ -33,7 +33,7 @@ from foretrace.envs.verifiers.attempts import (
     run_attempt,
 )
 from foretrace.envs.verifiers.interception_model import InterceptionModel
-from foretrace.envs.verifiers.setting_names import describe_error, name_options
+from foretrace.envs.verifiers.setting_names import describe_error, rewrite_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
@@ -48,7 +48,7 @@ _MAX_SESSIONS = 128
 _INLINE_REFUSED = (
     "the protocol {name} goes on with a reply that was begun, and the verifiers library records whole turns only: its "
     "eval client would make a branch of every segment, and its train client cannot express it; take interleaved_tools, "
-    "or write traces with `foretrace generate --protocol {name}`"
+    "or generate traces with {name} outside of this library"
 )
 
 
@@ -234,8 +234,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
                 raise UsageError(why, Setting("runtime", "subprocess"))
             await self._sandbox().start()
         except ForetraceError as error:
-            name_options(error)
-            raise
+            raise rewrite_error(error) from error.__cause__
 
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any

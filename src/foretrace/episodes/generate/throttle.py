@@ -116,7 +116,7 @@ class ThrottledModel:
         self.failing = error.kind
         self._limiter.record_overload(last_try)
         if (asked := error.retry_after_s or 0.0) > MAX_WAIT_S:
-            advice = f"; it asks to wait {asked / 3600:.3g} hours: run the same command again then"
+            advice = f"; it asks to wait {asked / 3600:.3g} hours: run it again then"
             raise ModelError(*error.parts, advice, kind=error.kind, final=True) from None
         if first_try <= self._last_round:
             return

@@ -19,7 +19,6 @@ from foretrace.sandbox.judging import split
 from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses, needs_one_process
 from foretrace.sandbox.judging.split import Check
 
-_STRENGTH: tuple[Integrity, ...] = ("split", "judge", "shared")
 _MAX_CODE_CHARS = 1 << 21
 """Characters that the tests of one problem may have."""
 
