@@ -17,6 +17,7 @@ import numpy as np
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
+from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration, splits
 from foretrace.dataset.card import make_card
@@ -37,9 +38,6 @@ from foretrace.engines.processes import worker_pool
 MESSAGES_PER_JOB = 24_000
 """Messages of one job, about: it decides the number of jobs, and so the files, from the traces alone."""
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many parts are done, and how many there are (`None`: no parts)."""
-
 
 def build(
     traces: Sequence[Path | str],
@@ -48,7 +46,7 @@ def build(
     *,
     workers: int = 1,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build all datasets from traces folders into the folder `out`, whole or not at all.
 
@@ -71,7 +69,7 @@ def build(
         demonstration.refuse_demo_traces(stores)
     with _staging(out) as staging:
         _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
-        builder = _Builder(stores, staging, settings, workers, progress or (lambda _, __, ___: None))
+        builder = _Builder(stores, staging, settings, workers, progress or ignore_progress)
         report = builder.run()
         _move(builder.folder, out)
     return report
@@ -170,7 +168,7 @@ class _BuiltShards:
 
 class _Builder:
     def __init__(
-        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, workers: int, progress: Progress
+        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, workers: int, progress: ProgressFunc
     ) -> None:
         # Names of their own: workers of a killed build may live a moment longer than it.
         self.folder = staging / f"dataset-{os.getpid()}"

@@ -16,10 +16,9 @@ from foretrace.core.errors import SandboxError, StoreError
 if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
 
-PROBLEMS, PROTOCOL, SAMPLES, TEMPERATURE = 10, "interleaved_tools", 2, 1.0
-"""The first ten problems of the built-in set are those that the demo model knows. At this temperature it makes
-mistakes, and mends most of them."""
-_CONCURRENCY = 4
+_PROTOCOL, _SAMPLES, _CONCURRENCY = "interleaved_tools", 2, 4
+_TEMPERATURE = 1.0
+"""At this one the demo model makes mistakes, and mends most of them."""
 _MARKER = ".foretrace-demo"
 """File that says that the folder's contents are the demo's own, to be replaced by the next run."""
 _OWN = ("traces", "labels.parquet", "dataset")
@@ -95,20 +94,22 @@ def _clear(out: Path) -> None:
 def _generate(output: Output, traces: Path) -> GenerateReport | str:
     """Attempts of the demo model; or why there are none, where no sandbox serves."""
     from foretrace.api import generate
+    from foretrace.cli.display.generate import describe_progress
+    from foretrace.models.demo_model import KNOWN_PROBLEMS
 
     output.interrupt_message = "interrupted; the next demo begins anew"
     with output.progress("1. generate: starting the demo model and the sandbox") as progress:
         try:
             return generate(
                 "builtin",
-                limit=PROBLEMS,
+                limit=KNOWN_PROBLEMS,
                 model="demo",
-                protocol=PROTOCOL,
+                protocol=_PROTOCOL,
                 out=traces,
-                samples=SAMPLES,
-                sampling={"temperature": TEMPERATURE, "max_tokens": 1024},
+                samples=_SAMPLES,
+                sampling={"temperature": _TEMPERATURE, "max_tokens": 1024},
                 concurrency=_CONCURRENCY,
-                progress=lambda status: progress(f"1. generate: {status.format_line()}"),
+                progress=lambda status: progress(f"1. generate: {describe_progress(status)}"),
             )
         except SandboxError as error:
             return error.render(write_flag)

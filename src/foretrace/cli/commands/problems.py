@@ -14,7 +14,8 @@ from foretrace.cli.options import (
     SandboxNames,
     SandboxWorkers,
 )
-from foretrace.cli.output import Output, Progress
+from foretrace.cli.output import Output
+from foretrace.core.progress import ProgressFunc
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def check(
 
 
 def _check(
-    name: str, path: Path | None, limit: int | None, sandbox: str, settings: SandboxSettings, progress: Progress
+    name: str, path: Path | None, limit: int | None, sandbox: str, settings: SandboxSettings, progress: ProgressFunc
 ) -> tuple[Any, ValidationReport]:
     """How well the code was isolated, and what was found."""
     import asyncio

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.cli.output import Progress, one_line
+from foretrace.cli.output import ProgressDisplay, one_line
 from foretrace.core.completion import Capabilities, Sampling
 from foretrace.core.errors import ForetraceError, Setting
 
@@ -43,7 +43,7 @@ class ModelReport(msgspec.Struct, kw_only=True):
 
 
 async def examine_model(
-    report: ModelReport, model: ChatModel, sandbox: Sandbox, sampling: Sampling, progress: Progress
+    report: ModelReport, model: ChatModel, sandbox: Sandbox, sampling: Sampling, progress: ProgressDisplay
 ) -> None:
     """Probe a model, and make one real episode with it; both end up in `report`, as far as they go.
 
