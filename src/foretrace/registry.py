@@ -1,6 +1,6 @@
 """From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
 
-Only `api`, `cli` and `envs` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
+Only `api`, `cli`, `envs` and `doctor` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
 """
 
 from __future__ import annotations

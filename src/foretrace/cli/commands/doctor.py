@@ -25,7 +25,7 @@ from foretrace.cli.options import (
     make_server,
 )
 from foretrace.cli.output import Output
-from foretrace.core.errors import ForetraceError, SandboxError, UsageError
+from foretrace.core.errors import ForetraceError, UsageError
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -108,14 +108,16 @@ def _make_model(spec: str | None, server: dict[str, Any], max_tokens: int | None
 
 def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
     from foretrace.cli.display.doctor import show_sandbox
-    from foretrace.cli.doctor.sandbox import examine_sandbox
+    from foretrace.cli.options import write_flag
+    from foretrace.doctor.sandbox import examine_sandbox
 
     with output.progress(f"testing the sandbox {names}"):
         facts, error = examine_sandbox(names, settings)
-    if not output.write_json({"ok": error is None, "error": error, "sandbox": facts}) and facts is not None:
+    why = None if error is None else error.render(write_flag)
+    if not output.write_json({"ok": error is None, "error": why, "sandbox": facts}) and facts is not None:
         show_sandbox(output, facts)
     if error is not None:
-        raise SandboxError(error)
+        raise error
 
 
 def _examine_model(
@@ -126,9 +128,9 @@ def _examine_model(
     import msgspec
 
     from foretrace.cli.display.doctor import show_model
-    from foretrace.cli.doctor.model import ModelReport, examine_model
     from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
+    from foretrace.doctor.model import ModelReport, examine_model
     from foretrace.registry import make_sandbox
 
     sampling = Sampling() if max_tokens is None else Sampling(max_tokens=max_tokens)

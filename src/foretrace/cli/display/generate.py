@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output, ProgressDisplay, format_seconds
+from foretrace.core.completion import CAPABILITY_NAMES
 
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from foretrace.models.base import ChatModel
     from foretrace.problems.base import UnusableRow
 
-_CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
 _FIRST_METRICS = (
     "think_count",
     "code_block_count",
@@ -83,12 +83,12 @@ def describe_progress(status: RunProgress) -> str:
 
 def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     """What a model server was found to do, and where not, why; one line each."""
-    does = [name for name in _CAPABILITIES if capabilities.get(name)]
+    does = [name for name in CAPABILITY_NAMES if capabilities.get(name)]
     context = capabilities.get("context_length")
     lines = [f"the model server does: {', '.join(does) or 'none of the extras'}"]
     lines[0] += f"; context of {context:,} tokens" if context else ""
     reasons = capabilities.get("reasons", {})
-    return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
+    return lines + [f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons]
 
 
 def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
