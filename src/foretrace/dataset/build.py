@@ -61,21 +61,28 @@ def build(
     settings = settings or BuildSettings()
     settings.check()
     out = Path(out)
-    _check_out(out, overwrite)
+    check_output(out, overwrite=overwrite)
     stores = [TraceStore(Path(t)) for t in traces]
     if within := [s.folder for s in stores if s.folder.resolve().is_relative_to(out.resolve())]:
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     if not settings.allow_demo:
         demonstration.refuse_demo_traces(stores)
     with _staging(out) as staging:
-        _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
+        check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
         builder = _Builder(stores, staging, settings, workers, progress or ignore_progress)
         report = builder.run()
         _move(builder.folder, out)
     return report
 
 
-def _check_out(out: Path, overwrite: bool) -> None:
+def check_output(out: Path, *, overwrite: bool) -> None:
+    """Refuse to write a dataset over something that is there.
+
+    Raises:
+        BuildError: `out` is a file, is there and not to be overwritten, or is no dataset.
+    """
+    if out.is_file():
+        raise BuildError(f"{out}: is a file; name a folder")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:

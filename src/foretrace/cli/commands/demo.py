@@ -7,9 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from foretrace.cli.options import Workers, write_flag
+from foretrace.cli.options import Workers, out_option, write_flag
 from foretrace.cli.output import Output
 from foretrace.core.errors import SandboxError, StoreError
 
@@ -27,7 +25,7 @@ _OWN = ("traces", "labels.parquet", "dataset")
 def demo(
     output: Output,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("demo-out"),
+    out: Annotated[Path, out_option("DIR", "Where everything goes.")] = Path("demo-out"),
     workers: Workers = 1,
 ) -> None:
     """Generate, import, label and build, with the demo model and the shipped samples.
@@ -35,17 +33,19 @@ def demo(
     Takes about half a minute and no network. Its dataset is a demonstration, never training data.
     """
     output.note("generating, importing, labelling and building: about half a minute, without a network")
-    from foretrace.cli.commands.build import build_with_progress
-    from foretrace.cli.commands.label import label_with_progress
-    from foretrace.cli.display.demo import next_steps, show_demo
+    from foretrace.cli.display.demo import next_steps, show_demo, show_places
+    from foretrace.cli.with_progress import build_with_progress, label_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
+    from foretrace.dataset.settings import BuildSettings
 
     _clear(out)
     traces, labels, dataset = (out / name for name in _OWN)
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
     labelled = label_with_progress(output, traces, labels, workers=workers)
-    report = build_with_progress(output, [traces], dataset, workers=workers, overwrite=True, allow_demo=True)
+    report = build_with_progress(
+        output, [traces], dataset, BuildSettings(allow_demo=True), workers=workers, overwrite=True
+    )
     output.interrupt_message = "interrupted"
     steps = next_steps(traces, dataset, sandbox=not isinstance(generated, str))
     facts: dict[str, Any] = {
@@ -60,14 +60,7 @@ def demo(
     if output.write_json(facts):
         return
     show_demo(output, generated, imported, labelled, report.manifest)
-    places = {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}
-    output.print()
-    output.print_fields([(name, str(path)) for name, path in places.items()])
-    output.print()
-    output.print(("next", "bold"))
-    for purpose, command in steps.items():
-        output.print((f"  # {purpose}", "dim"))
-        output.print(f"  {command}")
+    show_places(output, {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}, steps)
 
 
 def _clear(out: Path) -> None:

@@ -203,12 +203,3 @@ def _count_attempts(report: GenerateReport) -> str:
 
 def _percentage(share: float | None, of: int) -> str | None:
     return None if share is None else f"{share:.1%} of {of:,}"
-
-
-def check_report(report: GenerateReport) -> None:
-    """Refuse to call a run done in which every attempt ended in an error."""
-    from foretrace.core.errors import ForetraceError
-
-    if report.done and not report.judged:
-        kind, message = next(iter(report.examples.items()))
-        raise ForetraceError(f"all {report.done:,} attempts ended in an error, e.g. {kind}: {message}")
