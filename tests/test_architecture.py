@@ -21,7 +21,7 @@ FLOORS = [
     {"models", "sandbox", "protocols", "problems", "sources", "actions"},
     {"episodes", "dataset", "exports"},
     {"registry"},
-    {"envs"},
+    {"envs", "doctor"},
     {"api"},
     {"cli"},
 ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from foretrace.actions import StepLabel
     from foretrace.core.completion import Sampling
     from foretrace.core.problem import Problem
+    from foretrace.core.progress import ProgressFunc
     from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
     from foretrace.dataset.build import BuildReport
@@ -41,8 +42,6 @@ MAX_SESSIONS = 128
 EXPORT_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 ExportFormat = Literal["jsonl", "chat", "inline"]
-Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many rows, traces or parts are done, and how many there are (None: not known)."""
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -95,7 +94,7 @@ def import_source(
     keep_prefix_rows: bool = False,
     replace: bool = False,
     shards: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import raw rows into the traces folder `out`, which is made if absent; an interrupted import goes on.
 
@@ -329,7 +328,7 @@ def label(trace: Trace) -> list[StepLabel]:
 
 
 def label_folder(
-    traces: str | Path, *, out: str | Path, workers: int = 1, progress: Progress | None = None
+    traces: str | Path, *, out: str | Path, workers: int = 1, progress: ProgressFunc | None = None
 ) -> LabelReport:
     """Label all traces of a folder into the file `out` (.parquet, .jsonl or .csv), one row a step.
 
@@ -374,7 +373,7 @@ def label_folder(
 
 
 def export(
-    traces: str | Path, *, format: ExportFormat, out: str | Path, progress: Progress | None = None
+    traces: str | Path, *, format: ExportFormat, out: str | Path, progress: ProgressFunc | None = None
 ) -> ExportReport:
     """Write the traces of a folder to the file `out`, one line of JSON a trace.
 
@@ -477,7 +476,7 @@ def build(
     allow_demo: bool = False,
     workers: int = 1,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build a dataset from traces folders into the folder `out`, whole or not at all.
 
@@ -573,7 +572,7 @@ def push(
         dry_run=dry_run,
         allow_undecided=allow_undecided,
         token=token,
-        report=progress or (lambda line: None),
+        progress=progress or (lambda line: None),
     )
 
 

@@ -1,14 +1,15 @@
 """From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
 
-Only `api`, `cli` and `envs` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
+Only `api`, `cli`, `envs` and `doctor` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
 from foretrace.core.plugins import check_arguments, check_members, load_plugin, make_plugin, plugin_names
@@ -139,6 +140,32 @@ def _collect(
         none = f"none of its {len(unusable):,} problems can be used: {describe_unusable(unusable, place)}"
         raise ProblemError(f"{place}: {none if unusable else 'there is no problem in it'}")
     return problems, unusable
+
+
+class PluginFacts(NamedTuple):
+    """What a list says of a source or a problem set."""
+
+    name: str
+    about: str
+    """The first line of its module's docstring."""
+    place: str | None
+    """Where its rows are read from when no file is given, e.g. `org/name (train)`; `None` for local files only."""
+    license: str | None
+    """`None` for that of the rows."""
+    problems: int | None
+    """The number of problems of a set that is known by it."""
+
+
+def describe_plugins(kind: Literal["source", "problems"]) -> list[PluginFacts]:
+    """All sources, or problem sets, that have a name."""
+    found: list[PluginFacts] = []
+    for name in plugin_names(kind):
+        plugin = load_plugin(kind, name)
+        about = (sys.modules[plugin.__module__].__doc__ or "").strip().split("\n")[0]
+        hub, count = getattr(plugin, "hub", None), getattr(plugin, "count", None)
+        place = f"{hub.repo} ({hub.split})" if hub else "comes with foretrace" if count is not None else None
+        found.append(PluginFacts(name, about, place, plugin.license, count))
+    return found
 
 
 class SourceSpec(NamedTuple):

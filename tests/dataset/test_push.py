@@ -135,7 +135,7 @@ def refused(*args: Any, kind: type[Exception] = PushError, **settings: Any) -> s
     """The one line of a push that must fail; nothing reachable from the exception holds the token."""
     lines: list[str] = []
     with pytest.raises(kind) as caught:
-        push(*args, report=lines.append, **settings)
+        push(*args, progress=lines.append, **settings)
     text = str(caught.value)
     assert "\n" not in text and len(text) < 700
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + "".join(lines)
@@ -272,7 +272,7 @@ def test_xet_push_is_one_commit_too(hub: FakeHub, small: Path, tmp_path: Path, m
 def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     lines: list[str] = []
-    dry = push(dataset, "acme", dry_run=True, report=lines.append)
+    dry = push(dataset, "acme", dry_run=True, progress=lines.append)
     assert not hub.requests and len(lines) == 4 and "would push 5 files, 10 rows" in lines[0]
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     done = push(dataset, "acme")

@@ -98,7 +98,7 @@ def push(
     dry_run: bool = False,
     allow_undecided: bool = False,
     token: str | None = None,
-    report: Callable[[str], None] = lambda line: None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> list[PushedRepository]:
     """Push a folder that `build` wrote to up to four dataset repositories of `org`.
 
@@ -115,7 +115,7 @@ def push(
         dry_run: Check everything, and send nothing.
         allow_undecided: Push although a gate could not decide.
         token: By default it is found as huggingface_hub does: HF_TOKEN, then the stored login.
-        report: Gets progress lines.
+        progress: Called with each line that says what is going on.
 
     Raises:
         UsageError: `org` or `name` cannot be a name on the Hub.
@@ -136,9 +136,9 @@ def push(
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
-            report(f"would push {plan}")
+            progress(f"would push {plan}")
         return [plan.pushed(base, None) for plan in plans]
-    hub = _Hub(token, report)
+    hub = _Hub(token, progress)
     hub.check_access(org)
     # every repository is made and looked at before the first one changes
     heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}

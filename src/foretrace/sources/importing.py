@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from foretrace.core.errors import ForetraceError, Parts, Setting, SourceError, UsageError, render_parts
+from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import Added, Cursor, TraceWriter, remove_if_empty
 from foretrace.core.trace import Trace
 from foretrace.rows.base import CountedRows, Drop, RawRow, Rows
@@ -21,9 +22,6 @@ CHECKPOINT_BYTES = 24 << 20
 continued seals at the same rows as one that was not, and so ends in the same bytes."""
 MAX_EXAMPLES = 3
 """Rows that a report shows of each reason to drop one."""
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many rows of an input are done, and how many it has (`None`: not known)."""
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
@@ -72,7 +70,7 @@ def import_source(
     limit: int | None = None,
     replace: bool = False,
     shards: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import rows of `inputs`, read as `source`, into the traces folder `out` (made if absent).
 
@@ -87,7 +85,7 @@ def import_source(
     with TraceWriter(out, shards=shards, replace=replace) as writer:
         report.made_folder = writer.made_folder
         outcomes: dict[str, str] | None = {} if replace else None
-        watch = progress or (lambda _, __, ___: None)
+        watch = progress or ignore_progress
         jobs = [_InputImport(source, rows, limit, writer, report, outcomes, watch) for rows in inputs]
         try:
             _import_all(source, jobs, writer, replace)
@@ -142,7 +140,7 @@ class _InputImport(msgspec.Struct, frozen=True):
     report: ImportReport
     outcomes: dict[str, str] | None
     """Outcomes of the traces taken so far, by key; `None` where none can be replaced."""
-    progress: Progress
+    progress: ProgressFunc
 
     @property
     def name(self) -> str:

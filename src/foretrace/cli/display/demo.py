@@ -49,6 +49,17 @@ def show_demo(
     _show_built(output, manifest)
 
 
+def show_places(output: Output, places: Mapping[str, Path], steps: Mapping[str, str]) -> None:
+    """Where everything is, and what to type next: commands by what they are for."""
+    output.print()
+    output.print_fields([(name, str(path)) for name, path in places.items()])
+    output.print()
+    output.print(("next", "bold"))
+    for purpose, command in steps.items():
+        output.print((f"  # {purpose}", "dim"))
+        output.print(f"  {command}")
+
+
 def _show_generated(output: Output, report: GenerateReport) -> None:
     isolation = report.isolation or {}
     output.print(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.cli.output import Cell, Output, Progress
+from foretrace.cli.output import Cell, Output, ProgressDisplay, format_seconds
+from foretrace.core.completion import CAPABILITY_NAMES
 
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from foretrace.models.base import ChatModel
     from foretrace.problems.base import UnusableRow
 
-_CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
 _FIRST_METRICS = (
     "think_count",
     "code_block_count",
@@ -31,12 +32,14 @@ _FIRST_METRICS = (
     "repairs",
 )
 """Metrics that are shown first; others that a trace has come after them."""
+_MAX_ERROR_KINDS = 2
+"""Kinds of errors that the line of progress names."""
 
 
 class StatusDisplay:
     """Follows a run: says once what the server can do, and then where the run stands."""
 
-    def __init__(self, output: Output, progress: Progress) -> None:
+    def __init__(self, output: Output, progress: ProgressDisplay) -> None:
         self._output, self._progress = output, progress
         self._started = False
         """Whether attempts were begun."""
@@ -48,7 +51,7 @@ class StatusDisplay:
         self.failure_report = report
 
     def __call__(self, status: RunProgress) -> None:
-        self._progress(status.format_line())
+        self._progress(describe_progress(status))
         if not self._started and status.doing == "running":
             self._started = True
             for line in describe_capabilities(status.capabilities or {}):
@@ -57,14 +60,35 @@ class StatusDisplay:
                 self._output.note(f"sandbox: {status.isolation.sandbox}, isolation level {status.isolation.level}")
 
 
+def describe_progress(status: RunProgress) -> str:
+    """Where a run stands, in one line; what matters most comes first, since a terminal cuts its end off."""
+    if status.doing != "running":
+        return status.doing
+    attempts_s, tokens_s = status.compute_rates()
+    parts = [f"{status.done:,} of {status.done + status.remaining:,} done"]
+    if attempts_s > 0:
+        parts[0] += f", {format_seconds(status.remaining / attempts_s)} left"
+    if status.server_failure:
+        parts.append(f"the server fails ({status.server_failure}), trying again")
+    if status.errors:
+        kinds = [f"{kind} {count:,}" for kind, count in Counter(status.errors).most_common(_MAX_ERROR_KINDS)]
+        more = ["..."] if len(status.errors) > _MAX_ERROR_KINDS else []
+        parts.append(f"errors: {', '.join([*kinds, *more])}")
+    if status.judged:
+        passed, ideal = status.successes / status.judged, status.ideal_attempts / status.judged
+        parts.append(f"{passed:.0%} passed, {ideal:.0%} ideal")
+    parts += [f"{tokens_s:,.0f} tokens/s", f"{status.in_flight} in flight (up to {status.slots} asking)"]
+    return "; ".join(parts)
+
+
 def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     """What a model server was found to do, and where not, why; one line each."""
-    does = [name for name in _CAPABILITIES if capabilities.get(name)]
+    does = [name for name in CAPABILITY_NAMES if capabilities.get(name)]
     context = capabilities.get("context_length")
     lines = [f"the model server does: {', '.join(does) or 'none of the extras'}"]
     lines[0] += f"; context of {context:,} tokens" if context else ""
     reasons = capabilities.get("reasons", {})
-    return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
+    return lines + [f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons]
 
 
 def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
@@ -77,19 +101,19 @@ def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int,
 
 def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
-    from foretrace.cli.commands.demo import PROBLEMS
     from foretrace.dataset.demonstration import is_demo_model
+    from foretrace.models.demo_model import KNOWN_PROBLEMS
     from foretrace.registry import load_problems
 
     if not is_demo_model(model.spec):
         return
     unknown = {problem.id for problem in problems} - {
-        problem.id for problem in load_problems("builtin", None, PROBLEMS)
+        problem.id for problem in load_problems("builtin", None, KNOWN_PROBLEMS)
     }
     if unknown:
         output.note(
             f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "
-            f"(--problems builtin --limit {PROBLEMS})"
+            f"(--problems builtin --limit {KNOWN_PROBLEMS})"
         )
 
 
@@ -179,12 +203,3 @@ def _count_attempts(report: GenerateReport) -> str:
 
 def _percentage(share: float | None, of: int) -> str | None:
     return None if share is None else f"{share:.1%} of {of:,}"
-
-
-def check_report(report: GenerateReport) -> None:
-    """Refuse to call a run done in which every attempt ended in an error."""
-    from foretrace.core.errors import ForetraceError
-
-    if report.done and not report.judged:
-        kind, message = next(iter(report.examples.items()))
-        raise ForetraceError(f"all {report.done:,} attempts ended in an error, e.g. {kind}: {message}")

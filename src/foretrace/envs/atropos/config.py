@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,8 +15,10 @@ from pydantic import ConfigDict, Field, field_validator
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, Parts, Setting, StoreError, UsageError, render_parts
 from foretrace.core.files import describe_write_error
+from foretrace.core.pairs import parse_pairs
 from foretrace.envs.messages import make_option_style
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.address import read_key
 from foretrace.models.base import Server
 
 _log = logging.getLogger("foretrace.envs")
@@ -107,20 +108,13 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         Raises:
             UsageError: an option that is not NAME=VALUE, or a key that is not set.
         """
-        options: dict[str, str] = {}
-        for pair in filter(None, self.model_options.split(",")):
-            name, equals, value = pair.partition("=")
-            if not (name and equals):
-                raise UsageError(Setting("model_options", pair), ": write NAME=VALUE,NAME=VALUE")
-            options[name.strip()] = value
+        pairs = (pair.strip() for pair in self.model_options.split(","))
+        form = "NAME=VALUE,NAME=VALUE"
+        options = parse_pairs("options", filter(None, pairs), form=form, example="think=false")
         if self.think is not None:
             options["think"] = self.think
-        if self.api_key_env and not os.environ.get(self.api_key_env):
-            raise UsageError(
-                Setting("api_key_env", self.api_key_env), ": there is no such environment variable, or it is empty"
-            )
         return Server(
-            api_key=os.environ[self.api_key_env] if self.api_key_env else None,
+            api_key=read_key(self.api_key_env) if self.api_key_env else None,
             context_length=self.context_length,
             timeout_s=self.model_timeout,
             retries=self.model_retries,

@@ -13,8 +13,6 @@ from foretrace.episodes.generate.usage import TokenMeter
 
 _RECENT_S = 30.0
 """Rates are those of the last seconds."""
-_MAX_KINDS = 2
-"""Kinds of errors that the line of progress names."""
 
 
 class RunCounts(msgspec.Struct, kw_only=True):
@@ -128,25 +126,6 @@ class RunProgress(RunCounts, eq=False):
         while len(self._recent) > 1 and self._recent[1][0] < now - _RECENT_S:
             self._recent.popleft()
 
-    def format_line(self) -> str:
-        """Where things stand, in one line; what matters most comes first, since a terminal cuts its end off."""
-        if self.doing != "running":
-            return self.doing
-        attempts_s, tokens_s = self.compute_rates()
-        parts = [f"{self.done:,} of {self.done + self.remaining:,} done"]
-        if attempts_s > 0:
-            parts[0] += f", {_format_duration(self.remaining / attempts_s)} left"
-        if self.server_failure:
-            parts.append(f"the server fails ({self.server_failure}), trying again")
-        if self.errors:
-            kinds = [f"{kind} {count:,}" for kind, count in _rank(self.errors).items()]
-            kinds[_MAX_KINDS:] = ["..."] * (len(kinds) > _MAX_KINDS)
-            parts.append(f"errors: {', '.join(kinds)}")
-        if self.judged:
-            parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal_attempts / self.judged:.0%} ideal")
-        parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight (up to {self.slots} asking)"]
-        return "; ".join(parts)
-
     def summarize(self) -> dict[str, Any]:
         """The counts with the shares and means that follow from them: what a report says of a run's attempts."""
         judged, with_errors = self.judged, self.metrics["had_errors"]
@@ -173,9 +152,3 @@ def _increment(counts: dict[str, int], name: str) -> None:
 def _rank(counts: dict[str, int]) -> dict[str, int]:
     """The counts, the greatest first."""
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def _format_duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
