@@ -15,7 +15,7 @@ import msgspec
 from foretrace.core.errors import Setting, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from foretrace.actions import StepLabel
+    from foretrace.actions.taxonomy import StepLabel
     from foretrace.core.completion import Sampling
     from foretrace.core.problem import Problem
     from foretrace.core.store import TraceStore
@@ -204,7 +204,7 @@ def generate(
     Args:
         problems: Name of a problem set, or `Problem` objects.
         model: As on the command line (`ollama:qwen3-coder`, `scripted:FILE`), or a `ChatModel`.
-        protocol: Name of a protocol, or a `Protocol`.
+        protocol: Name of a protocol, or an `InteractionProtocol`.
         path: File or folder of the problem set, else the Hub.
         limit: Only the first problems.
         server: Where the model server is, for a model that is named.
@@ -337,8 +337,8 @@ def label_folder(
         UsageError: `out` has another ending, or lies in the traces folder.
         StoreError: the traces cannot be read, or `out` cannot be written.
     """
-    from foretrace.actions import ActionType
     from foretrace.actions.label_table import find_label_format, make_label_tables, write_labels
+    from foretrace.actions.taxonomy import ActionType
     from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
 
