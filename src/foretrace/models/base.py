@@ -1,7 +1,8 @@
 """The contract of a model server: complete one request, say what it can do.
 
-To add a model server, write a class that is made from a model name and a `Server`, and has the methods of `ChatModel`;
-those of `TokenModel` too, if it works on token ids. See docs/models.md.
+To add one, write a module in `servers/` whose `PLUGIN` has the members of `ChatModel`, and name it in `BUILT_IN` of
+`core/plugins.py`. It is made from a model's name and a `Server`, and has the members of `TokenModel` too if it works on
+token ids. See docs/models.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The contract of a problem set: where it lives, and how its rows become Problems.
 
-To add a problem set, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and `load`.
-`make_problems(read_problem_rows(path, self.hub), make)` does the reading; what is left to write is `make`, from one
-row to one Problem. See docs/problems.md.
+To add one, write a module in this folder whose `PLUGIN` has the members of `ProblemSet`, and name it in `BUILT_IN` of
+`core/plugins.py`. `make_problems(read_problem_rows(path, self.hub), make)` does the reading; what is left to write is
+`make`, from one row to one Problem. See docs/problems.md.
 """
 
 from __future__ import annotations
