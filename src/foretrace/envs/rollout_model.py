@@ -57,7 +57,9 @@ class RolloutModel:
         left = self.max_sequence_tokens - RESERVED_TOKENS - len(prompt)
         if left < 1:
             raise ModelError(
-                f"{len(prompt)} tokens are there, and {self.max_sequence_tokens} the most", kind="overflow"
+                f"the prompt has {len(prompt)} tokens, which leaves no room for a completion: a sequence has "
+                f"{self.max_sequence_tokens} at most",
+                kind="overflow",
             )
         max_tokens = min(left, request.sampling.max_tokens)
         sampling = msgspec.structs.replace(request.sampling, max_tokens=max_tokens)

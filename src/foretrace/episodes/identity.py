@@ -21,7 +21,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     """As the user named it, e.g. `ollama:qwen3-coder`."""
     sampling: dict[str, Any] = {}
-    """The sampling, with the model's own settings (see `models.base.Configured`)."""
+    """The sampling, with the model's own settings (see `models.base.ConfiguredModel`)."""
     seed: int | None = None
     """Seed of the run."""
     sample: int = 0

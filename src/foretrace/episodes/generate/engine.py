@@ -101,7 +101,7 @@ async def generate(
     Args:
         versions: Recorded in each trace.
         progress: Called several times a second.
-        failed: Called with what was done when an error ends the run after it began, before the error is raised.
+        on_failure: Called with what was done when an error ends the run after it began, before the error is raised.
 
     Raises:
         UsageError: the protocol needs what the server cannot do, or a setting cannot be served.
@@ -202,21 +202,21 @@ class _Run:
 
     async def run_attempts(self, writer: TraceWriter) -> None:
         """Make the attempts of the plan; however the run ends, those that finished are sealed."""
-        log = AsyncJournal(Journal(writer.folder, self.name))
+        journal = AsyncJournal(Journal(writer.folder, self.name))
         self.status.doing = "running"
         ticking = asyncio.create_task(self._tick())
         try:
-            await self._run_until_done(log)
+            await self._run_until_done(journal)
         finally:
             ticking.cancel()
             self.status.doing = "sealing"
             self._progress(self.status)
-            await log.close()
-            writer.seal(log.journal.path)
+            await journal.close()
+            writer.seal(journal.path)
         if self._fatal_error is not None:
             raise self._fatal_error
 
-    async def _run_until_done(self, log: AsyncJournal) -> None:
+    async def _run_until_done(self, journal: AsyncJournal) -> None:
         running: set[asyncio.Task[None]] = set()
 
         def on_end(task: asyncio.Task[None]) -> None:
@@ -231,7 +231,7 @@ class _Run:
                 self._wake.clear()
                 for attempt in self._next_attempts(todo, running):
                     task = asyncio.create_task(
-                        self._run_attempt(attempt, self._usage.start_attempt(self._throttled), log)
+                        self._run_attempt(attempt, self._usage.start_attempt(self._throttled), journal)
                     )
                     task.add_done_callback(on_end)
                     running.add(task)
@@ -275,7 +275,7 @@ class _Run:
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _run_attempt(self, attempt: PlannedAttempt, model: MeteredModel, log: AsyncJournal) -> None:
+    async def _run_attempt(self, attempt: PlannedAttempt, model: MeteredModel, journal: AsyncJournal) -> None:
         """Make one attempt, a second time after a failure that may pass, and store it."""
         self.status.in_flight += 1
         try:
@@ -297,7 +297,7 @@ class _Run:
             self._saving += saving
             self._wake.set()
             try:
-                await log.put(line if stored else encode_entry(JournalEntry(key=trace.key, left_out=reason)))
+                await journal.put(line if stored else encode_entry(JournalEntry(key=trace.key, left_out=reason)))
             finally:
                 self._saving -= saving
         self.status.count(trace, reason, stored=stored)
