@@ -24,7 +24,7 @@ from foretrace.core.completion import Sampling
 from foretrace.core.problem import Problem, RunResult, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.episodes.generate.engine import GenerateReport, generate
-from foretrace.episodes.generate.resume import GenerateSettings
+from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.models.base import ChatModel, Server
 from foretrace.models.servers.demo import Demo
 from foretrace.models.servers.openai import OpenAI

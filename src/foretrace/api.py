@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.settings import Outcomes, TargetFormat
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
-    from foretrace.episodes.generate.resume import GenerateSettings, Keep
-    from foretrace.episodes.generate.usage import Budget
+    from foretrace.episodes.generate.settings import Budget, GenerateSettings, Keep
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.models.base import ChatModel, Server
     from foretrace.protocols.base import InteractionProtocol
@@ -224,7 +223,7 @@ def generate(
         SandboxError: no sandbox serves; what was finished is kept.
         StoreError: `out` cannot be written.
     """
-    from foretrace.episodes.generate.resume import GenerateSettings
+    from foretrace.episodes.generate.settings import GenerateSettings
     from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox
     from foretrace.sandbox.base import SandboxSettings
 

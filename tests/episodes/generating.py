@@ -14,7 +14,7 @@ from foretrace.core.problem import Problem, Test
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.episodes.generate.engine import GenerateReport, generate
-from foretrace.episodes.generate.resume import GenerateSettings
+from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.models.base import ChatModel
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools

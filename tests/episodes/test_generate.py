@@ -28,8 +28,9 @@ from foretrace.episodes.generate import throttle
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import RunProgress
-from foretrace.episodes.generate.resume import derive_seed
-from foretrace.episodes.generate.usage import Budget, TokenMeter
+from foretrace.episodes.generate.settings import Budget
+from foretrace.episodes.generate.usage import TokenMeter
+from foretrace.episodes.identity import derive_seed
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools

@@ -109,6 +109,25 @@ def collect_problems(
     return problems, drops
 
 
+def check_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems as a list, if each can be attempted.
+
+    Raises:
+        ProblemError: there is none, one has no tests, or two have one id.
+    """
+    listed = list(problems)
+    if not listed:
+        raise ProblemError("there is no problem to attempt")
+    seen: set[tuple[str, str]] = set()
+    for problem in listed:
+        if not (problem.public_tests or problem.hidden_tests):
+            raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
+        if (problem.source, problem.id) in seen:
+            raise ProblemError(f"two problems have the id {problem.id!r}; ids must differ")
+        seen.add((problem.source, problem.id))
+    return listed
+
+
 def check_problem(problem: Problem) -> Problem:
     """The Problem, held against its own field types and what can be judged.
 

@@ -126,8 +126,7 @@ def generate(
         show_report,
     )
     from foretrace.core.completion import Sampling
-    from foretrace.episodes.generate.resume import GenerateSettings, check_settings
-    from foretrace.episodes.generate.usage import Budget
+    from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox, split_name
     from foretrace.sandbox.base import SandboxSettings

@@ -19,22 +19,15 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
-from foretrace.episodes.generate.resume import (
-    GenerateSettings,
-    PlannedAttempt,
-    check_problems,
-    check_settings,
-    derive_seed,
-    describe_sampling,
-    explain_left_out,
-    plan_attempts,
-)
+from foretrace.episodes.generate.resume import PlannedAttempt, explain_left_out, plan_attempts
+from foretrace.episodes.generate.settings import GenerateSettings, check_settings
 from foretrace.episodes.generate.throttle import TRANSIENT_KINDS, ThrottledModel
 from foretrace.episodes.generate.usage import MeteredModel, RunUsage, TokenMeter
-from foretrace.episodes.identity import Identity, make_run_name
+from foretrace.episodes.identity import Identity, derive_seed, describe_sampling, make_run_name
 from foretrace.episodes.requirements import find_token_model, require_capabilities
 from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
 from foretrace.models.base import ChatModel, TokenModel
+from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
