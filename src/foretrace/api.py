@@ -201,7 +201,8 @@ def generate(
     A model and a sandbox that are given as objects are closed at the end.
 
     Args:
-        problems: Name of a problem set, or `Problem` objects.
+        problems: Name of a problem set, whose rows that cannot be used are left out with a warning, or `Problem`
+            objects.
         model: As on the command line (`ollama:qwen3-coder`, `scripted:FILE`), or a `ChatModel`.
         protocol: Name of a protocol, or an `InteractionProtocol`.
         path: File or folder of the problem set, else the Hub.
@@ -224,7 +225,7 @@ def generate(
         StoreError: `out` cannot be written.
     """
     from foretrace.episodes.generate.settings import GenerateSettings
-    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox
+    from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox
     from foretrace.sandbox.base import SandboxSettings
 
     tables = {"sampling": sampling, "episode": episode, "budget": budget}
@@ -237,7 +238,7 @@ def generate(
         **{name: table for name, table in tables.items() if table is not None},
     )
     if isinstance(problems, str):
-        problems = load_problems(problems, None if path is None else Path(path), limit)
+        problems = load_usable_problems(problems, None if path is None else Path(path), limit)
     elif path is not None:
         raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol

@@ -16,7 +16,7 @@ import pytest
 from cli.conftest import Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.api import generate
-from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceWriter, read_traces
@@ -143,6 +143,9 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     assert "problems       3, and 2 left out" in run("generate", *setting, "-q").out
     limited = run("generate", *setting, "--limit", 3)
     assert limited.code == 0 and "left out 2" not in limited.err
+    with pytest.warns(ForetraceWarning, match=re.escape(line)) as warned:
+        report = generate("jsonl:problems.jsonl", model="scripted:script.jsonl", protocol="tools", out="python")
+    assert report.done == 3 and warned[0].filename == __file__
 
 
 def test_only_the_first_bad_rows_are_named(run: Run, setting: list[str]) -> None:

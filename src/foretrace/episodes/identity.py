@@ -12,6 +12,7 @@ from foretrace.core.problem import Problem
 from foretrace.core.trace import Provenance, Task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.base import ChatModel, ConfiguredModel
+from foretrace.problems.base import qualify_id
 from foretrace.protocols.base import InteractionProtocol
 
 _HASHED_NAMES = {"structure_bonus": "bonuses"}
@@ -41,7 +42,7 @@ def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
     attempt = _digest([protocol.name, _hashed(settings), identity.model, sampling, identity.seed, tests])
-    return f"generated/{_qualify_id(problem)}/{attempt}/{identity.sample}"
+    return f"generated/{qualify_id(problem)}/{attempt}/{identity.sample}"
 
 
 def make_run_name(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
@@ -59,12 +60,6 @@ def _hashed(settings: EpisodeSettings) -> dict[str, Any]:
     return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
 
 
-def _qualify_id(problem: Problem) -> str:
-    """The set's name and the problem's own, which many sets begin with theirs."""
-    source = problem.source or "problems"
-    return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
-
-
 def derive_seed(seed: int, problem: Problem, sample: int) -> int:
     """Return the seed of one attempt, 0 to 2**31 - 1."""
     return int(hash_fraction("attempt", str(seed), problem.source, problem.id, str(sample)) * (1 << 31))
@@ -80,7 +75,7 @@ def describe_sampling(sampling: Sampling, model: ChatModel | None = None) -> dic
 
 def make_task(problem: Problem) -> Task:
     """The problem as a task: attempts at it are siblings, in whatever protocol."""
-    name = _qualify_id(problem)
+    name = qualify_id(problem)
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
 

@@ -81,18 +81,6 @@ def make_problems(
         yield problem
 
 
-def refuse_unusable(found: Iterable[Problem | UnusableRow]) -> Iterator[Problem]:
-    """The problems.
-
-    Raises:
-        ProblemError: a row that cannot be used; names where it stands.
-    """
-    for one in found:
-        if isinstance(one, UnusableRow):
-            raise ProblemError(f"{one.at}: {one.reason}")
-        yield one
-
-
 def collect_problems(
     found: Iterable[Problem | UnusableRow], limit: int | None = None
 ) -> tuple[list[Problem], list[UnusableRow]]:
@@ -118,14 +106,30 @@ def check_problems(problems: Iterable[Problem]) -> list[Problem]:
     listed = list(problems)
     if not listed:
         raise ProblemError("there is no problem to attempt")
-    seen: set[tuple[str, str]] = set()
+    seen: set[str] = set()
     for problem in listed:
-        if not (problem.public_tests or problem.hidden_tests):
-            raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
-        if (problem.source, problem.id) in seen:
-            raise ProblemError(f"two problems have the id {problem.id!r}; ids must differ")
-        seen.add((problem.source, problem.id))
+        require_tests(problem)
+        name = qualify_id(problem)
+        if name in seen:
+            raise ProblemError(f"two problems have the id {name!r}; ids must differ")
+        seen.add(name)
     return listed
+
+
+def require_tests(problem: Problem) -> None:
+    """Refuse a problem without tests.
+
+    Raises:
+        ProblemError: it has none.
+    """
+    if not (problem.public_tests or problem.hidden_tests):
+        raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
+
+
+def qualify_id(problem: Problem) -> str:
+    """The set's name and the problem's own, which many sets begin with theirs."""
+    source = problem.source or "problems"
+    return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
 
 
 def check_problem(problem: Problem) -> Problem:

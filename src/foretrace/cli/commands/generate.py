@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +20,9 @@ from foretrace.cli.options import (
 )
 from foretrace.cli.output import Output
 from foretrace.core.errors import ForetraceError, Setting, UsageError
+
+if TYPE_CHECKING:
+    from foretrace.problems.base import UnusableRow
 
 _TERMINATED = 143
 """Exit code of a run that SIGTERM ended."""
@@ -128,7 +131,7 @@ def generate(
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
     from foretrace.episodes.settings import EpisodeSettings
-    from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox, split_name
+    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_name
     from foretrace.sandbox.base import SandboxSettings
 
     problems, path = split_name(problems, path)
@@ -159,7 +162,8 @@ def generate(
     made_model = make_model(model, server)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with output.progress(f"reading {problems}") as progress:
-        usable, drops = load_usable_problems(problems, path, limit)
+        drops: list[UnusableRow] = []
+        usable = load_problems(problems, path, limit, on_unusable=drops.append)
         note_dropped_problems(output, drops, len(usable) + len(drops), path or problems)
         note_unknown_to_demo(output, made_model, usable)
         display = StatusDisplay(output, progress)

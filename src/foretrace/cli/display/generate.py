@@ -72,7 +72,7 @@ def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int,
     from foretrace.registry import describe_unusable
 
     if drops:
-        output.note(f"left out {len(drops):,} of {of:,} problems of {place}: {describe_unusable(drops, place)}")
+        output.note(describe_unusable(drops, of, place))
 
 
 def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
