@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from foretrace.core.completion import Capabilities, Completion, Request
-from foretrace.models.base import ChatModel
+from foretrace.core.completion import Completion, Request
+from foretrace.models.base import ChatModel, ModelWrapper
 
 _CHARS_PER_TOKEN = 4
 """For the estimate where a server does not count tokens."""
@@ -41,17 +39,12 @@ class TokenMeter:
         return completion_tokens
 
 
-class MeteredModel:
+class MeteredModel(ModelWrapper):
     """A `ChatModel` on top of another that counts the tokens of one attempt."""
 
     def __init__(self, model: ChatModel) -> None:
-        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
-        self._model = model
+        super().__init__(model)
         self.meter = TokenMeter()
-
-    async def probe(self) -> Capabilities:
-        """See `ChatModel.probe`."""
-        return await self._model.probe()
 
     async def complete(self, request: Request) -> Completion:
         """See `ChatModel.complete`."""
@@ -60,13 +53,7 @@ class MeteredModel:
         return completion
 
     async def close(self) -> None:
-        """Nothing: other attempts use the model, too."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
+        """Leave the model open: other attempts use it too."""
 
 
 class RunUsage:
