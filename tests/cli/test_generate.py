@@ -145,7 +145,7 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     assert limited.code == 0 and "left out 2" not in limited.err
     with pytest.warns(ForetraceWarning, match=re.escape(line)) as warned:
         report = generate("jsonl:problems.jsonl", model="scripted:script.jsonl", protocol="tools", out="python")
-    assert report.done == 3 and warned[0].filename == __file__
+    assert report.counts.done == 3 and warned[0].filename == __file__
 
 
 def test_only_the_first_bad_rows_are_named(run: Run, setting: list[str]) -> None:
@@ -311,7 +311,7 @@ def test_from_a_notebook_by_objects_and_inside_a_running_loop(tmp_path: Path) ->
         return generate([problem], model=Scripted.of([RIGHT, DONE]), protocol="tools", out=tmp_path / "t", samples=2)
 
     report = asyncio.run(cell())
-    assert (report.stored, report.success) == (2, 1.0)
+    assert (report.counts.stored, report.success) == (2, 1.0)
     with pytest.raises(TypeError, match="sampels"):
         generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", sampels=2)
     with pytest.raises(UsageError, match="path"):

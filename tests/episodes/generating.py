@@ -92,8 +92,9 @@ class Ground:
         asked = saying(model) if callable(model) else model
         chosen = msgspec.structs.replace(SETTINGS, **settings)
         report = self.runner.run(generate(problems, protocol or Tools(), asked, self.sandbox, out, chosen))
-        assert report.asked == report.already_done + report.filtered + report.done + report.remaining
-        assert report.done == report.stored + sum(report.left_out.values()) + report.failed
+        counts = report.counts
+        assert counts.asked == counts.already_done + counts.filtered + counts.done + counts.remaining
+        assert counts.done == counts.stored + sum(counts.left_out.values()) + counts.failed
         return report
 
 

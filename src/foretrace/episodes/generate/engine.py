@@ -43,9 +43,10 @@ _MAX_SANDBOX_FAILURES = 10
 """Attempts in a row that the sandbox fails, after which the run stops."""
 
 
-class GenerateReport(RunCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # counts change, a report does not
+class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did."""
 
+    counts: RunCounts
     model: str
     protocol: str
     run: str
@@ -73,6 +74,11 @@ class GenerateReport(RunCounts, frozen=True, kw_only=True):  # type: ignore[misc
     isolation: dict[str, Any] | None
     damaged: tuple[str, ...]
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
+
+    def make_facts(self) -> dict[str, Any]:
+        """The report as one JSON object, with the counts among its other fields."""
+        facts = msgspec.to_builtins(self)
+        return {**facts.pop("counts"), **facts}
 
 
 async def generate(
@@ -320,20 +326,26 @@ class _Run:
         message = None if error is None else str(error)
         out_of_time = None if not status.remaining else self._stopped or "the time is over"
         return GenerateReport(
+            counts=status.copy_counts(),
             model=self._model.spec,
             protocol=self._protocol.name,
             run=self.name,
             problems=len(self._problems),
             stopped=message or out_of_time,
             error=message,
+            success=status.compute_mean(status.successes),
+            ideal=status.compute_mean(status.ideal_attempts),
+            mean_reward=status.compute_mean(status.reward_sum),
+            recovery=status.compute_recovery(),
+            metrics=status.compute_mean_metrics(),
             max_tokens=self._settings.sampling.max_tokens,
             prompt_tokens=meter.prompt_tokens,
             completion_tokens=meter.completion_tokens,
             tokens_estimated=meter.estimated,
             cost=self._settings.budget.compute_cost(meter),
+            seconds=round(status.seconds, 3),
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             damaged=tuple(map(str, self._damaged_journals)),
-            **status.summarize(),
         )
 
 
