@@ -25,7 +25,8 @@ from actions.traces import (
     trace,
     user,
 )
-from foretrace.actions import ActionType, Effect, label_trace
+from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.trace import Message, ToolCall, ToolSpec
 
 RUN = sh("cd /r && python probe.py")

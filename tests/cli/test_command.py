@@ -24,7 +24,7 @@ from foretrace.cli.main import app
 from foretrace.cli.options import FLAGS, write_flag
 from foretrace.core.errors import Setting, UsageError
 from foretrace.dataset.settings import BuildSettings
-from foretrace.episodes.generate.resume import GenerateSettings
+from foretrace.episodes.generate.settings import GenerateSettings
 
 COMMAND = [sys.executable, "-m", "foretrace"]
 SLOW = """

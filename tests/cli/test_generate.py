@@ -17,7 +17,7 @@ from cli.conftest import Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.api import generate
 from foretrace.cli.display.generate import describe_progress
-from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceWriter, read_traces
@@ -161,6 +161,9 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     assert "problems       3, and 2 left out" in run("generate", *setting, "-q").out
     limited = run("generate", *setting, "--limit", 3)
     assert limited.code == 0 and "left out 2" not in limited.err
+    with pytest.warns(ForetraceWarning, match=re.escape(line)) as warned:
+        report = generate("jsonl:problems.jsonl", model="scripted:script.jsonl", protocol="tools", out="python")
+    assert report.counts.done == 3 and warned[0].filename == __file__
 
 
 def test_only_the_first_bad_rows_are_named(run: Run, setting: list[str]) -> None:
@@ -326,7 +329,7 @@ def test_from_a_notebook_by_objects_and_inside_a_running_loop(tmp_path: Path) ->
         return generate([problem], model=Scripted.of([RIGHT, DONE]), protocol="tools", out=tmp_path / "t", samples=2)
 
     report = asyncio.run(cell())
-    assert (report.stored, report.success) == (2, 1.0)
+    assert (report.counts.stored, report.success) == (2, 1.0)
     with pytest.raises(TypeError, match="sampels"):
         generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", sampels=2)
     with pytest.raises(UsageError, match="path"):

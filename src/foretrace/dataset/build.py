@@ -25,9 +25,9 @@ from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.prompts import make_instruction, make_token_counter
-from foretrace.dataset.recipes import load_configs, load_recipes
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
 from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings

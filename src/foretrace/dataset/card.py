@@ -7,8 +7,8 @@ from typing import Any
 
 from foretrace.core.digest import digest
 from foretrace.dataset.demonstration import describe_demonstration
-from foretrace.dataset.recipes import load_configs
 from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.recipes.load import load_configs
 
 _HUB_LICENSES = frozenset(
     [

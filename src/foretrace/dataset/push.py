@@ -17,7 +17,7 @@ import msgspec
 from foretrace.core.errors import PushError, Setting, UsageError
 from foretrace.dataset.card import make_hub_card
 from foretrace.dataset.demonstration import describe_demonstration
-from foretrace.dataset.recipes import load_configs
+from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import SPLITS
 
 if TYPE_CHECKING:

@@ -55,8 +55,7 @@ async def examine_model(
         UsageError: a setting that does not fit.
     """
     from foretrace.episodes.episode import Episode
-    from foretrace.episodes.generate.resume import derive_seed
-    from foretrace.episodes.identity import Identity
+    from foretrace.episodes.identity import Identity, derive_seed
     from foretrace.episodes.requirements import find_token_model
     from foretrace.episodes.rollout import rollout
     from foretrace.registry import load_problems

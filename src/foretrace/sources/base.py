@@ -1,8 +1,8 @@
 """The contract of a source: one raw row in, one Trace or one counted Drop out.
 
-To add a source, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and
-`to_trace` (and `scan`, if it must see all rows once before it can decide; and `settings`, a text, if it can be
-set so that the same rows give other traces: a cursor is only believed under the same settings).
+To add one, write a module in this folder whose `PLUGIN` has the members of `Source`, and name it in `BUILT_IN` of
+`core/plugins.py`. It may have more: `scan`, if it must see all rows once before it can decide, and `settings`, a text,
+if it can be set so that the same rows give other traces (a cursor is only believed under the same settings).
 See docs/add-a-source.md.
 """
 

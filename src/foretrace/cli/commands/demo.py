@@ -50,7 +50,7 @@ def demo(
     steps = next_steps(traces, dataset, sandbox=not isinstance(generated, str))
     facts: dict[str, Any] = {
         "out": str(out),
-        "generate": generated if not isinstance(generated, str) else {"skipped": generated},
+        "generate": generated.make_facts() if not isinstance(generated, str) else {"skipped": generated},
         "import": imported,
         "labels": labelled,
         "demonstration": describe_demonstration(report.manifest),

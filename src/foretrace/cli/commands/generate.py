@@ -15,6 +15,9 @@ from foretrace.core.errors import ForetraceError
 if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
 
+if TYPE_CHECKING:
+    from foretrace.problems.base import UnusableRow
+
 _TERMINATED = 143
 """Exit code of a run that SIGTERM ended."""
 
@@ -142,10 +145,9 @@ def generate(
         show_report,
     )
     from foretrace.core.completion import Sampling
-    from foretrace.episodes.generate.resume import GenerateSettings, check_settings
-    from foretrace.episodes.generate.usage import Budget
+    from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
     from foretrace.episodes.settings import EpisodeSettings
-    from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox, split_name
+    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_name
 
     problems, path = split_name(problems, path)
     settings = GenerateSettings(
@@ -164,7 +166,8 @@ def generate(
     made_model = make_model(model, made_server)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with output.progress(f"reading {problems}") as progress:
-        usable, drops = load_usable_problems(problems, path, limit)
+        drops: list[UnusableRow] = []
+        usable = load_problems(problems, path, limit, on_unusable=drops.append)
         note_dropped_problems(output, drops, len(usable) + len(drops), path or problems)
         note_unknown_to_demo(output, made_model, usable)
         display = StatusDisplay(output, progress)
@@ -200,6 +203,7 @@ def _make_temperature(temperature: float | None) -> dict[str, Any]:
 
 def _check_report(report: GenerateReport) -> None:
     """Refuse to call a run done in which every attempt ended in an error."""
-    if report.done and not report.judged:
-        kind, message = next(iter(report.examples.items()))
-        raise ForetraceError(f"all {report.done:,} attempts ended in an error, e.g. {kind}: {message}")
+    counts = report.counts
+    if counts.done and not counts.judged:
+        kind, message = next(iter(counts.examples.items()))
+        raise ForetraceError(f"all {counts.done:,} attempts ended in an error, e.g. {kind}: {message}")

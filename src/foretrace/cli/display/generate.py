@@ -96,7 +96,7 @@ def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int,
     from foretrace.registry import describe_unusable
 
     if drops:
-        output.note(f"left out {len(drops):,} of {of:,} problems of {place}: {describe_unusable(drops, place)}")
+        output.note(describe_unusable(drops, of, place))
 
 
 def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
@@ -119,24 +119,23 @@ def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Pr
 
 def report_facts(report: GenerateReport, out: Path, dropped: int) -> dict[str, Any]:
     """The report as one JSON object; `dropped` rows of the problem set could not be used."""
-    import msgspec
-
-    return {"out": str(out), "problems_left_out": dropped, **msgspec.to_builtins(report)}
+    return {"out": str(out), "problems_left_out": dropped, **report.make_facts()}
 
 
 def show_report(output: Output, report: GenerateReport, out: Path, dropped: int) -> None:
     """Say what a run did."""
+    counts = report.counts
     for path in report.damaged:
         output.warn(
             f"{path}: a damaged journal of an earlier run; what could be read of it is in {out}, and it is kept"
         )
     if report.stopped and not report.error:
         output.note(f"stopped before the end: {report.stopped}; the same command goes on")
-    for kind, example in report.examples.items():
-        output.note(f"{report.errors[kind]:,} ended in an error, {kind}: {example}")
-    if report.errors:
+    for kind, example in counts.examples.items():
+        output.note(f"{counts.errors[kind]:,} ended in an error, {kind}: {example}")
+    if counts.errors:
         output.note("they count neither as success nor as failure; the same command makes them again")
-    if report.cut_replies:
+    if counts.cut_replies:
         output.note(_cut_replies(report))
     if output.write_json(report_facts(report, out, dropped)):
         return
@@ -151,15 +150,17 @@ def show_report(output: Output, report: GenerateReport, out: Path, dropped: int)
 
 
 def _cut_replies(report: GenerateReport) -> str:
+    counts = report.counts
     text = (
-        f"{report.cut_replies:,} of {report.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
+        f"{counts.cut_replies:,} of {counts.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
     )
-    context = (report.capabilities or {}).get("context_length")
+    context = (counts.capabilities or {}).get("context_length")
     tight = context is not None and context < 2 * report.max_tokens
     return f"{text}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else text
 
 
 def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
+    counts = report.counts
     isolation = report.isolation or {}
     estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
     rows: list[tuple[str, Cell]] = [
@@ -168,21 +169,24 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
         ("problems", f"{report.problems:,}, and {dropped:,} left out" if dropped else report.problems),
         ("attempts", _count_attempts(report)),
     ]
-    if report.done:
+    if counts.done:
         rows += [
-            ("success", _percentage(report.success, report.judged)),
-            ("ideal", _percentage(report.ideal, report.judged)),
+            ("success", _percentage(report.success, counts.judged)),
+            ("ideal", _percentage(report.ideal, counts.judged)),
             ("mean reward", report.mean_reward),
             (
                 "recovered",
                 "nothing failed" if report.recovery is None else f"{report.recovery:.1%} of those that erred",
             ),
-            ("stored", report.stored),
-            *((f"  left out, {reason}", count) for reason, count in report.left_out.items()),
-            *((f"  error, {kind}", count) for kind, count in report.errors.items()),
+            ("stored", counts.stored),
+            *((f"  left out, {reason}", count) for reason, count in counts.left_out.items()),
+            *((f"  error, {kind}", count) for kind, count in counts.errors.items()),
             ("tokens", f"{report.prompt_tokens:,} in, {report.completion_tokens:,} out{estimated}"),
-            ("seconds", f"{report.seconds:,.1f} ({report.model_s:,.1f} of models, {report.tool_s:,.1f} of tools)"),
-            ("judged by", ", ".join(f"{form} {count:,}" for form, count in report.forms.items()) or None),
+            (
+                "seconds",
+                f"{report.seconds:,.1f} ({counts.model_s:,.1f} of models, {counts.tool_s:,.1f} of tools)",
+            ),
+            ("judged by", ", ".join(f"{form} {count:,}" for form, count in counts.forms.items()) or None),
         ]
         if report.cost:
             rows.append(("cost", report.cost))
@@ -193,12 +197,13 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
 
 
 def _count_attempts(report: GenerateReport) -> str:
+    counts = report.counts
     parts = [
-        f"{report.already_done:,} already there",
-        f"{report.filtered:,} left out before",
-        f"{report.done:,} done now",
+        f"{counts.already_done:,} already there",
+        f"{counts.filtered:,} left out before",
+        f"{counts.done:,} done now",
     ]
-    return f"{report.asked:,} = " + " + ".join([*parts, f"{report.remaining:,} not begun"])
+    return f"{counts.asked:,} = " + " + ".join([*parts, f"{counts.remaining:,} not begun"])
 
 
 def _percentage(share: float | None, of: int) -> str | None:

@@ -22,7 +22,7 @@ except ImportError as missing:
 
 from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem
-from foretrace.envs.problems import read_problems
+from foretrace.envs.problems import load_problems
 from foretrace.envs.verifiers.attempts import (
     close_sandboxes,
     get_shared_sandbox,
@@ -158,7 +158,7 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
         """
         config = self.config
         try:
-            for problem in read_problems(*config.source):
+            for problem in load_problems(*config.source):
                 yield ProblemTask(ProblemData.from_problem(problem, config), config.task)
         except ForetraceError as error:
             raise _end_run(error) from None
@@ -338,7 +338,7 @@ class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
 
 @functools.lru_cache(maxsize=4)
 def _read_set(name: str, path: str | None) -> dict[str | None, Problem]:
-    return {problem.id: problem for problem in read_problems(name, path)}
+    return {problem.id: problem for problem in load_problems(name, path)}
 
 
 def _refuse_by_value_error(look_up: Any) -> Any:

@@ -67,9 +67,9 @@ class RunProgress(RunCounts, eq=False):
     """Attempts of this run that passed all tests."""
     ideal_attempts: int = 0
     """Attempts of this run that are ideal."""
-    rewards: float = 0.0
-    metrics: Counter[str] = msgspec.field(default_factory=Counter)
-    """Sums over the attempts of this run without an error; so is `rewards`."""
+    reward_sum: float = 0.0
+    """Of the attempts of this run without an error, as `metric_sums`."""
+    metric_sums: Counter[str] = msgspec.field(default_factory=Counter)
     in_flight: int = 0
     slots: int = 0
     """Requests that the model server may get at a time."""
@@ -106,11 +106,11 @@ class RunProgress(RunCounts, eq=False):
             _increment(self.left_out, left_out)
         self.successes += bool(trace.outcome.success)
         self.ideal_attempts += bool(metrics.get("is_ideal"))
-        self.rewards += trace.outcome.reward or 0.0
+        self.reward_sum += trace.outcome.reward or 0.0
         if trace.outcome.integrity:
             _increment(self.forms, trace.outcome.integrity)
         for name, value in metrics.items():
-            self.metrics[name] += value  # type: ignore[assignment]
+            self.metric_sums[name] += value  # type: ignore[assignment]
 
     def compute_rates(self) -> tuple[float, float]:
         """Attempts and completion tokens a second, of late."""
@@ -126,23 +126,27 @@ class RunProgress(RunCounts, eq=False):
         while len(self._recent) > 1 and self._recent[1][0] < now - _RECENT_S:
             self._recent.popleft()
 
-    def summarize(self) -> dict[str, Any]:
-        """The counts with the shares and means that follow from them: what a report says of a run's attempts."""
-        judged, with_errors = self.judged, self.metrics["had_errors"]
-        counts = {name: getattr(self, name) for name in RunCounts.__struct_fields__}
-        return counts | {
-            "left_out": dict(sorted(self.left_out.items())),
-            "errors": _rank(self.errors),
-            "forms": dict(sorted(self.forms.items())),
-            "model_s": round(self.model_s, 3),
-            "tool_s": round(self.tool_s, 3),
-            "seconds": round(self.seconds, 3),
-            "success": self.successes / judged if judged else None,
-            "ideal": self.ideal_attempts / judged if judged else None,
-            "mean_reward": self.rewards / judged if judged else None,
-            "recovery": self.metrics["recovered"] / with_errors if with_errors else None,
-            "metrics": {name: round(total / judged, 4) for name, total in sorted(self.metrics.items())},
-        }
+    def copy_counts(self) -> RunCounts:
+        """The counts as they stand, in the order in which a report gives them."""
+        counts = RunCounts(**{name: getattr(self, name) for name in RunCounts.__struct_fields__})
+        counts.left_out = dict(sorted(self.left_out.items()))
+        counts.errors, counts.examples = _rank(self.errors), dict(self.examples)
+        counts.forms = dict(sorted(self.forms.items()))
+        counts.model_s, counts.tool_s = round(self.model_s, 3), round(self.tool_s, 3)
+        return counts
+
+    def compute_mean(self, total: float) -> float | None:
+        """A sum over the attempts of this run without an error, as their mean; `None` where there is none."""
+        return total / self.judged if self.judged else None
+
+    def compute_mean_metrics(self) -> dict[str, float]:
+        """The means of the metrics, by name."""
+        return {name: round(total / self.judged, 4) for name, total in sorted(self.metric_sums.items())}
+
+    def compute_recovery(self) -> float | None:
+        """The share of successes among attempts in which something failed on the way; `None` without such attempts."""
+        with_errors = self.metric_sums["had_errors"]
+        return self.metric_sums["recovered"] / with_errors if with_errors else None
 
 
 def _increment(counts: dict[str, int], name: str) -> None:
