@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.actions import label_trace
+from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, is_same_action
 from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef

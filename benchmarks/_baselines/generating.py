@@ -24,7 +24,7 @@ from foretrace.core.completion import Sampling
 from foretrace.core.problem import Problem, RunResult, Test, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.episodes.generate.engine import GenerateReport, generate
-from foretrace.episodes.generate.resume import GenerateSettings
+from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.models.base import ChatModel, Server
 from foretrace.models.servers.demo import Demo
 from foretrace.models.servers.openai import OpenAI
@@ -112,7 +112,7 @@ def ours(order: dict[str, Any]) -> dict[str, Any]:
     problems = [problem(number) for number in range(order["count"] // samples)]
     model = OpenAI(MODEL, Server(base_url=order["url"]))
     report, probe_s, wall_s = asyncio.run(run(model, problems, order["folder"], samples, order["at_once"]))
-    passed = report.stored if report.metrics.get("turns") == TURNS and report.success == 1 else 0
+    passed = report.counts.stored if report.metrics.get("turns") == TURNS and report.success == 1 else 0
     figures = {"peak_mb": peak_mb(), "tokens": report.completion_tokens, "probe_s": probe_s}
     return {"passed": passed, "wall": wall_s} | figures
 
@@ -122,7 +122,7 @@ def demo(order: dict[str, Any]) -> dict[str, Any]:
     problems = list(Builtin().load(None))[:_KNOWN]
     report, _, wall_s = asyncio.run(run(Demo(), problems, order["folder"], order["samples"], order["at_once"]))
     tokens = {"tokens": report.completion_tokens, "prompt_tokens": report.prompt_tokens}
-    return {"passed": report.stored, "wall": wall_s} | tokens
+    return {"passed": report.counts.stored, "wall": wall_s} | tokens
 
 
 def floor(order: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.core.version import __version__
 
 if TYPE_CHECKING:
-    from foretrace.actions import ActionType as ActionType
+    from foretrace.actions.taxonomy import ActionType as ActionType
     from foretrace.api import build as build
     from foretrace.api import export as export
     from foretrace.api import generate as generate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.tokenize import tokenize as tokenize
 
 _HOMES = {
-    "ActionType": "foretrace.actions",
+    "ActionType": "foretrace.actions.taxonomy",
     "Message": "foretrace.core.trace",
     "Problem": "foretrace.core.problem",
     "Step": "foretrace.core.trace",

@@ -15,9 +15,10 @@ import msgspec
 from foretrace.core.errors import Setting, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from foretrace.actions import StepLabel
+    from foretrace.actions.taxonomy import StepLabel
     from foretrace.core.completion import Sampling
     from foretrace.core.problem import Problem
+    from foretrace.core.progress import ProgressFunc
     from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
     from foretrace.dataset.build import BuildReport
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.settings import Outcomes, TargetFormat
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
-    from foretrace.episodes.generate.resume import GenerateSettings, Keep
-    from foretrace.episodes.generate.usage import Budget
+    from foretrace.episodes.generate.settings import Budget, GenerateSettings, Keep
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.models.base import ChatModel, Server
     from foretrace.protocols.base import InteractionProtocol
@@ -41,8 +41,6 @@ MAX_SESSIONS = 128
 EXPORT_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 ExportFormat = Literal["jsonl", "chat", "inline"]
-Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many rows, traces or parts are done, and how many there are (None: not known)."""
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -95,7 +93,7 @@ def import_source(
     keep_prefix_rows: bool = False,
     replace: bool = False,
     shards: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import raw rows into the traces folder `out`, which is made if absent; an interrupted import goes on.
 
@@ -202,9 +200,10 @@ def generate(
     A model and a sandbox that are given as objects are closed at the end.
 
     Args:
-        problems: Name of a problem set, or `Problem` objects.
+        problems: Name of a problem set, whose rows that cannot be used are left out with a warning, or `Problem`
+            objects.
         model: As on the command line (`ollama:qwen3-coder`, `scripted:FILE`), or a `ChatModel`.
-        protocol: Name of a protocol, or a `Protocol`.
+        protocol: Name of a protocol, or an `InteractionProtocol`.
         path: File or folder of the problem set, else the Hub.
         limit: Only the first problems.
         server: Where the model server is, for a model that is named.
@@ -224,8 +223,8 @@ def generate(
         SandboxError: no sandbox serves; what was finished is kept.
         StoreError: `out` cannot be written.
     """
-    from foretrace.episodes.generate.resume import GenerateSettings
-    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox
+    from foretrace.episodes.generate.settings import GenerateSettings
+    from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox
     from foretrace.sandbox.base import SandboxSettings
 
     tables = {"sampling": sampling, "episode": episode, "budget": budget}
@@ -238,7 +237,7 @@ def generate(
         **{name: table for name, table in tables.items() if table is not None},
     )
     if isinstance(problems, str):
-        problems = load_problems(problems, None if path is None else Path(path), limit)
+        problems = load_usable_problems(problems, None if path is None else Path(path), limit)
     elif path is not None:
         raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
@@ -329,7 +328,7 @@ def label(trace: Trace) -> list[StepLabel]:
 
 
 def label_folder(
-    traces: str | Path, *, out: str | Path, workers: int = 1, progress: Progress | None = None
+    traces: str | Path, *, out: str | Path, workers: int = 1, progress: ProgressFunc | None = None
 ) -> LabelReport:
     """Label all traces of a folder into the file `out` (.parquet, .jsonl or .csv), one row a step.
 
@@ -337,8 +336,8 @@ def label_folder(
         UsageError: `out` has another ending, or lies in the traces folder.
         StoreError: the traces cannot be read, or `out` cannot be written.
     """
-    from foretrace.actions import ActionType
     from foretrace.actions.label_table import find_label_format, make_label_tables, write_labels
+    from foretrace.actions.taxonomy import ActionType
     from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
 
@@ -374,7 +373,7 @@ def label_folder(
 
 
 def export(
-    traces: str | Path, *, format: ExportFormat, out: str | Path, progress: Progress | None = None
+    traces: str | Path, *, format: ExportFormat, out: str | Path, progress: ProgressFunc | None = None
 ) -> ExportReport:
     """Write the traces of a folder to the file `out`, one line of JSON a trace.
 
@@ -477,7 +476,7 @@ def build(
     allow_demo: bool = False,
     workers: int = 1,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build a dataset from traces folders into the folder `out`, whole or not at all.
 
@@ -573,7 +572,7 @@ def push(
         dry_run=dry_run,
         allow_undecided=allow_undecided,
         token=token,
-        report=progress or (lambda line: None),
+        progress=progress or (lambda line: None),
     )
 
 

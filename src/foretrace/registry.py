@@ -1,20 +1,22 @@
 """From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
 
-Only `api`, `cli` and `envs` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
+Only `api`, `cli`, `envs` and `doctor` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
+from foretrace.core.errors import ForetraceWarning, ProblemError, Setting, SourceError, UsageError
 from foretrace.core.plugins import check_arguments, check_members, load_plugin, make_plugin, plugin_names
 from foretrace.core.problem import Problem
 from foretrace.models.base import ChatModel, Server
-from foretrace.problems.base import ProblemSet, UnusableRow, collect_problems, refuse_unusable
+from foretrace.problems.base import ProblemSet, UnusableRow, check_problems, collect_problems
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.rows.base import Hub, Rows
 from foretrace.rows.files import SUFFIXES, FileRows
@@ -105,40 +107,79 @@ def make_problem_set(name: str) -> ProblemSet:
     return make_plugin("problems", name, ProblemSet)
 
 
-def load_usable_problems(name: str, path: Path | None, limit: int | None) -> tuple[list[Problem], list[UnusableRow]]:
-    """The first problems of a set, all of them without a limit, and the rows between them that cannot be used.
+def load_problems(
+    name: str, path: Path | None, limit: int | None, *, on_unusable: Callable[[UnusableRow], None] | None = None
+) -> list[Problem]:
+    """The first problems of a set, `NAME` or `NAME:FILE`; all of them without a limit.
+
+    Args:
+        on_unusable: Called with each row before the last of these problems that cannot be used; without it, such a row
+            is an error.
 
     Raises:
         UsageError: no such set, or a path that does not fit.
-        ProblemError: it cannot be read, or no row of it can be used.
+        ProblemError: it cannot be read, no row of it can be used, a problem has no tests, or two have one id.
     """
-    return _collect(make_problem_set(name).load(path), path or name, limit)
+    name, path = split_name(name, path)
+    problems, unusable = collect_problems(make_problem_set(name).load(path), limit)
+    if unusable and on_unusable is None:
+        raise ProblemError(f"{unusable[0].at}: {unusable[0].reason}")
+    place = path or name
+    if not problems:
+        none = f"none of its {len(unusable):,} problems can be used: {_name_rows(unusable, place)}"
+        raise ProblemError(f"{place}: {none if unusable else 'there is no problem in it'}")
+    for row in unusable:
+        assert on_unusable is not None
+        on_unusable(row)
+    return check_problems(problems)
 
 
-def describe_unusable(rows: Sequence[UnusableRow], place: Path | str) -> str:
-    """Which rows of a file (or of the Hub) cannot be used, and why: the first of them."""
+def load_usable_problems(name: str, path: Path | None, limit: int | None) -> list[Problem]:
+    """The first problems of a set, as `load_problems`; rows that cannot be used are left out with a ForetraceWarning
+    about the line that called the caller of this function."""
+    name, path = split_name(name, path)
+    unusable: list[UnusableRow] = []
+    problems = load_problems(name, path, limit, on_unusable=unusable.append)
+    if unusable:
+        left_out = describe_unusable(unusable, len(problems) + len(unusable), path or name)
+        warnings.warn(left_out, ForetraceWarning, stacklevel=3)
+    return problems
+
+
+def describe_unusable(rows: Sequence[UnusableRow], count: int, place: Path | str) -> str:
+    """Which rows, of `count` of a file (or of the Hub), were left out, and why: the first of them."""
+    return f"left out {len(rows):,} of {count:,} problems of {place}: {_name_rows(rows, place)}"
+
+
+def _name_rows(rows: Sequence[UnusableRow], place: Path | str) -> str:
     reasons = [f"{row.at.removeprefix(f'{place} ')}: {row.reason}" for row in rows[:MAX_DESCRIBED_ROWS]]
     return "; ".join([*reasons, *(["..."] if len(rows) > MAX_DESCRIBED_ROWS else [])])
 
 
-def load_problems(name: str, path: Path | None, limit: int | None) -> list[Problem]:
-    """The first problems of a set, all of them without a limit.
+class PluginFacts(NamedTuple):
+    """What a list says of a source or a problem set."""
 
-    Raises:
-        UsageError: no such set, or a path that does not fit.
-        ProblemError: a row that cannot be used; names where it stands.
-    """
-    return _collect(refuse_unusable(make_problem_set(name).load(path)), path or name, limit)[0]
+    name: str
+    about: str
+    """The first line of its module's docstring."""
+    place: str | None
+    """Where its rows are read from when no file is given, e.g. `org/name (train)`; `None` for local files only."""
+    license: str | None
+    """`None` for that of the rows."""
+    problems: int | None
+    """The number of problems of a set that is known by it."""
 
 
-def _collect(
-    found: Iterable[Problem | UnusableRow], place: Path | str, limit: int | None
-) -> tuple[list[Problem], list[UnusableRow]]:
-    problems, unusable = collect_problems(found, limit)
-    if not problems:
-        none = f"none of its {len(unusable):,} problems can be used: {describe_unusable(unusable, place)}"
-        raise ProblemError(f"{place}: {none if unusable else 'there is no problem in it'}")
-    return problems, unusable
+def describe_plugins(kind: Literal["source", "problems"]) -> list[PluginFacts]:
+    """All sources, or problem sets, that have a name."""
+    found: list[PluginFacts] = []
+    for name in plugin_names(kind):
+        plugin = load_plugin(kind, name)
+        about = (sys.modules[plugin.__module__].__doc__ or "").strip().split("\n")[0]
+        hub, count = getattr(plugin, "hub", None), getattr(plugin, "count", None)
+        place = f"{hub.repo} ({hub.split})" if hub else "comes with foretrace" if count is not None else None
+        found.append(PluginFacts(name, about, place, plugin.license, count))
+    return found
 
 
 class SourceSpec(NamedTuple):
@@ -192,7 +233,7 @@ def open_files(paths: Sequence[Path]) -> list[Rows]:
             inputs.append(FileRows(path))
             continue
         if (path / "manifest.json").is_file() and any(path.glob("shard-*")):
-            raise UsageError(f"{path}: is a traces folder already; `foretrace build {path} ...` takes it as it is")
+            raise UsageError(f"{path}: is a traces folder already; build a dataset from it as it is")
         found = sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES) and not p.name.startswith("."))
         if not found:
             raise SourceError(f"{path}: holds no file that ends in one of {', '.join(SUFFIXES)}")

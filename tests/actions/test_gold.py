@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.gold_rows import READERS, load
-from foretrace.actions import label_trace
+from foretrace.actions.label_steps import label_trace
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 GOLD = SHARED / "gold" / "dev.jsonl"

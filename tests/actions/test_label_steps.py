@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import msgspec
 import pytest
@@ -24,7 +25,8 @@ from actions.traces import (
     trace,
     user,
 )
-from foretrace.actions import ActionType, Effect, label_trace
+from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.trace import Message, ToolCall, ToolSpec
 
 RUN = sh("cd /r && python probe.py")
@@ -200,6 +202,13 @@ def test_git_diff_is_a_check_only_after_own_edits() -> None:
         "file_write",
         "verifier",
     ]
+
+
+def test_code_with_a_bad_escape_is_labelled_without_a_warning() -> None:
+    cell = do("python", code="from cart import total\nassert total('\\d') == 1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert actions(cell) == ["verifier"]
 
 
 def test_terminal_and_hand_over_calls() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.actions import ActionType
 from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, is_same_action, make_action_key
+from foretrace.actions.taxonomy import ActionType
 
 
 def shell(command: str) -> Action:

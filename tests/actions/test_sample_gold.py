@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from foretrace.actions import ActionType
+from foretrace.actions.taxonomy import ActionType
 from foretrace.cli.main import main
 from foretrace.samples import sample_files
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from foretrace.actions import StepLabel, label_trace
+from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Provenance, Task, ToolCall, Trace
 
 

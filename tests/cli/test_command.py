@@ -24,7 +24,7 @@ from foretrace.cli.main import app
 from foretrace.cli.options import FLAGS, write_flag
 from foretrace.core.errors import Setting, UsageError
 from foretrace.dataset.settings import BuildSettings
-from foretrace.episodes.generate.resume import GenerateSettings
+from foretrace.episodes.generate.settings import GenerateSettings
 
 COMMAND = [sys.executable, "-m", "foretrace"]
 SLOW = """
@@ -201,6 +201,11 @@ def test_help_by_either_flag_and_whole_texts(run: Run) -> None:
     )
 
 
+def test_options_of_one_record_are_shown_or_hidden_by_the_command(run: Run) -> None:
+    assert "--sandbox" in run("doctor", "--help").out and "--sandbox" not in run("generate", "--help").out
+    assert "--base-url" in run("generate", "--help").out and "--retries" not in run("doctor", "--help").out
+
+
 def test_shells_can_complete() -> None:
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     shown = command("--show-completion", "bash", env=environment)
@@ -218,6 +223,7 @@ def test_shells_can_complete() -> None:
         (Setting("statistical_gates", False), "--no-statistical-gates"),
         (Setting("max_tokens"), "--max-tokens"),
         (Setting("columns"), "--map"),
+        (Setting("columns", {"messages": "log", "id": "n"}), "--map messages=log --map id=n"),
     ],
 )
 def test_errors_name_options(setting: Setting, written: str) -> None:

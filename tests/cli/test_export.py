@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cli.conftest import Run
 from episodes.test_labels import STORIES, VERIFY, call, code
-from foretrace.actions import label_trace
+from foretrace.actions.label_steps import label_trace
 from foretrace.api import generate
 from foretrace.core.completion import Completion, Request
 from foretrace.core.store import read_traces, write_traces

@@ -16,10 +16,13 @@ import pytest
 from cli.conftest import Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.api import generate
-from foretrace.core.errors import StoreError, UsageError
+from foretrace.cli.display.generate import describe_progress
+from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceWriter, read_traces
+from foretrace.episodes.generate.progress import RunProgress
+from foretrace.episodes.generate.usage import TokenMeter
 from foretrace.models.servers.scripted import Scripted
 
 RIGHT = "<think>I add one.</think><code>\ndef inc(x):\n    return x + 1\n</code>"
@@ -129,6 +132,21 @@ def test_wrong_use_is_found_before_anything_is_made(
     assert not Path("t").exists()
 
 
+def test_errors_and_what_is_left_stand_within_79_columns() -> None:
+    status = RunProgress(TokenMeter())
+    status.doing, status.done, status.remaining = "running", 12_345, 123_456 - 12_345
+    status.successes, status.ideal_attempts, status.in_flight = 6_789, 4_567, 8
+    status.started = time.monotonic() - 600.0
+    status._recent[0] = (status.started, 0, 0)
+    status.errors.update(stream=567, overflow=1_234, sandbox=89, timeout=12)
+    told = describe_progress(status)
+    assert "12,345 of 123,456 done, 90 min left; errors: overflow 1,234, stream 567, ..." in told[:79]
+    parts = ["of 123,456 done", " left", "errors: ", "% passed", "% ideal", "tokens/s", "8 in flight"]
+    assert sorted(parts, key=told.index) == parts
+    status.errors.clear()
+    assert "55% passed, 37% ideal" in describe_progress(status)[:79]
+
+
 BARE = {"id": "bare", "statement": "s", "entry_point": "f"}
 
 
@@ -143,6 +161,9 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     assert "problems       3, and 2 left out" in run("generate", *setting, "-q").out
     limited = run("generate", *setting, "--limit", 3)
     assert limited.code == 0 and "left out 2" not in limited.err
+    with pytest.warns(ForetraceWarning, match=re.escape(line)) as warned:
+        report = generate("jsonl:problems.jsonl", model="scripted:script.jsonl", protocol="tools", out="python")
+    assert report.counts.done == 3 and warned[0].filename == __file__
 
 
 def test_only_the_first_bad_rows_are_named(run: Run, setting: list[str]) -> None:
@@ -308,7 +329,7 @@ def test_from_a_notebook_by_objects_and_inside_a_running_loop(tmp_path: Path) ->
         return generate([problem], model=Scripted.of([RIGHT, DONE]), protocol="tools", out=tmp_path / "t", samples=2)
 
     report = asyncio.run(cell())
-    assert (report.stored, report.success) == (2, 1.0)
+    assert (report.counts.stored, report.success) == (2, 1.0)
     with pytest.raises(TypeError, match="sampels"):
         generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", sampels=2)
     with pytest.raises(UsageError, match="path"):

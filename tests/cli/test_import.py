@@ -150,6 +150,13 @@ def test_nothing_imported_is_a_failure(run: Run, tmp_path: Path) -> None:
     assert "holds no rows" in result.err
 
 
+def test_a_missing_column_names_the_option(run: Run, tmp_path: Path) -> None:
+    rows = [{"dialogue": []}, {"messages": [{"role": "assistant", "content": "x"}]}]
+    result = run("import", "chat", write_rows(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "t")
+    said = "missing_column: rows.jsonl row 0: messages; it has dialogue; name the one that holds the messages: "
+    assert result.code == 0 and f"dropped, {said}--map messages=COLUMN\n" in result.err
+
+
 def test_second_writer_is_refused(run: Run, traces: Path, swe_file: Path) -> None:
     with only_writer(traces):
         result = run("import", "swe_smith", swe_file, "--out", traces)
@@ -169,7 +176,7 @@ def test_replace_takes_other_content(run: Run, tmp_path: Path) -> None:
     write_rows(file, [swe_row("a__b.0123abcd.f__x", "1", resolved=False)])
     refused = run("import", "swe_smith", file, "--out", tmp_path / "t")
     assert refused.code == 1
-    assert "key_conflict" in refused.err
+    assert "with other content; take this one with --replace); is this" in refused.err
     write_rows(file, [swe_row("a__b.0123abcd.f__x", "1", resolved=False), "[]"])
     assert run("import", "swe_smith", file, "--out", tmp_path / "t", "--replace").code == 0
     (trace,) = read_traces(tmp_path / "t")

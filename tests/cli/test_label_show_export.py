@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.conftest import Run, call, chat_row, swe_row, write_rows
-from foretrace.actions import ActionType
+from foretrace.actions.taxonomy import ActionType
 from foretrace.core.files import only_writer
 from foretrace.core.store import read_traces, write_traces
 

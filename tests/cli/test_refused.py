@@ -45,7 +45,49 @@ def test_none_sends_none_and_is_recorded(
 def test_other_words_are_no_temperature(run: Run, value: str) -> None:
     asked = ["--problems", "builtin", "--protocol", "tools", "--model", "demo", "--out", "t"]
     result = run("generate", *asked, "--temperature", value)
-    assert result.code == 2 and f"--temperature {value!r}: choose a number that is not negative, or none" in result.err
+    assert result.code == 2
+    assert f"'--temperature': {value!r}: choose a number that is not negative, or none (see " in result.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [
+        (["import", "chat", "{rows}"], "folder"),
+        (["build", "{traces}"], "folder"),
+        (["demo"], "folder"),
+        (["label", "{traces}"], "file"),
+        (["export", "{traces}", "--format", "jsonl"], "file"),
+    ],
+)
+def test_an_empty_name_is_not_the_current_folder(
+    run: Run, traces: Path, swe_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: list[str], kind: str
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    done = run(*(a.format(traces=traces, rows=swe_file) for a in asked), "--out", "", "--quiet")
+    assert (done.code, done.out) == (2, "") and f"'--out': name a {kind} (see " in done.err
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize("value", ["0.8", "0.8/0.2", "a/b/c", ""])
+def test_other_words_are_no_shares(run: Run, traces: Path, tmp_path: Path, value: str) -> None:
+    done = run("build", traces, "--out", tmp_path / "d", "--split", value)
+    assert done.code == 2 and f"'--split': {value!r}: write three shares, e.g. 0.8/0.1/0.1 (see " in done.err
+
+
+def test_what_a_build_would_refuse_is_refused_before_an_import(run: Run, swe_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("mine")
+    for out, given, said in (
+        (tmp_path / "mine", [], "exists; choose another folder, or overwrite it with --overwrite"),
+        (tmp_path / "mine", ["--overwrite"], "is no dataset of ours, it will not be overwritten"),
+        (tmp_path / "mine/notes.txt", [], "is a file; name a folder"),
+        (tmp_path / "new", ["--pairs", 1], "mirrored pairs come in twos"),
+    ):
+        done = run("build", f"swe_smith={swe_file}", "--out", out, *given)
+        assert done.code in (1, 2) and said in done.err, done.err
+        assert not out.with_name(f"{out.name}-traces").exists()
 
 
 @pytest.mark.parametrize(
@@ -63,3 +105,25 @@ def test_an_object_that_is_no_plugin(run: Run, traces: Path, swe_file: Path, ask
     done = run(*(a.format(traces=traces, rows=swe_file) for a in asked), "--out", out, "--quiet")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert said in done.err and not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--private"], "--private is for --push ORG"),
+        (["--allow-undecided"], "--allow-undecided is for --push ORG"),
+        (["--allow-demo", "--push", "org"], "leave out it or --push"),
+        (["--split", "half"], "'--split': 'half': write three shares, e.g. 0.8/0.1/0.1"),
+        (["--limit", "3"], "--limit is for sources that are imported"),
+    ],
+)
+def test_options_of_build_that_do_not_fit(run: Run, traces: Path, options: list[str], said: str) -> None:
+    out = traces.parent / "out"
+    done = run("build", traces, "--out", out, "--quiet", *options)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err and not out.exists()
+
+
+def test_a_folder_that_holds_something_is_not_replaced(run: Run, traces: Path) -> None:
+    done = run("build", traces, "--out", traces, "--quiet")
+    assert done.code == 1 and done.err.endswith("exists; choose another folder, or overwrite it with --overwrite\n")

@@ -9,7 +9,7 @@ import pytest
 
 from foretrace.core import plugins
 from foretrace.core.errors import UsageError
-from foretrace.dataset.recipes import load_recipes
+from foretrace.dataset.recipes.load import load_recipes
 from foretrace.registry import make_model, make_problem_set, make_protocol, make_sandbox, make_source
 from foretrace.sandbox.base import SandboxSettings
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dataset.little import CONFIGS, attempt, corpus, files, rows
-from foretrace.actions import ActionType
+from foretrace.actions.taxonomy import ActionType
 from foretrace.api import build
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Trace

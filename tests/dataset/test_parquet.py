@@ -18,8 +18,8 @@ from foretrace.core.errors import BuildError
 from foretrace.dataset import parquet
 from foretrace.dataset.parquet import ACTIONS, TableWriter, find_rank, read_groups
 from foretrace.dataset.prompts import ChatText
-from foretrace.dataset.recipes import load_recipes
 from foretrace.dataset.recipes.base import ColumnType, Config, Row
+from foretrace.dataset.recipes.load import load_recipes
 
 COLUMNS: dict[str, ColumnType] = {
     "prompt": "messages",

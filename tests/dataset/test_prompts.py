@@ -257,7 +257,7 @@ def test_a_build_counts_by_the_tokenizer_and_refuses_too_little_room(tokenizer: 
 
 def test_targets_are_canonical_json_of_action_tool_and_arguments() -> None:
     """Sorted keys, no spaces, further calls behind `more`; a message without a call has tool null."""
-    from foretrace.actions import ActionType
+    from foretrace.actions.taxonomy import ActionType
 
     one = calls("edit", '{"b": [1, {"z": 1, "a": "é"}], "a": 1.0}')
     text = make_target_text(one, ActionType.FILE_WRITE, "call")

@@ -135,7 +135,7 @@ def refused(*args: Any, kind: type[Exception] = PushError, **settings: Any) -> s
     """The one line of a push that must fail; nothing reachable from the exception holds the token."""
     lines: list[str] = []
     with pytest.raises(kind) as caught:
-        push(*args, report=lines.append, **settings)
+        push(*args, progress=lines.append, **settings)
     text = str(caught.value)
     assert "\n" not in text and len(text) < 700
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + "".join(lines)
@@ -272,7 +272,7 @@ def test_xet_push_is_one_commit_too(hub: FakeHub, small: Path, tmp_path: Path, m
 def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     lines: list[str] = []
-    dry = push(dataset, "acme", dry_run=True, report=lines.append)
+    dry = push(dataset, "acme", dry_run=True, progress=lines.append)
     assert not hub.requests and len(lines) == 4 and "would push 5 files, 10 rows" in lines[0]
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     done = push(dataset, "acme")
@@ -585,7 +585,7 @@ def damage(folder: Path, how: str) -> None:
 
 
 DAMAGES = {
-    "no manifest": "foretrace build",
+    "no manifest": "`build` wrote",
     "no JSON": "cannot be read as JSON",
     "a list": "schema_version None",
     "newer": "schema_version 2",
@@ -610,7 +610,7 @@ def test_what_is_no_built_dataset_is_refused_before_any_request(hub: FakeHub, sm
 
 
 def test_folder_that_is_not_there(hub: FakeHub, tmp_path: Path) -> None:
-    assert "foretrace build" in refused(tmp_path / "nowhere", "acme")
+    assert "`build` wrote" in refused(tmp_path / "nowhere", "acme")
 
 
 @pytest.mark.parametrize("org", ["", "a/b", "../x", "a b", "-a", "https://x", "a" * 60])
@@ -630,19 +630,10 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     assert hub.file(VERIFIER, "README.md").count(b"default: true") == 1
 
 
-def test_own_card_and_a_card_that_the_hub_refuses(hub: FakeHub, small: Path) -> None:
-    asked: list[Any] = []
-
-    def card(manifest: dict[str, Any], configs: list[str], files: dict[str, dict[str, list[str]]]) -> str:
-        asked.append((manifest["counts"]["traces"], configs, files))
-        return "---\nlicense: mit\n---\nof {repo_id}\n"
-
-    push(small, "acme", card_for=card)
-    assert asked == [(7, ["proposer"], {"proposer": {"train": ["proposer/train-00000-of-00001.parquet"]}})]
-    assert hub.file(PROPOSER, "README.md") == f"---\nlicense: mit\n---\nof {PROPOSER}\n".encode()
-    text = refused(small, "acme", card_for=lambda *_: "---\nconfigs: [1\n---\n")
-    assert "Invalid metadata in README.md" in text
-    assert len(hub.repos[PROPOSER].commits) == 2
+def test_a_card_that_the_hub_refuses(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("foretrace.dataset.push.make_hub_card", lambda *_: "---\nconfigs: [1\n---\n")
+    assert "Invalid metadata in README.md" in refused(small, "acme")
+    assert len(hub.repos[PROPOSER].commits) == 1
 
 
 def test_pushed_is_a_record() -> None:

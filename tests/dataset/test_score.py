@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dataset.little import corpus, rows, runs, says, seen, trace, user
-from foretrace.actions import ActionType
+from foretrace.actions.taxonomy import ActionType
 from foretrace.api import build
 from foretrace.core.errors import BuildError
 from foretrace.core.store import write_traces

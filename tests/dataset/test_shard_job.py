@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset.little import corpus
-from foretrace.actions import ActionType
+from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.store import TraceStore, write_traces
 from foretrace.dataset import build as module

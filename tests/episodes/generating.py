@@ -14,7 +14,7 @@ from foretrace.core.problem import Problem, Test
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.episodes.generate.engine import GenerateReport, generate
-from foretrace.episodes.generate.resume import GenerateSettings
+from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.models.base import ChatModel
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools
@@ -92,8 +92,9 @@ class Ground:
         asked = saying(model) if callable(model) else model
         chosen = msgspec.structs.replace(SETTINGS, **settings)
         report = self.runner.run(generate(problems, protocol or Tools(), asked, self.sandbox, out, chosen))
-        assert report.asked == report.already_done + report.filtered + report.done + report.remaining
-        assert report.done == report.stored + sum(report.left_out.values()) + report.failed
+        counts = report.counts
+        assert counts.asked == counts.already_done + counts.filtered + counts.done + counts.remaining
+        assert counts.done == counts.stored + sum(counts.left_out.values()) + counts.failed
         return report
 
 

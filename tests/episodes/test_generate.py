@@ -28,8 +28,9 @@ from foretrace.episodes.generate import throttle
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import RunProgress
-from foretrace.episodes.generate.resume import derive_seed
-from foretrace.episodes.generate.usage import Budget, TokenMeter
+from foretrace.episodes.generate.settings import Budget
+from foretrace.episodes.generate.usage import TokenMeter
+from foretrace.episodes.identity import derive_seed
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.scripted import Scripted
 from foretrace.protocols.tools import Tools
@@ -49,7 +50,7 @@ def ground() -> Iterator[Ground]:
 def test_every_attempt_is_a_trace_and_the_sums_are_right(ground: Ground, tmp_path: Path) -> None:
     report = ground.generate(tmp_path / "t", half, samples=4)
     traces = stored(tmp_path / "t")
-    assert (report.asked, report.done, report.stored, report.remaining) == (24, 24, 24, 0)
+    assert (report.counts.asked, report.counts.done, report.counts.stored, report.counts.remaining) == (24, 24, 24, 0)
     assert len(traces) == 24 and report.success == 0.5
     solved = [t for t in traces.values() if t.outcome.success]
     erred = [t for t in traces.values() if t.outcome.metrics["had_errors"]]
@@ -69,12 +70,12 @@ def test_the_same_again_does_nothing_and_more_samples_only_the_rest(ground: Grou
     ground.generate(tmp_path / "t", samples=2)
     before = listing(tmp_path / "t")
     again = ground.generate(tmp_path / "t", saying(lambda request: pytest.fail("nothing is to be asked")), samples=2)
-    assert (again.already_done, again.done) == (12, 0)
+    assert (again.counts.already_done, again.counts.done) == (12, 0)
     assert listing(tmp_path / "t") == before
     more = ground.generate(tmp_path / "t", samples=3)
-    assert (more.already_done, more.done) == (12, 6)
+    assert (more.counts.already_done, more.counts.done) == (12, 6)
     other = ground.generate(tmp_path / "t", samples=3, seed=1)
-    assert (other.already_done, other.done) == (0, 18)
+    assert (other.counts.already_done, other.counts.done) == (0, 18)
 
 
 def test_concurrency_and_interruption_change_no_byte(
@@ -99,15 +100,15 @@ def test_keep_leaves_out_counts_and_does_not_do_it_again(ground: Ground, tmp_pat
         )
 
     report = ground.generate(tmp_path / "t", lazy, samples=2, keep="ideal")
-    lost = sum(report.left_out.values())
-    assert report.left_out["not_success"] == 6 and report.left_out["not_ideal"] >= 1
-    assert report.stored == 12 - lost == len(stored(tmp_path / "t"))
+    lost = sum(report.counts.left_out.values())
+    assert report.counts.left_out["not_success"] == 6 and report.counts.left_out["not_ideal"] >= 1
+    assert report.counts.stored == 12 - lost == len(stored(tmp_path / "t"))
     again = ground.generate(tmp_path / "t", saying(lambda r: pytest.fail("asked again")), samples=2, keep="ideal")
-    assert (again.already_done, again.filtered, again.done) == (12 - lost, lost, 0)
+    assert (again.counts.already_done, again.counts.filtered, again.counts.done) == (12 - lost, lost, 0)
     success = ground.generate(tmp_path / "t", lazy, samples=2, keep="success")
-    assert (success.filtered, success.done, success.stored) == (6, lost - 6, lost - 6)
+    assert (success.counts.filtered, success.counts.done, success.counts.stored) == (6, lost - 6, lost - 6)
     everything = ground.generate(tmp_path / "t", lazy, samples=2, keep="all")
-    assert (everything.already_done, everything.stored) == (6, 6)
+    assert (everything.counts.already_done, everything.counts.stored) == (6, 6)
     assert TraceStore(tmp_path / "t").manifest.left_out == {}
     assert ids(tmp_path / "t") == ids_of_one_go(ground, tmp_path / "one", lazy)
 
@@ -124,16 +125,16 @@ def test_errors_are_stored_as_such_and_made_again(ground: Ground, tmp_path: Path
         return right(request)
 
     report = ground.generate(tmp_path / "t", flaky)
-    assert report.errors == {"overflow": 1} and report.examples == {"overflow": "toy: too long"}
+    assert report.counts.errors == {"overflow": 1} and report.counts.examples == {"overflow": "toy: too long"}
     assert (report.success, report.mean_reward) == (1.0, 1.0)  # an error is no failure of the model
     (failed,) = [t for t in stored(tmp_path / "t").values() if t.outcome.error]
     assert (failed.outcome.success, failed.outcome.reward) == (None, None)
     again = ground.generate(tmp_path / "t", right)
-    assert (again.already_done, again.done) == (5, 1)
+    assert (again.counts.already_done, again.counts.done) == (5, 1)
     assert all(t.outcome.success for t in stored(tmp_path / "t").values()) and len(stored(tmp_path / "t")) == 6
     kept = ground.generate(tmp_path / "k", flaky, keep="success")
-    assert (kept.stored, kept.failed) == (5, 1)
-    assert ground.generate(tmp_path / "k", right, keep="success").done == 1
+    assert (kept.counts.stored, kept.counts.failed) == (5, 1)
+    assert ground.generate(tmp_path / "k", right, keep="success").counts.done == 1
 
 
 def test_a_failure_that_passes_is_tried_again_at_once(ground: Ground, tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_failure_that_passes_is_tried_again_at_once(ground: Ground, tmp_path: 
         return right(request)
 
     report = ground.generate(tmp_path / "t", once)
-    assert (report.retried, report.errors, report.success) == (6, {}, 1.0)
+    assert (report.counts.retried, report.counts.errors, report.success) == (6, {}, 1.0)
 
 
 def test_a_trace_that_cannot_be_written_is_an_error(ground: Ground, tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_trace_that_cannot_be_written_is_an_error(ground: Ground, tmp_path: Pa
         return ("\ud800" if number_in(request) == 1 else "") + right(request)
 
     report = ground.generate(tmp_path / "t", odd)
-    assert report.errors == {"unwritable": 1} and len(stored(tmp_path / "t")) == 6
+    assert report.counts.errors == {"unwritable": 1} and len(stored(tmp_path / "t")) == 6
 
 
 @pytest.mark.parametrize("kind", ["bad_key", "not_found", "quota"])
@@ -170,7 +171,7 @@ def test_a_final_failure_stops_the_run_and_keeps_what_is_done(ground: Ground, tm
     with pytest.raises(ModelError, match="no more"):
         ground.generate(tmp_path / "t", say, concurrency=1)
     assert len(stored(tmp_path / "t")) == 4 and 5 not in asked
-    assert ground.generate(tmp_path / "t", right).already_done == 4
+    assert ground.generate(tmp_path / "t", right).counts.already_done == 4
 
 
 def test_a_sandbox_that_keeps_failing_stops_the_run(ground: Ground, tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(
     (journal,) = (tmp_path / "t" / "journal").iterdir()
     durable = len(JournalIndex(journal).stored)
     assert durable > 1
-    assert ground.generate(tmp_path / "t", right).already_done == durable
+    assert ground.generate(tmp_path / "t", right).counts.already_done == durable
 
 
 def test_a_disk_that_cannot_take_back_either_stops_the_run(
@@ -272,7 +273,7 @@ def test_an_interrupt_keeps_what_is_finished(ground: Ground, tmp_path: Path) -> 
 
     ground.runner.run(run())
     assert len(stored(tmp_path / "t")) == 3
-    assert ground.generate(tmp_path / "t", right).done == 3
+    assert ground.generate(tmp_path / "t", right).counts.done == 3
 
 
 @pytest.mark.parametrize(
@@ -285,9 +286,9 @@ def test_a_budget_is_not_overstepped(ground: Ground, tmp_path: Path, budget: Bud
 
     report = ground.generate(tmp_path / "t", priced, samples=5, budget=budget)
     assert 0 < report.prompt_tokens + report.completion_tokens <= most
-    assert report.stopped and report.remaining > 0 and not report.tokens_estimated
-    assert report.done == len(stored(tmp_path / "t"))
-    assert ground.generate(tmp_path / "t", right, samples=5).remaining == 0
+    assert report.stopped and report.counts.remaining > 0 and not report.tokens_estimated
+    assert report.counts.done == len(stored(tmp_path / "t"))
+    assert ground.generate(tmp_path / "t", right, samples=5).counts.remaining == 0
 
 
 def _costing(used: Callable[[int], int], most_in_flight: list[int]) -> Scripted:
@@ -332,9 +333,9 @@ def test_a_budget_is_used_and_not_overstepped_by_attempts_that_are_alike(
     )
     used = report.prompt_tokens + report.completion_tokens
     assert 0.8 * most <= used <= most + 1
-    assert report.stopped and "no room for another attempt" in report.stopped and report.remaining > 0
+    assert report.stopped and "no room for another attempt" in report.stopped and report.counts.remaining > 0
     assert (concurrency == 1) == (inside[0] == 1), "it waits no longer than it must"
-    assert report.done == len(stored(tmp_path / "t")) == used // 860
+    assert report.counts.done == len(stored(tmp_path / "t")) == used // 860
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 64])
@@ -353,7 +354,7 @@ def test_a_budget_is_overstepped_by_what_those_in_flight_use_above_the_average_a
     )
     used = report.prompt_tokens + report.completion_tokens
     assert 0.8 * 20_000 <= used <= 20_000 + concurrency * (2_000 - 200)
-    assert report.remaining > 0
+    assert report.counts.remaining > 0
 
 
 def test_attempts_that_used_nothing_are_no_measure(ground: Ground, tmp_path: Path) -> None:
@@ -369,7 +370,7 @@ def test_attempts_that_used_nothing_are_no_measure(ground: Ground, tmp_path: Pat
     model = saying(right)
     model.complete = first_fail  # type: ignore[method-assign]
     report = ground.generate(tmp_path / "t", model, samples=9, concurrency=50, budget=Budget(tokens=9_000))
-    assert report.errors["overflow"] >= 3 and 7_000 <= report.prompt_tokens + report.completion_tokens <= 9_000
+    assert report.counts.errors["overflow"] >= 3 and 7_000 <= report.prompt_tokens + report.completion_tokens <= 9_000
 
 
 def test_a_budget_that_is_far_off_slows_nothing_down(ground: Ground, tmp_path: Path) -> None:
@@ -391,7 +392,7 @@ def test_the_time_ends_and_what_hangs_is_not_waited_for(ground: Ground, tmp_path
     begun = time.monotonic()
     report = ground.generate(tmp_path / "t", model, budget=Budget(seconds=1.0))
     assert time.monotonic() - begun < 10
-    assert (report.done, report.remaining) == (5, 1) and report.stopped and "time" in report.stopped
+    assert (report.counts.done, report.counts.remaining) == (5, 1) and report.stopped and "time" in report.stopped
 
 
 def test_what_the_server_cannot_do_is_refused_with_the_reason(ground: Ground, tmp_path: Path) -> None:
@@ -471,7 +472,7 @@ def adds(asked: Asked) -> str:
 @pytest.mark.parametrize("fault", [{"status": 500}, {"status": 429}, {"how": "cut"}, {"how": "drop"}, {"how": "end"}])
 def test_faults_of_a_server_end_in_retries(ground: Ground, tmp_path: Path, fault: dict[str, Any]) -> None:
     report = served(ground, tmp_path / "t", ModelServer(say=adds), {**fault, "times": 5}, samples=3)
-    assert (report.done, report.success, report.errors) == (18, 1.0, {})
+    assert (report.counts.done, report.success, report.counts.errors) == (18, 1.0, {})
 
 
 @pytest.mark.parametrize(
@@ -504,7 +505,7 @@ def test_a_server_that_is_gone_stops_the_run(ground: Ground, tmp_path: Path, mon
     with pytest.raises(ModelError, match="no connection; gave up after 4 rounds"):
         ground.generate(tmp_path / "t", dies, samples=20, concurrency=8)
     assert asked < 60
-    assert ground.generate(tmp_path / "t", right, samples=20).remaining == 0
+    assert ground.generate(tmp_path / "t", right, samples=20).counts.remaining == 0
 
 
 def test_a_refused_connection_is_told_before_anything_is_made(ground: Ground, tmp_path: Path) -> None:
@@ -544,7 +545,7 @@ def test_too_many_requests_halve_them() -> None:
 
 
 def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
-    lines: list[str] = []
+    seen: list[tuple[int, int, dict[str, int]]] = []
 
     async def slow(request: Request) -> Completion:
         await asyncio.sleep(0.3)
@@ -562,26 +563,11 @@ def test_progress_says_where_it_stands(ground: Ground, tmp_path: Path) -> None:
             ground.sandbox,
             tmp_path / "t",
             engine.GenerateSettings(concurrency=2),
-            progress=lambda status: lines.append(status.format_line()),
+            progress=lambda now: seen.append((now.done + now.remaining, now.in_flight, dict(now.errors))),
         )
     )
-    told = next(line for line in lines if "errors: overflow 1" in line)
-    parts = ["of 6 done", " left", "errors: overflow 1", "% passed", "% ideal", "tokens/s", "in flight"]
-    assert sorted(parts, key=told.index) == parts
-    assert any("; 2 in flight" in line for line in lines) and not any("; 3 in flight" in line for line in lines)
-
-
-def test_errors_and_what_is_left_stand_within_79_columns() -> None:
-    status = RunProgress(throttle.TokenMeter())
-    status.doing, status.done, status.remaining = "running", 12_345, 123_456 - 12_345
-    status.successes, status.ideal_attempts = 6_789, 4_567
-    status.started = time.monotonic() - 600.0
-    status._recent[0] = (status.started, 0, 0)
-    status.errors.update(overflow=1_234, stream=567, sandbox=89, timeout=12)
-    seen = status.format_line()[:79]
-    assert "12,345 of 123,456 done, 90 min left; errors: overflow 1,234, stream 567, ..." in seen
-    status.errors.clear()
-    assert "55% passed, 37% ideal" in status.format_line()[:79]
+    assert any(asked == 6 and errors == {"overflow": 1} for asked, _, errors in seen)
+    assert max(in_flight for _, in_flight, _ in seen) == 2
 
 
 def test_the_probe_is_recorded(ground: Ground, tmp_path: Path) -> None:
@@ -592,11 +578,11 @@ def test_the_probe_is_recorded(ground: Ground, tmp_path: Path) -> None:
 
     model.probe = probe  # type: ignore[method-assign]
     report = ground.generate(tmp_path / "t", model)
-    assert report.capabilities == {"logprobs": True, "context_length": 4096}
+    assert report.counts.capabilities == {"logprobs": True, "context_length": 4096}
     assert {t.provenance.capabilities["context_length"] for t in stored(tmp_path / "t").values()} == {4096}
 
 
 def test_settings_of_the_episode_are_other_attempts(ground: Ground, tmp_path: Path) -> None:
     ground.generate(tmp_path / "t", right)
-    assert ground.generate(tmp_path / "t", right, episode=EpisodeSettings(hints=True)).already_done == 0
-    assert ground.generate(tmp_path / "t", wrong).already_done == 6  # the model's words are no part of the key
+    assert ground.generate(tmp_path / "t", right, episode=EpisodeSettings(hints=True)).counts.already_done == 0
+    assert ground.generate(tmp_path / "t", wrong).counts.already_done == 6  # the model's words are no part of the key

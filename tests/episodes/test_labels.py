@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from foretrace.actions import label_trace
+from foretrace.actions.label_steps import label_trace
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.protocols.inline import Inline
 from foretrace.protocols.interleaved import Interleaved

@@ -9,7 +9,7 @@ import pytest
 
 from episodes.generating import Ground, plus, right, saying, turn_of
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ModelError, ProtocolError, SandboxError, UsageError
+from foretrace.core.errors import ForetraceError, ModelError, SandboxError, UsageError
 from foretrace.core.problem import Verdict
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
@@ -53,7 +53,7 @@ def test_an_attempt_ends_in_a_trace_with_id_reward_and_tests(ground: Ground) -> 
     [
         (ModelError("no stream", kind="stream", retryable=True), "stream"),
         (SandboxError("no worker"), "sandbox"),
-        (ProtocolError("no text"), "protocol"),
+        (ForetraceError("no text"), "protocol"),
         (ZeroDivisionError("a plugin's own"), "unexpected"),
     ],
 )

@@ -71,8 +71,8 @@ def test_settings_that_change_the_text_make_other_attempts_and_are_recorded(grou
     settings: list[dict[str, Any]] = [{"options": {"think": value}} for value in ("true", "false", "high")]
     more: list[dict[str, Any]] = [{}, {"context_length": 2048}]
     for server in [*settings, *more]:
-        assert run(ground, out, **server).already_done == 0, server
-        assert run(ground, out, **server).already_done == 6, server
+        assert run(ground, out, **server).counts.already_done == 0, server
+        assert run(ground, out, **server).counts.already_done == 6, server
     traces = stored(out).values()
     assert len(traces) == 30
     told = [json.dumps(t.provenance.sampling.get("options")) for t in traces]
@@ -90,7 +90,7 @@ def test_another_port_changes_neither_key_nor_id(ground: Ground, tmp_path: Path,
     run(ground, tmp_path / "a", kind)
     run(ground, tmp_path / "b", kind, options={"backoff_s": "0.02"}, retries=2)
     assert ids(tmp_path / "a") == ids(tmp_path / "b") != {}
-    assert run(ground, tmp_path / "a", kind).already_done == 6
+    assert run(ground, tmp_path / "a", kind).counts.already_done == 6
     assert "127.0.0.1" not in "".join(str(t.provenance) for t in stored(tmp_path / "a").values())
 
 
@@ -105,16 +105,16 @@ def test_another_port_changes_no_id_of_an_attempt_that_ended_in_an_error(ground:
 def test_a_limit_of_a_minute_that_speaks_of_billing_does_not_stop_a_run(ground: Ground, tmp_path: Path) -> None:
     fault = {"status": 429, "body": json.dumps({"error": LIMIT}), "headers": {"Retry-After": "0"}, "times": 4}
     report = run(ground, tmp_path / "t", "openai", fault=fault, samples=2)
-    assert (report.done, report.success, report.errors, report.stopped) == (12, 1.0, {}, None)
+    assert (report.counts.done, report.success, report.counts.errors, report.stopped) == (12, 1.0, {}, None)
 
 
 @pytest.mark.parametrize("kind", PATHS)
 def test_a_reply_that_is_no_json_is_the_error_of_its_attempt(ground: Ground, tmp_path: Path, kind: str) -> None:
     report = run(ground, tmp_path / "t", kind, fault={"how": "html", "times": 2}, samples=2)
-    assert (report.done, report.errors, report.stored) == (12, {"bad_reply": 2}, 12)
+    assert (report.counts.done, report.counts.errors, report.counts.stored) == (12, {"bad_reply": 2}, 12)
     failed = [t.outcome for t in stored(tmp_path / "t").values() if t.outcome.error]
     assert len(failed) == 2
     for outcome in failed:
         assert outcome.error and "not JSON but '<html>" in outcome.error.message and outcome.success is None
     again = run(ground, tmp_path / "t", kind, samples=2)
-    assert (again.already_done, again.done, again.success) == (10, 2, 1.0)
+    assert (again.counts.already_done, again.counts.done, again.success) == (10, 2, 1.0)

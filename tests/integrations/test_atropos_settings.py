@@ -50,9 +50,16 @@ def test_what_our_servers_do_not_read_is_told_for_each_server(
     assert said.startswith(f"openai.{name} {value} is not read here") and remedy in said
 
 
+@pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("top_p", 0.0), ("top_p", 1.5)])
+def test_a_sampling_that_cannot_be_is_refused(name: str, value: float) -> None:
+    with pytest.raises(UsageError) as caught:
+        CodeTraceEnvConfig(**{name: value}).check()
+    assert describe_error(caught.value).startswith(f"--env.{name} {value}: choose more than 0")
+
+
 @pytest.mark.parametrize("name", ["num_max_requests_at_once", "num_requests_for_eval"])
 def test_no_slots_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"^openai.{name} 0: choose 1 or more"):
+    with pytest.raises(UsageError, match=f"^{name}=0: choose 1 or more"):
         check_servers([APIServerConfig(), APIServerConfig(**{name: 0})])
 
 
@@ -108,7 +115,8 @@ def test_no_verb_is_answered_with_the_usage(
     "name",
     [
         *("allow_weak_isolation", "api_key", "api_key_env", "base_url", "concurrency", "context_length", "max_tokens"),
-        *("max_turns", "options", "path", "retries", "sandbox", "temperature", "timeout_s", "top_p", "workers"),
+        *("max_turns", "num_max_requests_at_once", "num_requests_for_eval", "options", "path", "retries", "sandbox"),
+        *("temperature", "timeout_s", "top_p", "workers"),
     ],
 )
 def test_an_error_names_an_option_that_there_is(name: str) -> None:

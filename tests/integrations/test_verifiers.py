@@ -269,7 +269,7 @@ class Absent(LocalSandbox):
     ("given", "told"),
     [
         (["--env.agent.harness.sandbox", "absent:Absent"], "no engine here: use --env.agent.harness.sandbox local"),
-        (["--env.taskset.problems", "jsonl:empty.jsonl"], "empty.jsonl: there is no problem in it that can be used"),
+        (["--env.taskset.problems", "jsonl:empty.jsonl"], "empty.jsonl: there is no problem in it"),
     ],
 )
 def test_what_no_episode_could_do_without_ends_the_run(vf_eval: Eval, given: list[str], told: str) -> None:

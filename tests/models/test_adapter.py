@@ -8,7 +8,7 @@ import pytest
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import UsageError
-from foretrace.episodes.generate.resume import describe_sampling
+from foretrace.episodes.identity import describe_sampling
 from foretrace.models.adapter import drop_repeated_think
 from foretrace.models.base import Server
 from foretrace.models.servers.demo import Demo

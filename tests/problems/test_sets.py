@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
-from foretrace.problems.base import UnusableRow, check_problem, collect_problems, make_problems, refuse_unusable
-from foretrace.registry import split_name
+from foretrace.problems.base import UnusableRow, check_problem, check_problems, collect_problems, make_problems
+from foretrace.registry import load_problems, split_name
 
 SETS = plugins.plugin_names("problems")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "problems.md"
@@ -215,7 +216,19 @@ def test_what_follows_a_row_that_cannot_be_used_is_read(tmp_path: Path) -> None:
     problems, drops = collect_problems(plugins.load_plugin("problems", "jsonl")().load(tmp_path / "set.jsonl"), limit=2)
     assert [p.id for p in problems] == ["a", "b"] and [d.at[-5:] for d in drops] == ["row 1"]
     with pytest.raises(ProblemError, match=r"set\.jsonl row 1: no statement"):
-        list(refuse_unusable(plugins.load_plugin("problems", "jsonl")().load(tmp_path / "set.jsonl")))
+        load_problems("jsonl", tmp_path / "set.jsonl", None)
+    told: list[UnusableRow] = []
+    assert load_problems(f"jsonl:{tmp_path / 'set.jsonl'}", None, 3, on_unusable=told.append)[2].id == "c"
+    assert [row.at[-5:] for row in told] == ["row 1", "row 3"]
+
+
+def test_one_task_is_one_problem() -> None:
+    """Ids are compared as tasks have them: with the name of the set in front."""
+    one = Problem(id="x", source="s", statement="x", hidden_tests=(Test(code="assert f(1)"),))
+    other = msgspec.structs.replace(one, source="t")
+    assert check_problems([one, other]) == [one, other]
+    with pytest.raises(ProblemError, match="two problems have the id 's/x'"):
+        check_problems([one, msgspec.structs.replace(one, id="s/x")])
 
 
 KEYS = ["statement", "prompt", "text", "question", "entry_point", "tests", "check", "test", "cases", "public_tests"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from foretrace.actions import label_trace
+from foretrace.actions.label_steps import label_trace
 from foretrace.core.completion import Completion
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem, Test

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import UsageError, render_parts
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
@@ -213,5 +213,8 @@ def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
 
 
 def test_a_row_without_messages_says_what_it_has() -> None:
-    with pytest.raises(RowError, match=r"it has dialogue, text: say which of them holds the messages"):
+    with pytest.raises(RowError) as caught:
         read({"text": "x", "dialogue": []})
+    drop = caught.value.drop
+    assert (drop.reason, drop.detail) == ("missing_column", "messages; it has dialogue, text")
+    assert render_parts(drop.remedy) == "name the one that holds the messages: columns={'messages': 'COLUMN'}"

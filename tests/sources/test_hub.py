@@ -141,7 +141,7 @@ def test_a_split_or_config_that_does_not_exist_is_one_line(swe: Path, tmp_path: 
 def test_a_damaged_file_stops_with_what_to_do(swe: Path, tmp_path: Path) -> None:
     path = swe / "data" / "tool-00001-of-00002.parquet"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SourceError, match=r"row 13.*run the same command again"):
+    with pytest.raises(SourceError, match=r"row 13.*run it again"):
         import_source(SweSmith(), [hub(swe, "tool")], tmp_path / "out")
 
 

@@ -116,7 +116,7 @@ def test_a_known_key_with_other_content_is_a_conflict_until_replace(tmp_path: Pa
     changed = FileRows(write_jsonl(tmp_path / "b.jsonl", [{**row, "resolved": False} for row in rows[:2]] + rows[2:]))
     report = import_source(SweSmith(), [changed], tmp_path / "out")
     assert (report.already, dict(report.drops)) == (2, {"key_conflict": 2})
-    assert "(--replace, in Python replace=True, takes it)" in report.examples["key_conflict"][0]
+    assert report.examples["key_conflict"][0].endswith("; take this one with replace=True")
     assert all(t.outcome.success for t in read_traces(tmp_path / "out"))
     # The same file again with --replace: its cursor is at the end, and yet its rows are read.
     report = import_source(SweSmith(), [changed], tmp_path / "out", replace=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,7 @@ def test_keep_prefix_rows_imports_every_row_as_it_is() -> None:
         ("[{'name': 'a', 'parameters': {1, 2}}, {'name': 'b', 'parameters': {'s': b'x'}}]", ["a", "b"]),
         ("[{'name': 'a', 'parameters': {'x': 1e999}}]", ["a"]),
         ("[{'name': 'a', \"description\": 'it\\'s'}, 'noise', {'no': 'name'}]", ["a"]),
+        ("[{'name': 'a', 'description': '\\d'}]", ["a"]),
         ("[{'name': nan}]", []),
         ("[{'name': 'a'}", []),
         ("[" * 5000, []),
@@ -171,7 +173,9 @@ def test_the_tool_list_is_a_python_literal(literal: str, names: list[str]) -> No
     row = bench_row(LONG)
     head = row["conversations"]["value"][0].split("[{")[0]
     row["conversations"]["value"][0] = head + literal
-    (trace,) = kept(convert([row]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (trace,) = kept(convert([row]))
     assert [t.name for t in trace.tools] == names
     assert all(json.loads(t.parameters) is not None for t in trace.tools)
     assert trace.messages[0].content == head + literal

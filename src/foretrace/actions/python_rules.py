@@ -13,6 +13,7 @@ import msgspec
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
 from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
 from foretrace.actions.taxonomy import Effect
+from foretrace.core.python_source import try_parse
 
 MAX_CHARACTERS = 30_000
 """Characters of code that are read."""
@@ -60,9 +61,8 @@ class _CodeFacts(msgspec.Struct):
 def collect_code_facts(code: str) -> _CodeFacts | None:
     """Collect facts about the code, `None` when it does not parse. Never raises."""
     text = _MAGIC.sub("pass", code[:MAX_CHARACTERS])
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = try_parse(text)
+    if tree is None:
         return None
     facts = _CodeFacts()
     todo: list[ast.AST] = [tree]

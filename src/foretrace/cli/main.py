@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from foretrace.cli.command import Invocation, with_common_options
 from foretrace.cli.commands import (
     build,
     demo,
@@ -27,6 +26,7 @@ from foretrace.cli.commands import (
     show,
     sources,
 )
+from foretrace.cli.common_options import Invocation, with_common_options
 from foretrace.cli.options import write_flag
 from foretrace.cli.output import ReaderGoneError, one_line
 from foretrace.core.errors import ForetraceError, ForetraceWarning

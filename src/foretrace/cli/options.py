@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretrace.core.errors import Setting, UsageError
+from foretrace.core.errors import Setting
 
 if TYPE_CHECKING:
     from foretrace.models.base import Server
+    from foretrace.sandbox.base import SandboxSettings
 
 
 FLAGS = {
@@ -33,6 +35,8 @@ def write_flag(setting: Setting) -> str:
     flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     if value is None or value is True:
         return flag
+    if isinstance(value, dict):
+        return " ".join(f"{flag} {key}={each}" for key, each in value.items())
     return f"--no-{flag.removeprefix('--')}" if value is False else f"{flag} {value}"
 
 
@@ -41,86 +45,101 @@ def hidden_option(flag: str, about: str, **settings: Any) -> Any:
     return typer.Option(flag, help=about, hidden=True, **settings)
 
 
-Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
-
-BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")]
-ApiKeyEnv = Annotated[str | None, hidden_option("--api-key-env", "Environment variable with the key of --base-url.")]
-ContextLength = Annotated[
-    int | None, hidden_option("--context-length", "Tokens of context to ask the server for.", min=1)
-]
-Timeout = Annotated[float | None, hidden_option("--timeout", "Longest silence of the server, seconds.", min=0.1)]
-Retries = Annotated[int | None, hidden_option("--retries", "How often a request is tried again.", min=0)]
-ModelOption = Annotated[
-    list[str] | None, hidden_option("--model-option", "NAME=VALUE of the model's kind; may be repeated.")
-]
-
-SandboxNames = Annotated[
-    str, typer.Option("--sandbox", metavar="NAMES", help="In order of preference, e.g. docker,local.")
-]
-Preload = Annotated[
-    str, typer.Option("--preload", metavar="SET", help="Import beforehand: none, numpy, science, or a+b.")
-]
-MinLevel = Annotated[int, typer.Option("--min-level", metavar="N", min=0, max=4, help="Isolation that must be had.")]
-AllowWeakIsolation = Annotated[bool, typer.Option("--allow-weak-isolation", help="Accept levels 0 and 1.")]
-SandboxWorkers = Annotated[
-    int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")
-]
-
-
-def make_server(
-    *,
-    base_url: str | None,
-    api_key_env: str | None,
-    context_length: int | None,
-    timeout: float | None,
-    retries: int | None,
-    model_option: list[str] | None,
-) -> Server:
-    """The server that the options name; what is None is as in `Server`.
-
-    Raises:
-        UsageError: no such environment variable, or an option without a value.
-    """
-    from foretrace.models.base import Server
-
-    given: dict[str, Any] = {
-        "base_url": base_url,
-        "api_key": _read_key(api_key_env),
-        "context_length": context_length,
-        "timeout_s": timeout,
-        "retries": retries,
-        "options": parse_pairs("--model-option", model_option or [], example="think=false"),
-    }
-    return Server(**{name: value for name, value in given.items() if value is not None})
-
-
-def _read_key(variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    if not os.environ.get(variable):
-        raise UsageError(f"--api-key-env {variable}: there is no such environment variable, or it is empty")
-    return os.environ[variable]
-
-
-def parse_pairs(flag: str, pairs: list[str], *, form: str = "NAME=VALUE", example: str) -> dict[str, str]:
-    """`NAME=VALUE` of a repeated option as a table; `form` and `example` are how an error says it.
-
-    Raises:
-        UsageError: a pair without its name, its `=` or its value, or a name given twice.
-    """
-    table: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not (name and equals and value):
-            raise UsageError(f"{flag} {pair!r}: write {form}, e.g. {flag} {example}")
-        if name in table:
-            raise UsageError(f"{flag} names {name!r} twice")
-        table[name] = value
-    return table
-
-
 def parse_folder(name: str | Path) -> Path:
     """A folder's name; an empty one would be the current folder."""
+    return _parse_name(name, "folder")
+
+
+def parse_file(name: str | Path) -> Path:
+    """A file's name; an empty one would be the current folder."""
+    return _parse_name(name, "file")
+
+
+def _parse_name(name: str | Path, kind: str) -> Path:
     if not str(name).strip():
-        raise typer.BadParameter("name a folder")
+        raise typer.BadParameter(f"name a {kind}")
     return Path(name)
+
+
+def out_option(metavar: str, about: str, *, parser: Callable[[str | Path], Path] = parse_folder) -> Any:
+    """The option `--out`: a folder, or with `parse_file` a file."""
+    return typer.Option("--out", metavar=metavar, help=about, parser=parser)
+
+
+Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The options of a model server; what is `None` is as in `Server`."""
+
+    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")] = None
+    api_key_env: Annotated[
+        str | None, hidden_option("--api-key-env", "Environment variable with the key of --base-url.")
+    ] = None
+    context_length: Annotated[
+        int | None, hidden_option("--context-length", "Tokens of context to ask the server for.", min=1)
+    ] = None
+    timeout: Annotated[float | None, hidden_option("--timeout", "Longest silence of the server, seconds.", min=0.1)] = (
+        None
+    )
+    retries: Annotated[int | None, hidden_option("--retries", "How often a request is tried again.", min=0)] = None
+    model_option: Annotated[
+        list[str] | None, hidden_option("--model-option", "NAME=VALUE of the model's kind; may be repeated.")
+    ] = None
+
+    def list_given(self) -> list[str]:
+        """Names of the options that were given."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
+    def make_server(self) -> Server:
+        """The server that the options name.
+
+        Raises:
+            UsageError: no such environment variable, or an option without a value.
+        """
+        from foretrace.core.pairs import parse_pairs
+        from foretrace.models.address import read_key
+        from foretrace.models.base import Server
+
+        given: dict[str, Any] = {
+            "base_url": self.base_url,
+            "api_key": None if self.api_key_env is None else read_key(self.api_key_env),
+            "context_length": self.context_length,
+            "timeout_s": self.timeout,
+            "retries": self.retries,
+            "options": parse_pairs("options", self.model_option or [], example="think=false"),
+        }
+        return Server(**{name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxOptions:
+    """The options of the sandbox that runs code."""
+
+    names: Annotated[
+        str, typer.Option("--sandbox", metavar="NAMES", help="In order of preference, e.g. docker,local.")
+    ] = "local"
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")
+    ] = 0
+    allow_weak_isolation: Annotated[bool, typer.Option("--allow-weak-isolation", help="Accept levels 0 and 1.")] = False
+
+    def make_settings(self, **others: Any) -> SandboxSettings:
+        """The settings that the options make; `others` are those that no option sets, or with another value."""
+        from foretrace.sandbox.base import SandboxSettings
+
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "names"}
+        return SandboxSettings(**own | others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllSandboxOptions(SandboxOptions):
+    """All options of a sandbox, for the commands that are about one."""
+
+    preload: Annotated[
+        str, typer.Option("--preload", metavar="SET", help="Import beforehand: none, numpy, science, or a+b.")
+    ] = "none"
+    min_level: Annotated[
+        int, typer.Option("--min-level", metavar="N", min=0, max=4, help="Isolation that must be had.")
+    ] = 2

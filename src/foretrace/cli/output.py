@@ -111,16 +111,16 @@ class Output:
         _write_stderr(_styled([(text, style)], sys.stderr) + "\n")
 
     @contextlib.contextmanager
-    def progress(self, doing: str) -> Generator[Progress, None, None]:
+    def progress(self, doing: str) -> Generator[ProgressDisplay, None, None]:
         """Show what is going on while the block runs, even when nothing is reported for a while."""
-        progress = Progress(doing, silent=self.quiet)
+        progress = ProgressDisplay(doing, silent=self.quiet)
         try:
             yield progress
         finally:
             progress.stop()
 
 
-class Progress:
+class ProgressDisplay:
     """Shows what is going on, how much of it is done, and the time left: call it with what is new.
 
     On a terminal rich draws it, and lines that are written to stderr meanwhile come above it. Elsewhere rich would

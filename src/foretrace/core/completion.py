@@ -95,3 +95,7 @@ class Capabilities(_Record, frozen=True, kw_only=True):
     context_length: int | None = None
     reasons: dict[str, str] = {}
     """By capability: what was observed where it is missing."""
+
+
+CAPABILITY_NAMES = tuple(field.name for field in msgspec.structs.fields(Capabilities) if field.type is bool)
+"""What a server can do or not, by the names of the fields; beside them there is `context_length`."""

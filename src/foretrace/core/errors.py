@@ -11,11 +11,20 @@ class Setting(NamedTuple):
 
     name: str
     """Name of the argument or field, e.g. `allow_weak_isolation`."""
-    value: str | int | float | bool | None = None
-    """The value to give, where the error suggests one."""
+    value: str | int | float | bool | dict[str, str] | None = None
+    """The value to give, where the error suggests one; a table for a setting that is one."""
 
     def __str__(self) -> str:
         return self.name if self.value is None else f"{self.name}={self.value!r}"
+
+
+Parts = tuple[str | Setting, ...]
+"""A message: text, and the settings that stand in it."""
+
+
+def render_parts(parts: Parts, style: Callable[[Setting], str] = str) -> str:
+    """The message with its settings written by `style`; without one, as in Python."""
+    return "".join(part if isinstance(part, str) else style(part) for part in parts)
 
 
 class ForetraceError(Exception):
@@ -29,12 +38,18 @@ class ForetraceError(Exception):
     exit_code = 1
 
     def __init__(self, *parts: str | Setting) -> None:
-        super().__init__("".join(map(str, parts)))
+        super().__init__(render_parts(parts))
         self.parts = parts
 
     def render(self, style: Callable[[Setting], str]) -> str:
         """The message with its settings written by `style`."""
-        return "".join(part if isinstance(part, str) else style(part) for part in self.parts)
+        return render_parts(self.parts, style)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error of somebody else's, at most 300 characters; its class where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return (lines[0].rstrip() if lines else type(error).__name__)[:300]
 
 
 class UsageError(ForetraceError):
@@ -83,10 +98,6 @@ class ModelError(ForetraceError):
 
 class SandboxError(ForetraceError):
     """The sandbox cannot run or cannot isolate."""
-
-
-class ProtocolError(ForetraceError):
-    """Model and executor broke their text contract."""
 
 
 class ProblemError(ForetraceError):

@@ -82,7 +82,7 @@ class Journal:
                 view = view[self._file.write(view) or 0 :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            with contextlib.suppress(OSError):  # what cannot be taken back is read as damage or as an attempt
+            with contextlib.suppress(OSError):  # what stays is read later: as an attempt, or as damage
                 self._file.truncate(self._whole)
             raise StoreError(describe_write_error(self.path, error)) from error
         self._whole = self._file.tell()

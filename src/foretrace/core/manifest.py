@@ -53,9 +53,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / "manifest.json"
     if not folder.exists():
-        raise StoreError(
-            f"{folder}: no such folder; make it with `foretrace import SOURCE --out {folder}` or `foretrace generate`"
-        )
+        raise StoreError(f"{folder}: no such folder; import or generate traces into it first")
     if folder.is_file():
         raise StoreError(f"{folder}: is a file; give the traces folder")
     try:

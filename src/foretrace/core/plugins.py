@@ -15,7 +15,7 @@ import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from foretrace.core.errors import ForetraceWarning, UsageError
+from foretrace.core.errors import ForetraceWarning, UsageError, first_line
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "source": {
@@ -90,8 +90,7 @@ def load_plugin(kind: str, name: str) -> Any:
     try:
         return point.load()
     except Exception as error:  # another package's module may fail in any way while it is imported
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {line}") from None
+        raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {first_line(error)}") from None
 
 
 def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What `parse_quietly` raises for what is no Python (`ValueError`: a null byte; the last two: nested too deeply)."""
@@ -33,9 +33,23 @@ def parse_quietly(code: str, mode: str = "exec", *, compiles: bool = False) -> a
     return tree
 
 
-def try_parse(code: str) -> ast.Module | None:
+@overload
+def try_parse(code: str, mode: Literal["eval"]) -> ast.Expression | None: ...
+@overload
+def try_parse(code: str, mode: Literal["exec"] = "exec") -> ast.Module | None: ...
+def try_parse(code: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST | None:
     """The syntax tree of the code, or `None` where it is no Python."""
     try:
-        return parse_quietly(code)
+        return parse_quietly(code, mode)
     except PARSE_ERRORS:
         return None
+
+
+def parse_literal(code: str) -> Any:
+    """The value that the code writes out, such as `{'a': (1, None)}`.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python (`PARSE_ERRORS`), or no such value.
+        TypeError: a value that cannot be made, such as a list in a set.
+    """
+    return ast.literal_eval(parse_quietly(code.strip(), "eval"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.errors import StoreError
+from foretrace.core.errors import StoreError, first_line
 from foretrace.core.files import atomic_file
 from foretrace.core.trace import Trace
 
@@ -120,8 +120,9 @@ def reading(path: Path) -> Generator[None]:
     except FileNotFoundError:
         raise StoreError(missing_segment(path)) from None
     except (pa.ArrowException, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise StoreError(f"{path}: damaged, cannot read: {reason}; import again into a new folder") from error
+        raise StoreError(
+            f"{path}: damaged, cannot read: {first_line(error)}; import again into a new folder"
+        ) from error
 
 
 def missing_segment(path: Path) -> str:

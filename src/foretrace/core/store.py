@@ -85,9 +85,7 @@ class TraceStore:
             rows += ((k, i, segment) for k, i in zip(*(c.to_pylist() for c in table.columns), strict=True))
         found = [r for r in rows if key in r[:2]] or [r for r in rows if r[0].startswith(key) or r[1].startswith(key)]
         if not found:
-            raise StoreError(
-                f"{self.folder}: no trace with key or id {key!r}; `foretrace show {self.folder}` lists them"
-            )
+            raise StoreError(f"{self.folder}: no trace with key or id {key!r}; list the folder's traces to see theirs")
         if len(found) > 1:
             raise StoreError(
                 f"{self.folder}: {key!r} begins {len(found)} keys, e.g. {found[0][0]!r} and {found[1][0]!r}"

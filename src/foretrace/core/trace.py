@@ -70,7 +70,7 @@ class ToolCall(_Record, frozen=True, kw_only=True):
 
 
 class Usage(_Record, frozen=True, kw_only=True):
-    """Token counts of one completion, null when the server did not report them."""
+    """Token counts of one completion, `None` when the server did not report them."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

@@ -68,7 +68,7 @@ class Shortcut(msgspec.Struct, frozen=True, kw_only=True):
     """`length`, `format` or `completion`."""
     accuracy: float | None
     """Share of held-out pairs, in [0, 1], whose chosen completion got the higher score; a tie counts one half.
-    Null when there was nothing to learn from or nothing to measure on."""
+    `None` when there was nothing to learn from or nothing to measure on."""
     low: float | None
     """Lower end of the interval (two-sided, `CONFIDENCE`, robust to pairs that resemble one another in a group)."""
     high: float | None

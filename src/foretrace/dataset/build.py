@@ -17,6 +17,7 @@ import numpy as np
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
+from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration, splits
 from foretrace.dataset.card import make_card
@@ -24,9 +25,9 @@ from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.prompts import make_instruction, make_token_counter
-from foretrace.dataset.recipes import load_configs, load_recipes
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
 from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -37,9 +38,6 @@ from foretrace.engines.processes import worker_pool
 MESSAGES_PER_JOB = 24_000
 """Messages of one job, about: it decides the number of jobs, and so the files, from the traces alone."""
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many parts are done, and how many there are (`None`: no parts)."""
-
 
 def build(
     traces: Sequence[Path | str],
@@ -48,7 +46,7 @@ def build(
     *,
     workers: int = 1,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build all datasets from traces folders into the folder `out`, whole or not at all.
 
@@ -63,21 +61,28 @@ def build(
     settings = settings or BuildSettings()
     settings.check()
     out = Path(out)
-    _check_out(out, overwrite)
+    check_output(out, overwrite=overwrite)
     stores = [TraceStore(Path(t)) for t in traces]
     if within := [s.folder for s in stores if s.folder.resolve().is_relative_to(out.resolve())]:
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     if not settings.allow_demo:
         demonstration.refuse_demo_traces(stores)
     with _staging(out) as staging:
-        _check_out(out, overwrite)  # again: a build that was killed may have been put back just now
-        builder = _Builder(stores, staging, settings, workers, progress or (lambda _, __, ___: None))
+        check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
+        builder = _Builder(stores, staging, settings, workers, progress or ignore_progress)
         report = builder.run()
         _move(builder.folder, out)
     return report
 
 
-def _check_out(out: Path, overwrite: bool) -> None:
+def check_output(out: Path, *, overwrite: bool) -> None:
+    """Refuse to write a dataset over something that is there.
+
+    Raises:
+        BuildError: `out` is a file, is there and not to be overwritten, or is no dataset.
+    """
+    if out.is_file():
+        raise BuildError(f"{out}: is a file; name a folder")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
@@ -170,7 +175,7 @@ class _BuiltShards:
 
 class _Builder:
     def __init__(
-        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, workers: int, progress: Progress
+        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, workers: int, progress: ProgressFunc
     ) -> None:
         # Names of their own: workers of a killed build may live a moment longer than it.
         self.folder = staging / f"dataset-{os.getpid()}"

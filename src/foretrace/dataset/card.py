@@ -7,8 +7,8 @@ from typing import Any
 
 from foretrace.core.digest import digest
 from foretrace.dataset.demonstration import describe_demonstration
-from foretrace.dataset.recipes import load_configs
 from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.recipes.load import load_configs
 
 _HUB_LICENSES = frozenset(
     [
@@ -46,7 +46,7 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
     return "\n".join(section.rstrip("\n") + "\n" for section in sections)
 
 
-def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str], _files: object = None) -> str:
+def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str]) -> str:
     """README.md of one Hub repository that holds the configs of these names; `{repo_id}` is left to be filled in."""
     configs = load_configs()
     return make_card(manifest, [configs[name] for name in names], "{repo_id}")

@@ -15,8 +15,8 @@ from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
 from foretrace.dataset.prompts import ChatText, Prompts, make_instruction, make_token_counter
-from foretrace.dataset.recipes import load_configs
 from foretrace.dataset.recipes.base import Config, RowCheck
+from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_traces_once

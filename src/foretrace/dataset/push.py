@@ -17,7 +17,7 @@ import msgspec
 from foretrace.core.errors import PushError, Setting, UsageError
 from foretrace.dataset.card import make_hub_card
 from foretrace.dataset.demonstration import describe_demonstration
-from foretrace.dataset.recipes import load_configs
+from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import SPLITS
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 NAME = "speculative-actions"
 """What the names of the repositories begin with, unless told otherwise."""
-Files = dict[str, dict[str, list[str]]]
-"""Config -> split -> paths relative to the dataset folder, the same as in the repository."""
-CardFor = Callable[[dict[str, Any], list[str], Files], str]
-"""(manifest, configs, files) -> text of README.md; a literal `{repo_id}` in it is filled in."""
 
 _T = TypeVar("_T")
 _WAITS = (1.0, 2.0, 4.0, 8.0)
@@ -39,9 +35,9 @@ _REMEDIES = {
     401: "the token was refused: check HF_TOKEN, or log in again with `hf auth login`",
     403: "no permission to write: use a token with write access to this organisation",
     404: "not found: check the organisation and HF_ENDPOINT",
-    409: "a conflict with another change: run the same command again",
-    412: "the repository changed during the push: run the same command again",
-    429: "too many requests: run the same command again later",
+    409: "a conflict with another change: run it again",
+    412: "the repository changed during the push: run it again",
+    429: "too many requests: run it again later",
 }
 
 
@@ -102,10 +98,9 @@ def push(
     dry_run: bool = False,
     allow_undecided: bool = False,
     token: str | None = None,
-    report: Callable[[str], None] = lambda line: None,
-    card_for: CardFor | None = None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> list[PushedRepository]:
-    """Push a folder that `foretrace build` wrote to up to four dataset repositories of `org`.
+    """Push a folder that `build` wrote to up to four dataset repositories of `org`.
 
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
     same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
@@ -120,8 +115,7 @@ def push(
         dry_run: Check everything, and send nothing.
         allow_undecided: Push although a gate could not decide.
         token: By default it is found as huggingface_hub does: HF_TOKEN, then the stored login.
-        report: Gets progress lines.
-        card_for: Makes README.md of one repository.
+        progress: Called with each line that says what is going on.
 
     Raises:
         UsageError: `org` or `name` cannot be a name on the Hub.
@@ -138,13 +132,13 @@ def push(
     if demonstration := describe_demonstration(manifest):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
-    plans = list(_plan(dataset, f"{org}/{name}", manifest, raw, card_for or make_hub_card))
+    plans = list(_plan(dataset, f"{org}/{name}", manifest, raw))
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
-            report(f"would push {plan}")
+            progress(f"would push {plan}")
         return [plan.pushed(base, None) for plan in plans]
-    hub = _Hub(token, report)
+    hub = _Hub(token, progress)
     hub.check_access(org)
     # every repository is made and looked at before the first one changes
     heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}
@@ -168,7 +162,7 @@ def _dict(value: object) -> dict[str, Any]:
 
 def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
     path = dataset / "manifest.json"
-    remedy = "give a folder that `foretrace build` wrote"
+    remedy = "give a folder that `build` wrote"
     try:
         raw = path.read_bytes()
         manifest = _dict(json.loads(raw))
@@ -199,9 +193,7 @@ def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bo
         raise PushError(f"{dataset}: {what}: build with more data, or push with ", Setting("allow_undecided", True))
 
 
-def _plan(
-    dataset: Path, base: str, manifest: dict[str, Any], raw: bytes, card_for: CardFor
-) -> Iterator[_RepositoryPlan]:
+def _plan(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes) -> Iterator[_RepositoryPlan]:
     """The repositories that this folder makes, in order; every file is checked against the manifest first."""
     repositories = find_repositories()
     files = {config: _find_files(dataset, config, manifest) for held in repositories.values() for config in held}
@@ -212,8 +204,7 @@ def _plan(
         if not configs:
             continue
         repo_id = f"{base}-{ending}"
-        listed = {config: {s: list(paths) for s, paths in files[config].items()} for config in configs}
-        card = card_for(manifest, configs, listed).replace("{repo_id}", repo_id)
+        card = make_hub_card(manifest, configs).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"README.md": card.encode(), "manifest.json": raw}
         for config in configs:
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
@@ -335,7 +326,11 @@ class _Hub:
         return plan.pushed(self._api.endpoint, made.oid, skipped=skipped)
 
     def _call(self, what: str, do: Callable[[], _T]) -> _T:
-        """Call the client; try again where that can help, else raise one line."""
+        """Call the client; try again where that can help, else raise one line.
+
+        The loop is not stamina's, for the reasons in `models.retry`: that one logs warnings of its own beside
+        `report`, asks whether to go on without saying if any try is left, and raises the exception with the request.
+        """
         waits = iter(_WAITS)
         while True:
             try:
@@ -365,7 +360,7 @@ class _Hub:
         if response is not None:
             self._reached = True
             status = int(response.status_code)
-            remedy = _REMEDIES.get(status, "the Hub failed: run the same command again later" if status >= 500 else "")
+            remedy = _REMEDIES.get(status, "the Hub failed: run it again later" if status >= 500 else "")
             said = self._clean(getattr(root, "server_message", None) or "")
             line = f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
             return line, status in (408, 429, 500, 502, 503, 504) and not spent, _read_retry_after(response.headers)

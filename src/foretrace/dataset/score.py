@@ -107,8 +107,7 @@ def _read_target(dataset: Path) -> str:
         manifest = msgspec.json.decode((dataset / "manifest.json").read_bytes())
         target = str(manifest["settings"]["target"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
-        remedy = "name the folder that `foretrace build` wrote"
-        raise BuildError(f"{dataset}: is no dataset of ours; {remedy}") from None
+        raise BuildError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
     if target == "message":
         message, call = Setting("target", "message"), Setting("target", "call")
         raise BuildError(f"{dataset}: was built with ", message, "; build with ", call, " to score actions")

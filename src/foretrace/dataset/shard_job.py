@@ -20,9 +20,9 @@ from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import Prompts, make_token_counter
-from foretrace.dataset.recipes import load_configs, load_recipes
 from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
+from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import PairSample, SampledPair

@@ -1,7 +1,7 @@
 """The contract of a text encoding of calls.
 
-To add an encoding, write a module here with a `PLUGIN` that has `parse` and `render`, and name it in `core/plugins.py`.
-The tests hold every encoding to this law: `parse(render(call)) == [call]` but for the span.
+To add one, write a module in this folder whose `PLUGIN` has the members of `Encoding`, and name it in `BUILT_IN` of
+`core/plugins.py`. The tests hold every encoding to this law: `parse(render(call)) == [call]` but for the span.
 """
 
 from __future__ import annotations

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Self
 
 import msgspec
 
-from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.completion import Completion, Request
 from foretrace.envs.tokenizer import LocalTokenizer
-from foretrace.models.base import ChatModel
+from foretrace.models.base import ChatModel, ModelWrapper
 
 
-class AlignedModel:
+class AlignedModel(ModelWrapper):
     """A ChatModel on top of another: it is asked in messages, and its replies get ids where these are certain.
 
     Where they are not, a completion has no ids and no logprobs, `extra["mismatch"]` says why, and it is counted.
     """
 
     def __init__(self, model: ChatModel, tokenizer: LocalTokenizer) -> None:
-        self._model, self._tokenizer = model, tokenizer
-        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
+        super().__init__(model)
+        self._tokenizer = tokenizer
         self.mismatches: Counter[str] = Counter()
         """Replies without ids, by reason."""
-
-    async def probe(self) -> Capabilities:
-        """What the server does (see `models.base.ChatModel.probe`)."""
-        return await self._model.probe()
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`); its ids say which context is meant."""
@@ -61,16 +56,6 @@ class AlignedModel:
         if len(ids) != len(completion.pieces) or not _are_same(pieces, completion.pieces):
             return (), (), "the tokenizer cuts the text otherwise than the server did"
         return tuple(ids), tuple(pieces), ""
-
-    async def close(self) -> None:
-        """Close connections. May be called twice."""
-        await self._model.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
 
 def _are_same(ours: list[str], theirs: tuple[str, ...]) -> bool:

@@ -4,47 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
+from foretrace import registry
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import ProblemError, Setting, UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Problem
-from foretrace.registry import make_problem_set, split_name
+from foretrace.problems.base import UnusableRow
 
 _log = logging.getLogger("foretrace.envs")
 
 
-def read_problems(name: str, path: str | None) -> Iterator[Problem]:
-    """The problems of a set, `NAME`, or `NAME:FILE` for a file of that form; rows that cannot be used are left out with
-    a warning.
+def load_problems(name: str, path: str | None, limit: int | None = None) -> list[Problem]:
+    """The first problems of a set, `NAME`, or `NAME:FILE` for a file of that form; rows that cannot be used are left
+    out with a warning.
 
     Raises:
-        UsageError: no such set, or two files.
-        ProblemError: it cannot be read, or has no problem that can be used.
+        UsageError, ProblemError: as `registry.load_problems`.
     """
-    count = 0
-    name, file = split_name(name, Path(path) if path else None)
-    for one in make_problem_set(name).load(file):
-        if isinstance(one, Problem):
-            count += 1
-            yield one
-        else:
-            _log.warning("left out: %s: %s", one.at, one.reason)
-    if not count:
-        raise ProblemError(f"{file or name}: there is no problem in it that can be used")
 
+    def warn(row: UnusableRow) -> None:
+        _log.warning("left out: %s: %s", row.at, row.reason)
 
-def load_problems(name: str, path: str | None, limit: int | None) -> list[Problem]:
-    """The first problems of a set.
-
-    Raises:
-        UsageError, ProblemError: as `read_problems`; or one has no tests.
-    """
-    problems = list(islice(read_problems(name, path), limit))
-    if untested := [p.id for p in problems if not (p.public_tests or p.hidden_tests)]:
-        raise ProblemError(f"{untested[0]} has no tests: an answer to it could not be judged")
-    return problems
+    return registry.load_problems(name, Path(path) if path else None, limit, on_unusable=warn)
 
 
 def split_problems(problems: Sequence[Problem], fraction: float, seed: int) -> tuple[list[Problem], list[Problem]]:

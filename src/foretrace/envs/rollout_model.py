@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.envs.aligned_model import AlignedModel
 from foretrace.envs.tokenizer import LocalTokenizer, check_tokenizer
 from foretrace.episodes.requirements import require_capabilities
-from foretrace.models.base import ChatModel
+from foretrace.models.base import ChatModel, ModelWrapper
 from foretrace.protocols.base import InteractionProtocol
 
 RESERVED_TOKENS = 2
 """Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
 
 
-class RolloutModel:
+class RolloutModel(ModelWrapper):
     """A ChatModel (see `models.base.ChatModel`) on top of a model server.
 
     Args:
@@ -37,15 +37,10 @@ class RolloutModel:
         gives_ids: bool,
         max_sequence_tokens: int,
     ) -> None:
-        self._inner: ChatModel = model if gives_ids else AlignedModel(model, tokenizer)
+        super().__init__(model if gives_ids else AlignedModel(model, tokenizer))
         self.slots: Any = slots
         self.model, self.gives_ids = model, gives_ids
         self.max_sequence_tokens = max_sequence_tokens
-        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
-
-    async def probe(self) -> Capabilities:
-        """What the server does (see `models.base.ChatModel.probe`)."""
-        return await self._inner.probe()
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`).
@@ -57,25 +52,17 @@ class RolloutModel:
         left = self.max_sequence_tokens - RESERVED_TOKENS - len(prompt)
         if left < 1:
             raise ModelError(
-                f"{len(prompt)} tokens are there, and {self.max_sequence_tokens} the most", kind="overflow"
+                f"the prompt has {len(prompt)} tokens, which leaves no room for a completion: a sequence has "
+                f"{self.max_sequence_tokens} at most",
+                kind="overflow",
             )
         max_tokens = min(left, request.sampling.max_tokens)
         sampling = msgspec.structs.replace(request.sampling, max_tokens=max_tokens)
         async with self.slots:
-            completion = await self._inner.complete(msgspec.structs.replace(request, sampling=sampling))
+            completion = await super().complete(msgspec.structs.replace(request, sampling=sampling))
         if completion.prompt_token_ids not in (None, prompt):  # the server put something before it or cut it
             completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
         return msgspec.structs.replace(completion, prompt_token_ids=prompt)
-
-    async def close(self) -> None:
-        """Close connections. May be called twice."""
-        await self._inner.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
 
 async def connect_model(

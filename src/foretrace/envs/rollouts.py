@@ -15,8 +15,7 @@ from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import TrainSequence, make_sequence
 from foretrace.episodes.episode import Episode, make_view
-from foretrace.episodes.generate.resume import derive_seed, describe_sampling
-from foretrace.episodes.identity import Identity
+from foretrace.episodes.identity import Identity, derive_seed, describe_sampling
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import InteractionProtocol

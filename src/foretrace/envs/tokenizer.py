@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from foretrace.core.completion import ChatMessage, Request, Sampling
-from foretrace.core.errors import Setting, UsageError
+from foretrace.core.errors import Setting, UsageError, first_line
 from foretrace.models.base import ChatModel, TokenModel
 
 _CHECK_TEXTS = ("def f(x):\n    return x + 1\n", 'Größe "é" 🙂\t<tool_call> 1234567', "  \n\n</think>\n```python\n")
@@ -76,8 +76,9 @@ class LocalTokenizer:
                 chat, tokenize=True, return_dict=False, add_generation_prompt=open_reply
             )
         except Exception as error:  # a template raises what it likes
-            why = str(error).strip().split("\n")[0]
-            raise UsageError(f"{self.name}: its chat template cannot render the messages: {why}") from None
+            raise UsageError(
+                f"{self.name}: its chat template cannot render the messages: {first_line(error)}"
+            ) from None
         return tuple(int(token) for token in ids)
 
     def decode_pieces(self, ids: Sequence[int]) -> list[str]:

@@ -25,13 +25,13 @@ class TraceSink:
 
     def __init__(self, folder: str | None, run: str) -> None:
         self._stack = ExitStack()
-        self._log: AsyncJournal | None = None
+        self._journal: AsyncJournal | None = None
         self._next_sample: defaultdict[str, int] = defaultdict(int)
         if folder is None:
             return
         self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left behind
         self._writer.checkpoint()
-        self._log = AsyncJournal(Journal(self._writer.folder, run))
+        self._journal = AsyncJournal(Journal(self._writer.folder, run))
         for key in TraceStore(folder).columns("key")["key"].to_pylist():
             prefix, _, sample = key.rpartition("/")
             if sample.isdecimal():
@@ -49,15 +49,15 @@ class TraceSink:
         Raises:
             StoreError: it could not be written.
         """
-        if self._log is not None:
-            await self._log.put(encode_entry(JournalEntry(key=trace.key, trace=trace)))
+        if self._journal is not None:
+            await self._journal.put(encode_entry(JournalEntry(key=trace.key, trace=trace)))
 
     async def close(self) -> None:
         """Seal what was added. May be called twice."""
-        log, self._log = self._log, None
+        journal, self._journal = self._journal, None
         try:
-            if log is not None:
-                await log.close()
-                self._writer.seal(log.journal.path)
+            if journal is not None:
+                await journal.close()
+                self._writer.seal(journal.path)
         finally:
             self._stack.close()

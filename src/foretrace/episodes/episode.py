@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
-from foretrace.core.errors import ForetraceError, ProblemError
+from foretrace.core.errors import ForetraceError
 from foretrace.core.problem import Problem, Test
 from foretrace.core.trace import Outcome, Status, Trace
 from foretrace.episodes.identity import Identity, make_key, make_provenance, make_task
@@ -22,6 +22,7 @@ from foretrace.episodes.token_context import TokenContext
 from foretrace.episodes.transcript import EnvironmentMessage, Transcript
 from foretrace.episodes.workspace import Workspace
 from foretrace.models.base import TokenModel
+from foretrace.problems.base import require_tests
 from foretrace.protocols.base import Act, InteractionProtocol, ProblemView, Reply, Result
 from foretrace.sandbox.base import Sandbox
 
@@ -54,8 +55,7 @@ class Episode:
         identity: Identity | None = None,
         tokens: TokenModel | None = None,
     ) -> None:
-        if not (problem.public_tests or problem.hidden_tests):
-            raise ProblemError(f"{problem.id} has no tests: an answer to it cannot be judged")
+        require_tests(problem)
         self.problem, self.protocol = problem, protocol
         self.settings = settings or EpisodeSettings()
         self.identity = identity or Identity()

@@ -1,4 +1,4 @@
-"""Which attempt an episode is: its key, its task, and where its trace says that it comes from."""
+"""Which attempt an episode is: its key, seed, sampling and task, and where its trace says that it comes from."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.digest import digest
+from foretrace.core.completion import Sampling
+from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Provenance, Task
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.base import ChatModel, ConfiguredModel
+from foretrace.problems.base import qualify_id
 from foretrace.protocols.base import InteractionProtocol
 
 _HASHED_NAMES = {"structure_bonus": "bonuses"}
@@ -21,7 +24,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     """As the user named it, e.g. `ollama:qwen3-coder`."""
     sampling: dict[str, Any] = {}
-    """The sampling, with the model's own settings (see `models.base.Configured`)."""
+    """The sampling, with the model's own settings (see `models.base.ConfiguredModel`)."""
     seed: int | None = None
     """Seed of the run."""
     sample: int = 0
@@ -39,7 +42,7 @@ def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
     attempt = _digest([protocol.name, _hashed(settings), identity.model, sampling, identity.seed, tests])
-    return f"generated/{_qualify_id(problem)}/{attempt}/{identity.sample}"
+    return f"generated/{qualify_id(problem)}/{attempt}/{identity.sample}"
 
 
 def make_run_name(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
@@ -57,15 +60,22 @@ def _hashed(settings: EpisodeSettings) -> dict[str, Any]:
     return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
 
 
-def _qualify_id(problem: Problem) -> str:
-    """The set's name and the problem's own, which many sets begin with theirs."""
-    source = problem.source or "problems"
-    return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
+def derive_seed(seed: int, problem: Problem, sample: int) -> int:
+    """Return the seed of one attempt, 0 to 2**31 - 1."""
+    return int(hash_fraction("attempt", str(seed), problem.source, problem.id, str(sample)) * (1 << 31))
+
+
+def describe_sampling(sampling: Sampling, model: ChatModel | None = None) -> dict[str, Any]:
+    """Return all settings of the sampling and of the model, as they are recorded; but for the seed, which each attempt
+    has of its own."""
+    own = {name: getattr(sampling, name) for name in sampling.__struct_fields__ if name not in ("seed", "extra")}
+    settings = dict(model.settings) if isinstance(model, ConfiguredModel) else {}
+    return settings | {name: value for name, value in own.items() if value is not None} | sampling.extra
 
 
 def make_task(problem: Problem) -> Task:
     """The problem as a task: attempts at it are siblings, in whatever protocol."""
-    name = _qualify_id(problem)
+    name = qualify_id(problem)
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
 

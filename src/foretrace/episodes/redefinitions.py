@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
+
+from foretrace.core.python_source import try_parse
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
@@ -32,11 +33,11 @@ def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
     A fix that needs what it replaces (`old = f` before a new `f`), or whose function has a second name (`old = f` in a
     later block), has no replacement: the new definition then stands behind the old one.
     """
-    tree = parse_python(fix)
+    tree = _parse(fix)
     if tree is None:
         return []
     names = _defined_names(tree)
-    trees = [parse_python(block) for block in blocks]
+    trees = [_parse(block) for block in blocks]
     changed = [index for index, found in enumerate(trees) if found is not None and _defined_names(found) & names]
     if not changed:
         return []
@@ -56,14 +57,8 @@ def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
 
 
 @lru_cache(maxsize=64)
-def parse_python(code: str) -> ast.Module | None:
-    """The syntax tree, `None` where the code is not Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in a string is of no use here
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def _parse(code: str) -> ast.Module | None:
+    return try_parse(code)  # remembered, as the same blocks are looked at again with each fix
 
 
 def replace_unrun(code: str, fix: str) -> str | None:
@@ -74,13 +69,13 @@ def replace_unrun(code: str, fix: str) -> str | None:
     """
     for replacement in find_replacements([code], fix):
         text = "\n\n".join(replacement.blocks)
-        if (tree := parse_python(text)) is not None and not _uses_name_too_early(tree):
+        if (tree := _parse(text)) is not None and not _uses_name_too_early(tree):
             return text
-    tree = parse_python(fix)
-    if tree is None or parse_python(code) is not None:
+    tree = _parse(fix)
+    if tree is None or _parse(code) is not None:
         return None
     left = _remove_broken_definitions(code, _defined_names(tree))
-    return f"{left}\n\n{fix}" if left != code and parse_python(f"{left}\n\n{fix}") is not None else None
+    return f"{left}\n\n{fix}" if left != code and _parse(f"{left}\n\n{fix}") is not None else None
 
 
 def _uses_name_too_early(tree: ast.Module) -> bool:
@@ -175,7 +170,7 @@ def _line_range(node: ast.stmt) -> range:
 
 def _split_around(code: str, names: set[str]) -> tuple[str, str]:
     """The code before the first definition of the names, and the code behind it, without further definitions."""
-    tree = parse_python(code) or ast.Module([], [])
+    tree = _parse(code) or ast.Module([], [])
     first = next(_line_range(n) for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names)
     lines = _split_lines(code)
     cut = "\n".join(lines[: first.start])
@@ -184,7 +179,7 @@ def _split_around(code: str, names: set[str]) -> tuple[str, str]:
 
 def _remove_definitions(code: str, names: set[str]) -> str:
     """The code without its definitions of the names."""
-    tree = parse_python(code)
+    tree = _parse(code)
     if tree is None:
         return code
     removed = {row for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names for row in _line_range(n)}
@@ -207,4 +202,4 @@ def _split_definitions(code: str, tree: ast.Module) -> tuple[str, str]:
 
 def _drop_empty(blocks: Sequence[str]) -> list[str]:
     """The blocks that hold a statement, or do not parse."""
-    return [b.strip("\n") for b in blocks if (tree := parse_python(b)) is None or tree.body]
+    return [b.strip("\n") for b in blocks if (tree := _parse(b)) is None or tree.body]

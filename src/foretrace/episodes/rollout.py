@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ForetraceError, ModelError, ProblemError, SandboxError, UsageError
+from foretrace.core.errors import ForetraceError, ModelError, ProblemError, SandboxError, Setting, UsageError
 from foretrace.core.trace import Failure, Outcome, Trace, with_id
 from foretrace.episodes.episode import Episode
 from foretrace.models.base import ChatModel
@@ -85,11 +85,12 @@ def failure_kind(error: Exception) -> str:
     return "protocol" if isinstance(error, ForetraceError) else "unexpected"
 
 
-def failure_message(error: Exception) -> str:
-    """What a trace says of a failure: one line, without the address of a model server."""
+def failure_message(error: Exception, style: Callable[[Setting], str] = str) -> str:
+    """What a trace says of a failure: one line, with settings written by `style`, without the address of a model
+    server."""
     if isinstance(error, ModelError):
-        return public_message(error)
-    return str(error) if isinstance(error, ForetraceError) else f"{type(error).__name__}: {error}"
+        return public_message(error, style)
+    return error.render(style) if isinstance(error, ForetraceError) else f"{type(error).__name__}: {error}"
 
 
 async def run_episode(

@@ -140,7 +140,11 @@ _frames: WeakKeyDictionary[TokenModel, _TurnFrame] = WeakKeyDictionary()
 
 
 async def _find_turn_frame(tokens: TokenModel) -> _TurnFrame:
-    """Found by what stays the same while the texts change: a template can do what it likes, but must do it again."""
+    """The ids that stay the same while the texts of the turns change, in three renderings of the model's template.
+
+    Raises:
+        UsageError: the template changes earlier turns, or hides a user's message.
+    """
     if (known := _frames.get(tokens)) is not None:
         return known
 

@@ -13,7 +13,7 @@ import msgspec
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Problem, Verdict
-from foretrace.episodes.redefinitions import parse_python
+from foretrace.core.python_source import try_parse
 from foretrace.episodes.workspace import judge_with_retry
 from foretrace.sandbox.base import Limits, Sandbox
 
@@ -192,7 +192,7 @@ def make_empty_answer(problem: Problem) -> str:
 
 
 def _find_definition(code: str, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
-    tree = parse_python(code)
+    tree = try_parse(code)
     body = [] if tree is None else tree.body
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return next((node for node in reversed(body) if isinstance(node, kinds) and node.name == name), None)

@@ -6,14 +6,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from random import Random
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import msgspec
 
 from foretrace.core.completion import Capabilities, Completion, Request
 from foretrace.core.errors import Setting, UsageError
 from foretrace.models.address import Address, find_api_key
-from foretrace.models.base import OnRetry, Server
+from foretrace.models.base import ClosingModel, OnRetry, Server
 from foretrace.models.completion_builder import CompletionBuilder
 from foretrace.models.http import HttpClient
 from foretrace.models.retry import RetryPolicy, retry, sleep_before_retry
@@ -25,7 +25,7 @@ _RESERVED_FIELDS = frozenset({"model", "messages", "prompt", "stream", "stream_o
 """Fields of a request that `Sampling.extra` must not change."""
 
 
-class Adapter(ABC):
+class Adapter(ClosingModel, ABC):
     """A model behind HTTP (see `base.ChatModel`); a subclass says how to ask its kind of server."""
 
     kind: ClassVar[str]
@@ -119,12 +119,6 @@ class Adapter(ABC):
     async def close(self) -> None:
         """Close connections. May be called twice."""
         await self.http.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
     def _unsupported(self, what: str, capability: str) -> UsageError:
         """The error for a request that the probe found the server cannot serve."""

@@ -51,6 +51,18 @@ def parse_address(url: str) -> Address:
     return Address(parts.scheme, host, origin, origin + parts.path.rstrip("/"))
 
 
+def read_key(variable: str) -> str:
+    """The key that an environment variable holds.
+
+    Raises:
+        UsageError: there is none of that name, or it is empty.
+    """
+    key = os.environ.get(variable)
+    if not key:
+        raise UsageError(Setting("api_key_env", variable), ": there is no such environment variable, or it is empty")
+    return key
+
+
 class ApiKey:
     """A secret for one host; only `header` shows it."""
 

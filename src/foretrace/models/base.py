@@ -1,7 +1,8 @@
 """The contract of a model server: complete one request, say what it can do.
 
-To add a model server, write a class that is made from a model name and a `Server`, and has the methods of `ChatModel`;
-those of `TokenModel` too, if it works on token ids. See docs/models.md.
+To add one, write a module in `servers/` whose `PLUGIN` has the members of `ChatModel`, and name it in `BUILT_IN` of
+`core/plugins.py`. It is made from a model's name and a `Server`, and has the members of `TokenModel` too if it works on
+token ids. See docs/models.md.
 """
 
 from __future__ import annotations
@@ -114,3 +115,36 @@ class TokenModel(Protocol):
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of messages under the model's own template, ready for the assistant's reply."""
         ...
+
+
+class ClosingModel:
+    """A model as a context manager, which closes it at the end."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+class ModelWrapper(ClosingModel):
+    """A `ChatModel` on top of another, which it is like in all that a subclass does not change."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
+
+    async def probe(self) -> Capabilities:
+        """See `ChatModel.probe`."""
+        return await self._model.probe()
+
+    async def complete(self, request: Request) -> Completion:
+        """See `ChatModel.complete`."""
+        return await self._model.complete(request)
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()

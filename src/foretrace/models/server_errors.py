@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from foretrace.core.errors import ModelError, Setting
+from foretrace.core.errors import ModelError, Parts, Setting, render_parts
 from foretrace.models.address import ApiKey
 from foretrace.models.context_overflow import is_overflow
 from foretrace.models.rate_limits import classify_limit, read_wait
@@ -36,7 +36,7 @@ class ServerError(ModelError):
     `public_message` the other, each in a style for its settings.
     """
 
-    public_parts: tuple[str | Setting, ...] = ()
+    public_parts: Parts = ()
     cause: str = ""
     """What happened, without address and remedy."""
 
@@ -44,8 +44,7 @@ class ServerError(ModelError):
 def public_message(error: ModelError, style: Callable[[Setting], str] = str) -> str:
     """Model, cause and remedy without the server's address, as it may stand in a trace; of another adapter's error,
     its whole message."""
-    parts = (error.public_parts if isinstance(error, ServerError) else ()) or error.parts
-    return "".join(part if isinstance(part, str) else style(part) for part in parts)
+    return render_parts((error.public_parts if isinstance(error, ServerError) else ()) or error.parts, style)
 
 
 def public_cause(error: ModelError) -> str:
@@ -83,10 +82,10 @@ class ServerErrors:
         """
         what = self.hide(f"model {self.model}: {cause}")
         todo = tuple(self.hide(part) if isinstance(part, str) else part for part in remedy)
-        full, public = (one_line(text, 3 * _MAX_MESSAGE_CHARS) for text in (self._full(what), self._public(what)))
+        full, public = (shorten_line(text, 3 * _MAX_MESSAGE_CHARS) for text in (self._full(what), self._public(what)))
         error = ServerError(f"{full}; ", *todo, kind=kind, retryable=retryable, retry_after_s=retry_after_s)
         error.public_parts = (f"{public}; ", *(self._public(p) if isinstance(p, str) else p for p in todo))
-        error.cause = one_line(self._public(self.hide(cause)))
+        error.cause = shorten_line(self._public(self.hide(cause)))
         return error
 
     def hide(self, text: str) -> str:
@@ -110,7 +109,7 @@ class ServerErrors:
             location: The header `Location`.
         """
         text = self.hide(body.decode("utf-8", "replace"))
-        message = one_line(self.hide(read_error_message(body)))
+        message = shorten_line(self.hide(read_error_message(body)))
         cause = f"HTTP {status} {message!r}" if message else f"HTTP {status}"
         wait = read_wait(text, retry_after)
         if 300 <= status < 400:
@@ -143,7 +142,7 @@ class ServerErrors:
             error: JSON of the server's `error` field.
         """
         text = self.hide(str(error))
-        message = one_line(self.hide(_message_of(error)))
+        message = shorten_line(self.hide(_message_of(error)))
         if is_overflow(message):
             return self.overflow(repr(message))
         wait = read_wait(text)
@@ -162,7 +161,7 @@ class ServerErrors:
 
     def overflow(self, cause: str) -> ServerError:
         """The prompt is longer than the context."""
-        remedy: tuple[str | Setting, ...] = ("raise the context length of the server",)
+        remedy: Parts = ("raise the context length of the server",)
         if self.kind == "ollama":  # others are started with it
             remedy = ("raise ", Setting("context_length"))
         remedy = ("the prompt is longer than the context: ", *remedy, ", or lower ", Setting("max_turns"))
@@ -225,7 +224,7 @@ def _message_of(error: object) -> str:
     return error if isinstance(error, str) else str(error)
 
 
-def one_line(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
+def shorten_line(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
     """The text on one line, without control characters, cut to a length."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return flat if len(flat) <= max_chars else f"{flat[: max_chars - 3]}..."

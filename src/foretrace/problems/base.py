@@ -1,8 +1,8 @@
 """The contract of a problem set: where it lives, and how its rows become Problems.
 
-To add a problem set, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and `load`.
-`make_problems(read_problem_rows(path, self.hub), make)` does the reading; what is left to write is `make`, from one
-row to one Problem. See docs/problems.md.
+To add one, write a module in this folder whose `PLUGIN` has the members of `ProblemSet`, and name it in `BUILT_IN` of
+`core/plugins.py`. `make_problems(read_problem_rows(path, self.hub), make)` does the reading; what is left to write is
+`make`, from one row to one Problem. See docs/problems.md.
 """
 
 from __future__ import annotations
@@ -81,18 +81,6 @@ def make_problems(
         yield problem
 
 
-def refuse_unusable(found: Iterable[Problem | UnusableRow]) -> Iterator[Problem]:
-    """The problems.
-
-    Raises:
-        ProblemError: a row that cannot be used; names where it stands.
-    """
-    for one in found:
-        if isinstance(one, UnusableRow):
-            raise ProblemError(f"{one.at}: {one.reason}")
-        yield one
-
-
 def collect_problems(
     found: Iterable[Problem | UnusableRow], limit: int | None = None
 ) -> tuple[list[Problem], list[UnusableRow]]:
@@ -107,6 +95,41 @@ def collect_problems(
         if len(problems) == limit:
             break
     return problems, drops
+
+
+def check_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems as a list, if each can be attempted.
+
+    Raises:
+        ProblemError: there is none, one has no tests, or two have one id.
+    """
+    listed = list(problems)
+    if not listed:
+        raise ProblemError("there is no problem to attempt")
+    seen: set[str] = set()
+    for problem in listed:
+        require_tests(problem)
+        name = qualify_id(problem)
+        if name in seen:
+            raise ProblemError(f"two problems have the id {name!r}; ids must differ")
+        seen.add(name)
+    return listed
+
+
+def require_tests(problem: Problem) -> None:
+    """Refuse a problem without tests.
+
+    Raises:
+        ProblemError: it has none.
+    """
+    if not (problem.public_tests or problem.hidden_tests):
+        raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
+
+
+def qualify_id(problem: Problem) -> str:
+    """The set's name and the problem's own, which many sets begin with theirs."""
+    source = problem.source or "problems"
+    return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
 
 
 def check_problem(problem: Problem) -> Problem:

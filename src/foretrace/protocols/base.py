@@ -1,8 +1,8 @@
 """The contract of an interaction protocol: the prompt, how a reply is read into acts, and how results are worded.
 
-To add a protocol, write a file in this folder with a `PLUGIN` class that has the fields and methods of
-`InteractionProtocol`, and name it in `core/plugins.py`. A protocol works on texts alone: an episode calls the model and
-runs the code. See docs/protocols.md.
+To add one, write a module in this folder whose `PLUGIN` has the members of `InteractionProtocol`, and name it in
+`BUILT_IN` of `core/plugins.py`. A protocol works on texts alone: the code is run, and the model called, by others.
+See docs/protocols.md.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from foretrace.core.errors import Parts
+
 
 class Hub(NamedTuple):
     """Where a source lives on the Hugging Face Hub."""
@@ -23,6 +25,8 @@ class Drop(msgspec.Struct, frozen=True):
     reason: str
     """A slug that is counted, e.g. `bad_json`."""
     detail: str = ""
+    remedy: Parts = ()
+    """What the user can do, where that is not plain from the detail: text and settings, as of an error."""
 
 
 class RowRef(NamedTuple):

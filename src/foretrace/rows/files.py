@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from foretrace.core.errors import SourceError
+from foretrace.core.errors import SourceError, first_line
 from foretrace.rows.base import Drop, RawRow, RowRef
 
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".parquet", ".gz", ".zst")
@@ -253,7 +253,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
             for group in range(file.num_row_groups):
                 yield from _row_group(file, group)
     except (pa.ArrowException, OSError, TruncatedError) as error:
-        yield Drop("truncated_file", f"parquet: {_first_line(error)}")
+        yield Drop("truncated_file", f"parquet: {first_line(error)}")
 
 
 def _count_parquet(path: Path) -> int | None:
@@ -277,11 +277,7 @@ def _row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
                 left -= 1
                 yield row
     except (pa.ArrowException, OSError) as error:
-        yield from itertools.repeat(Drop("damaged_rows", f"parquet: {_first_line(error)}"), left)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+        yield from itertools.repeat(Drop("damaged_rows", f"parquet: {first_line(error)}"), left)
 
 
 def _batch_rows(batch: Any) -> Iterator[dict[str, Any] | Drop]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foretrace.core.errors import SourceError, UsageError
+from foretrace.core.errors import SourceError, UsageError, first_line
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
 
@@ -36,8 +36,8 @@ class HubRows:
                 yield RawRow(at, row if isinstance(row, dict) else Drop("not_an_object"))
         except Exception as error:  # datasets raises many kinds: its own, httpx's, fsspec's, pyarrow's
             raise SourceError(
-                f"{self.label}: reading stopped at row {next(numbers)}: {_line(error)}; "
-                "run the same command again (an import goes on from its last checkpoint)"
+                f"{self.label}: reading stopped at row {next(numbers)}: {first_line(error)}; "
+                "run it again (an import goes on from its last checkpoint)"
             ) from error
 
     def _open(self) -> Any:
@@ -52,7 +52,7 @@ class HubRows:
                 revision=self._revision,
             )
         except Exception as error:
-            raise SourceError(f"{self.label}: cannot open: {_line(error)}") from error
+            raise SourceError(f"{self.label}: cannot open: {first_line(error)}") from error
 
 
 def _pin(repo: str, revision: str | None) -> str:
@@ -69,10 +69,10 @@ def _pin(repo: str, revision: str | None) -> str:
     except RepositoryNotFoundError:
         raise SourceError(f"{repo}: no such dataset on the Hub, or it needs a token (HF_TOKEN)") from None
     except HfHubHTTPError as error:
-        raise SourceError(f"{repo}: the Hub answered: {_line(error)}") from None
+        raise SourceError(f"{repo}: the Hub answered: {first_line(error)}") from None
     except Exception as error:
         raise SourceError(
-            f"{repo}: cannot reach the Hugging Face Hub ({_line(error)}); check the network, or name local files"
+            f"{repo}: cannot reach the Hugging Face Hub ({first_line(error)}); check the network, or name local files"
         ) from error
     return info.sha or revision or "main"
 
@@ -82,8 +82,3 @@ def _folder_digest(folder: Path) -> str:
 
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     return digest(*(f"{p.relative_to(folder)}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in files))
-
-
-def _line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return (text[0] if text else type(error).__name__)[:300]

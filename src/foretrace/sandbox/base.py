@@ -1,7 +1,7 @@
 """The contract of a sandbox: run untrusted Python, judge it, keep a session of it, and say how well it is isolated.
 
-To add a sandbox, write a file in this folder with a `PLUGIN` class that takes `SandboxSettings` and has the methods of
-`Sandbox`, and name it in `core/plugins.py`. See docs/sandbox.md.
+To add one, write a module in this folder whose `PLUGIN` has the members of `Sandbox`, and name it in `BUILT_IN` of
+`core/plugins.py`. It is made from `SandboxSettings`. See docs/sandbox.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The contract of a source: one raw row in, one Trace or one counted Drop out.
 
-To add a source, drop a file in this folder with a `PLUGIN` class that has `name`, `license`, `hub` and
-`to_trace` (and `scan`, if it must see all rows once before it can decide; and `settings`, a text, if it can be
-set so that the same rows give other traces: a cursor is only believed under the same settings).
+To add one, write a module in this folder whose `PLUGIN` has the members of `Source`, and name it in `BUILT_IN` of
+`core/plugins.py`. It may have more: `scan`, if it must see all rows once before it can decide, and `settings`, a text,
+if it can be set so that the same rows give other traces (a cursor is only believed under the same settings).
 See docs/add-a-source.md.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from foretrace.core.digest import digest
+from foretrace.core.errors import Setting
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
@@ -45,8 +46,8 @@ def make_row_id(row: dict[str, Any]) -> str:
 
 
 class RowError(ValueError):
-    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`."""
+    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`, and a remedy as a `Drop` has."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *remedy: str | Setting) -> None:
         super().__init__(reason, detail)
-        self.drop = Drop(reason, detail)
+        self.drop = Drop(reason, detail, remedy)

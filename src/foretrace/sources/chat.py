@@ -83,10 +83,6 @@ _MARKER = re.compile(
 )
 """Marks of tool output: they tell it where it arrives with the role of a user."""
 
-_MESSAGES_REMEDY = (
-    "say which of them holds the messages (--map messages=COLUMN, in Python columns={'messages': COLUMN})"
-)
-
 
 class Chat:
     """Calls are read from `tool_calls`, else from `<tool_call>` and `<function=` blocks in the text."""
@@ -110,7 +106,8 @@ class Chat:
         column = self._column("messages", row)
         if column is None:
             there = ", ".join(sorted(row)[:MAX_SHOWN_COLUMNS]) + (", ..." if len(row) > MAX_SHOWN_COLUMNS else "")
-            raise RowError("missing_column", f"messages; it has {there}: {_MESSAGES_REMEDY}")
+            remedy = ("name the one that holds the messages: ", Setting("columns", {"messages": "COLUMN"}))
+            raise RowError("missing_column", f"messages; it has {there}", *remedy)
         raw = decode_list(row, column)
         messages = _messages(raw)
         if not any(m.role == "assistant" for m in messages):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from foretrace.core.errors import ForetraceError, Setting, SourceError, UsageError
+from foretrace.core.errors import ForetraceError, Parts, Setting, SourceError, UsageError, render_parts
+from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import Added, Cursor, TraceWriter, remove_if_empty
 from foretrace.core.trace import Trace
 from foretrace.rows.base import CountedRows, Drop, RawRow, Rows
@@ -21,9 +22,6 @@ CHECKPOINT_BYTES = 24 << 20
 continued seals at the same rows as one that was not, and so ends in the same bytes."""
 MAX_EXAMPLES = 3
 """Rows that a report shows of each reason to drop one."""
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many rows of an input are done, and how many it has (`None`: not known)."""
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
@@ -39,12 +37,21 @@ class ImportReport(msgspec.Struct, kw_only=True):
     dropped_before: int = 0
     """Those of them that an earlier run had dropped."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
-    examples: dict[str, list[str]] = msgspec.field(default_factory=dict[str, list[str]])
-    """Up to three rows of each reason: where they stand and what is wrong."""
+    dropped_rows: dict[str, list[Parts]] = msgspec.field(default_factory=dict[str, list[Parts]])
+    """Up to three rows of each reason: where they stand, what is wrong and what helps."""
     success: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Outcomes of the traces that were taken and stand in the folder: `true`, `false`, `unknown`."""
     made_folder: bool = False
     """Whether the folder was not there before."""
+
+    @property
+    def examples(self) -> dict[str, list[str]]:
+        """Up to three rows of each reason: where they stand, what is wrong and what helps."""
+        return self.render_examples()
+
+    def render_examples(self, style: Callable[[Setting], str] = str) -> dict[str, list[str]]:
+        """The examples with their settings written by `style`."""
+        return {reason: [render_parts(row, style) for row in rows] for reason, rows in self.dropped_rows.items()}
 
     def check(self) -> None:
         """Refuse to report counts that do not add up."""
@@ -63,7 +70,7 @@ def import_source(
     limit: int | None = None,
     replace: bool = False,
     shards: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import rows of `inputs`, read as `source`, into the traces folder `out` (made if absent).
 
@@ -78,7 +85,7 @@ def import_source(
     with TraceWriter(out, shards=shards, replace=replace) as writer:
         report.made_folder = writer.made_folder
         outcomes: dict[str, str] | None = {} if replace else None
-        watch = progress or (lambda _, __, ___: None)
+        watch = progress or ignore_progress
         jobs = [_InputImport(source, rows, limit, writer, report, outcomes, watch) for rows in inputs]
         try:
             _import_all(source, jobs, writer, replace)
@@ -117,10 +124,11 @@ def check_not_empty(report: ImportReport, label: str, out: Path) -> None:
     if not report.drops:
         raise SourceError(f"{label}: all {report.rows:,} rows were dropped before; is this the right source?")
     reason, count = report.drops.most_common(1)[0]
-    example = f": {report.examples[reason][0]}" if reason in report.examples else ""
+    example = (": ", *report.dropped_rows[reason][0]) if reason in report.dropped_rows else ()
     raise SourceError(
-        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}{example}); "
-        "is this the right source?"
+        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}",
+        *example,
+        "); is this the right source?",
     )
 
 
@@ -132,7 +140,7 @@ class _InputImport(msgspec.Struct, frozen=True):
     report: ImportReport
     outcomes: dict[str, str] | None
     """Outcomes of the traces taken so far, by key; `None` where none can be replaced."""
-    progress: Progress
+    progress: ProgressFunc
 
     @property
     def name(self) -> str:
@@ -233,14 +241,13 @@ def _add_row(job: _InputImport, raw: RawRow) -> str | None:
             if added != "conflict":
                 _count_trace(job, result, added)
                 return None
-            result = Drop(
-                "key_conflict",
-                f"{result.key} is there with other content (--replace, in Python replace=True, takes it)",
-            )
+            remedy = ("take this one with ", Setting("replace", True))
+            result = Drop("key_conflict", f"{result.key} is there with other content", remedy)
     report.drops[result.reason] += 1
-    examples = report.examples.setdefault(result.reason, [])
+    examples = report.dropped_rows.setdefault(result.reason, [])
     if len(examples) < MAX_EXAMPLES:
-        examples.append(f"{raw.at.file or job.rows.label} row {raw.at.row}: {result.detail or result.reason}")
+        wrong = f"{raw.at.file or job.rows.label} row {raw.at.row}: {result.detail or result.reason}"
+        examples.append((wrong, *(("; ", *result.remedy) if result.remedy else ())))
     return result.reason
 
 

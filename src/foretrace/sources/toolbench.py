@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
+from foretrace.core.python_source import parse_literal
 from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
@@ -234,7 +234,7 @@ def _apis(system: str) -> tuple[ToolSpec, ...]:
     if not found:
         return ()
     try:
-        return tool_specs(ast.literal_eval(listed.strip()))
+        return tool_specs(parse_literal(listed))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return ()
 

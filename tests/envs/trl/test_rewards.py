@@ -41,7 +41,8 @@ def make_prompts(
 
 def reward(completions: Sequence[Any], problems: Sequence[Problem | None] | None = None, **given: Any) -> Any:
     """The rewards, and what was logged."""
-    function = reward_fn(given.pop("protocol", "interleaved"), sandbox_settings=BOX, **given)
+    settings = {} if isinstance(given.get("sandbox", ""), LocalSandbox) else {"sandbox_settings": BOX}
+    function = reward_fn(given.pop("protocol", "interleaved"), **settings, **given)
     prompts, texts = make_prompts(problems or [plus(3)] * len(completions))
     logged: dict[str, Any] = {}
     try:

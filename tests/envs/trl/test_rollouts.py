@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from envs.tokenizer import HubTokenizer
@@ -49,9 +48,8 @@ def rollouts() -> Iterator[Any]:
     made: list[RolloutFunc] = []
 
     def make(protocol: str = "tools", generate: Any = None, **arguments: Any) -> RolloutFunc:
-        settings = arguments.pop("sandbox_settings", BOX)
-        arguments = {"problems": "builtin", "limit": 3} | arguments
-        made.append(rollout_func(protocol, generate or SERVED, sandbox_settings=settings, **arguments))
+        arguments = {"problems": "builtin", "limit": 3, "sandbox_settings": BOX} | arguments
+        made.append(rollout_func(protocol, generate or SERVED, **arguments))
         return made[-1]
 
     yield make
@@ -167,8 +165,7 @@ def test_what_generate_raises_reaches_the_trainer_and_the_next_step_works(rollou
             raise MemoryError("too much")
         return SERVED(*asked)
 
-    settings = msgspec.structs.replace(BOX, max_sessions=2)
-    run = rollouts("interleaved_tools", generate, sandbox_settings=settings, tries=1)
+    run = rollouts("interleaved_tools", generate, max_concurrency=2, tries=1)
     prompts = prompts_of("builtin", "interleaved_tools")[:2]
     for _ in range(2):
         with pytest.raises(MemoryError):
@@ -178,8 +175,7 @@ def test_what_generate_raises_reaches_the_trainer_and_the_next_step_works(rollou
 
 def test_more_episodes_than_sessions_go_in_parts(rollouts: Any):
     generate = Counting(SERVED)
-    settings = msgspec.structs.replace(BOX, max_sessions=2)
-    output = rollouts("interleaved_tools", generate, sandbox_settings=settings)(
+    output = rollouts("interleaved_tools", generate, max_concurrency=2)(
         prompts_of("builtin", "interleaved_tools")[:3], trainer()
     )
     assert None not in output["reward"]

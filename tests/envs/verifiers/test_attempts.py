@@ -29,7 +29,7 @@ from foretrace.envs.verifiers.attempts import (
     run_attempt,
 )
 from foretrace.envs.verifiers.interception_model import InterceptionModel, join_thinking
-from foretrace.envs.verifiers.setting_names import OPTIONS, name_options
+from foretrace.envs.verifiers.setting_names import OPTIONS, rewrite_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.models.servers.scripted import Scripted
@@ -249,14 +249,24 @@ def test_every_setting_that_a_message_names_has_an_option_here() -> None:
 def test_an_error_names_the_options_of_vf_eval() -> None:
     error = SandboxError("no engine: use ", Setting("sandbox", "local"), ", or ", Setting("allow_weak_isolation", True))
     assert str(error) == "no engine: use sandbox='local', or allow_weak_isolation=True"
-    for _ in range(2):
-        name_options(error)
-        assert str(error) == (
+    for named in (rewrite_error(error), rewrite_error(rewrite_error(error))):
+        assert type(named) is SandboxError and str(named) == (
             "no engine: use --env.agent.harness.sandbox local, or --env.agent.harness.allow-weak-isolation true"
         )
-    stranger = ValueError("sandbox='local'")
-    name_options(stranger)
-    assert str(stranger) == "sandbox='local'"
+    assert str(error) == "no engine: use sandbox='local', or allow_weak_isolation=True"
+
+
+def test_what_is_raised_and_what_is_reported_name_the_same_options(box: Box) -> None:
+    def say(request: Request) -> str:
+        raise ModelError("it is full: lower ", Setting("max_tokens", 5), kind="bad_request", retry_after_s=2.0)
+
+    episode = box.episode()
+    with pytest.raises(ModelError) as caught:
+        box.run(run_attempt(episode, Scripted("said", scripts=say), Sampling()))
+    assert str(caught.value) == "it is full: lower --sampling.max-tokens 5"
+    assert (caught.value.kind, caught.value.retry_after_s) == ("bad_request", 2.0)
+    assert caught.traceback[-1].name == "say"
+    assert make_report(episode)["outcome"]["error"] == {"kind": "bad_request", "message": str(caught.value)}
 
 
 def test_without_the_library_an_import_says_what_to_install() -> None:

@@ -40,7 +40,6 @@ _WORD_NODES = split_words(
     "word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion "
     "command_substitution process_substitution brace_expression arithmetic_expansion"
 )
-_QUOTED = frozenset(("string", "raw_string", "ansi_c_string", "translated_string"))
 
 
 class SimpleCommand(msgspec.Struct):

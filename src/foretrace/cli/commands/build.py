@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from foretrace.cli.options import out_option
 from foretrace.cli.output import Output
-from foretrace.core.errors import BuildError, StoreError, UsageError
+from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
-    from foretrace.dataset.build import BuildReport
     from foretrace.registry import SourceSpec
     from foretrace.sources.base import Source
+
+
+class _Shares(NamedTuple):
+    train: float
+    validation: float
+    test: float
+
+
+_SHARES = _Shares(0.8, 0.1, 0.1)
+
+
+def _parse_split(text: str | _Shares) -> _Shares:
+    """Three shares as they are written on the command line: 0.8/0.1/0.1."""
+    if isinstance(text, _Shares):  # the default
+        return text
+    try:
+        train, validation, test = (float(part) for part in text.split("/"))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: write three shares, e.g. 0.8/0.1/0.1") from None
+    return _Shares(train, validation, test)
 
 
 _Inputs = Annotated[
@@ -24,7 +44,7 @@ _Inputs = Annotated[
         help="Traces folders, or sources that are imported first: swe_smith:tool, toolbench, chat=rows.jsonl.",
     ),
 ]
-_Out = Annotated[Path, typer.Option("--out", metavar="DATASET", help="Dataset folder to write.")]
+_Out = Annotated[Path, out_option("DATASET", "Dataset folder to write.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Import at most N rows of a source.")]
 _Target = Annotated[
     Literal["type", "call", "message"], typer.Option("--target", help="What is predicted of the next action.")
@@ -38,7 +58,16 @@ _Tokenizer = Annotated[
     Path | None,
     typer.Option("--tokenizer", metavar="PATH", help="tokenizer.json to count tokens with; else UTF-8 bytes / 3.5."),
 ]
-_Split = Annotated[str, typer.Option("--split", metavar="A/B/C", help="Shares of train, validation and test.")]
+_Split = Annotated[
+    _Shares,
+    typer.Option(
+        "--split",
+        metavar="A/B/C",
+        help="Shares of train, validation and test.",
+        show_default="0.8/0.1/0.1",
+        parser=_parse_split,
+    ),
+]
 _Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of all random choices.")]
 _EvalSize = Annotated[
     int,
@@ -82,7 +111,7 @@ def build(
     outcomes: _Outcomes = "success",
     max_context_tokens: _Context = 8192,
     tokenizer: _Tokenizer = None,
-    split: _Split = "0.8/0.1/0.1",
+    split: _Split = _SHARES,
     seed: _Seed = 0,
     eval_size: _EvalSize = 2000,
     pairs: _Pairs = 4,
@@ -100,34 +129,41 @@ def build(
     The dataset is checked before it is written: if a check (a gate) fails, nothing is written and an
     older dataset in --out stays as it is (exit code 3).
     """
-    from foretrace.cli.display.dataset import show_dataset
+    from foretrace.cli.display.dataset import show_dataset, show_pushed
+    from foretrace.cli.with_progress import build_with_progress, push_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
+    from foretrace.dataset.settings import BuildSettings
 
     if push is None and (private or allow_undecided):
-        raise UsageError(f"{'--private' if private else '--allow-undecided'} is for --push ORG")
+        raise UsageError(Setting("private" if private else "allow_undecided"), " is for ", Setting("push", "ORG"))
     if push is not None and allow_demo:
-        raise UsageError("--allow-demo is for a demonstration, which is never pushed; leave out it or --push")
-    settings: dict[str, Any] = {
-        "target": target,
-        "outcomes": outcomes,
-        "max_context_tokens": max_context_tokens,
-        "tokenizer": None if tokenizer is None else str(tokenizer),
-        "split": _parse_split(split),
-        "seed": seed,
-        "eval_size": eval_size,
-        "pairs": pairs,
-        "recipes": tuple(recipes or ()),
-        "statistical_gates": statistical_gates,
-        "allow_demo": allow_demo,
-    }
-    _check_before_import(settings, out, overwrite=overwrite)
+        why = " is for a demonstration, which is never pushed; leave out it or "
+        raise UsageError(Setting("allow_demo"), why, Setting("push"))
     if all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs) and not any(
         ":" in r for r in recipes or ()
     ):
         output.stay_small()  # nothing comes from the Hub, and no code from outside
+    from foretrace.dataset.build import check_output
+
+    settings = BuildSettings(
+        target=target,
+        outcomes=outcomes,
+        max_context_tokens=max_context_tokens,
+        tokenizer=None if tokenizer is None else str(tokenizer),
+        split=(split.train, split.validation, split.test),
+        seed=seed,
+        eval_size=eval_size,
+        pairs=pairs,
+        recipes=tuple(recipes or ()),
+        statistical_gates=statistical_gates,
+        allow_demo=allow_demo,
+    )
+    # Before hours of importing, what the build itself would refuse after them.
+    settings.check()
+    check_output(out, overwrite=overwrite)
     folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo)
     workers = workers or min(4, usable_cores())
-    report = build_with_progress(output, folders, out, workers=workers, overwrite=overwrite, **settings)
+    report = build_with_progress(output, folders, out, settings, workers=workers, overwrite=overwrite)
     facts: dict[str, Any] = {
         "out": str(out),
         "imported": imported,
@@ -139,38 +175,11 @@ def build(
     if push is not None:
         import msgspec
 
-        from foretrace.cli.commands.push import push_with_progress, show_pushed
-
         pushed = push_with_progress(output, out, push, private=private, allow_undecided=allow_undecided)
         facts["repositories"] = msgspec.to_builtins(pushed)
         if not output.json:
             show_pushed(output, pushed, dry_run=False)
     output.write_json(facts)
-
-
-def _parse_split(text: str) -> tuple[float, float, float]:
-    """Three shares as they are written on the command line: 0.8/0.1/0.1."""
-    try:
-        train, validation, test = (float(part) for part in text.split("/"))
-    except ValueError:
-        raise UsageError(f"--split {text!r}: write three shares, e.g. 0.8/0.1/0.1") from None
-    return train, validation, test
-
-
-def _check_before_import(settings: dict[str, Any], out: Path, *, overwrite: bool) -> None:
-    """Refuse before hours of importing what `build` itself would refuse after them.
-
-    Raises:
-        UsageError: a setting that cannot be served.
-        BuildError: `out` is a file, or is there already.
-    """
-    from foretrace.dataset.settings import BuildSettings
-
-    BuildSettings(**settings).check()
-    if out.is_file():
-        raise BuildError(f"{out}: is a file; name a folder")
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise BuildError(f"{out}: is there already; give --overwrite or another --out")
 
 
 def _collect_folders(
@@ -192,7 +201,7 @@ def _collect_folders(
     if not allow_demo:
         refuse_demo_traces(stores)
     if limit is not None and not sources:
-        raise UsageError("--limit is for sources that are imported; traces folders are taken whole")
+        raise UsageError(Setting("limit"), " is for sources that are imported; traces folders are taken whole")
     if not sources:
         return folders, []
     jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read
@@ -234,12 +243,3 @@ def _import(
     check_not_empty(report, text, into)
     output.note(f"imported {text} into {into}: {sum_import(report)}")
     return import_facts(report, text, into)
-
-
-def build_with_progress(output: Output, folders: list[Path], out: Path, **settings: Any) -> BuildReport:
-    """Build with progress on stderr; `settings` are the other arguments of `foretrace.build`."""
-    from foretrace.api import build
-
-    output.interrupt_message = f"interrupted; {out} is as it was before"
-    with output.progress(f"building {out}") as progress:
-        return build(folders, out=out, progress=progress, **settings)

@@ -7,19 +7,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from foretrace.cli.options import Workers, write_flag
+from foretrace.cli.options import Workers, out_option, write_flag
 from foretrace.cli.output import Output
-from foretrace.core.errors import SandboxError, StoreError
+from foretrace.core.errors import SandboxError, Setting, StoreError
 
 if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
 
-PROBLEMS, PROTOCOL, SAMPLES, TEMPERATURE = 10, "interleaved_tools", 2, 1.0
-"""The first ten problems of the built-in set are those that the demo model knows. At this temperature it makes
-mistakes, and mends most of them."""
-_CONCURRENCY = 4
+_PROTOCOL, _SAMPLES, _CONCURRENCY = "interleaved_tools", 2, 4
+_TEMPERATURE = 1.0
+"""At this one the demo model makes mistakes, and mends most of them."""
 _MARKER = ".foretrace-demo"
 """File that says that the folder's contents are the demo's own, to be replaced by the next run."""
 _OWN = ("traces", "labels.parquet", "dataset")
@@ -28,7 +25,7 @@ _OWN = ("traces", "labels.parquet", "dataset")
 def demo(
     output: Output,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path("demo-out"),
+    out: Annotated[Path, out_option("DIR", "Where everything goes.")] = Path("demo-out"),
     workers: Workers = 1,
 ) -> None:
     """Generate, import, label and build, with the demo model and the shipped samples.
@@ -36,22 +33,24 @@ def demo(
     Takes about half a minute and no network. Its dataset is a demonstration, never training data.
     """
     output.note("generating, importing, labelling and building: about half a minute, without a network")
-    from foretrace.cli.commands.build import build_with_progress
-    from foretrace.cli.commands.label import label_with_progress
-    from foretrace.cli.display.demo import next_steps, show_demo
+    from foretrace.cli.display.demo import next_steps, show_demo, show_places
+    from foretrace.cli.with_progress import build_with_progress, label_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
+    from foretrace.dataset.settings import BuildSettings
 
     _clear(out)
     traces, labels, dataset = (out / name for name in _OWN)
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
     labelled = label_with_progress(output, traces, labels, workers=workers)
-    report = build_with_progress(output, [traces], dataset, workers=workers, overwrite=True, allow_demo=True)
+    report = build_with_progress(
+        output, [traces], dataset, BuildSettings(allow_demo=True), workers=workers, overwrite=True
+    )
     output.interrupt_message = "interrupted"
     steps = next_steps(traces, dataset, sandbox=not isinstance(generated, str))
     facts: dict[str, Any] = {
         "out": str(out),
-        "generate": generated if not isinstance(generated, str) else {"skipped": generated},
+        "generate": generated.make_facts() if not isinstance(generated, str) else {"skipped": generated},
         "import": imported,
         "labels": labelled,
         "demonstration": describe_demonstration(report.manifest),
@@ -61,14 +60,7 @@ def demo(
     if output.write_json(facts):
         return
     show_demo(output, generated, imported, labelled, report.manifest)
-    places = {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}
-    output.print()
-    output.print_fields([(name, str(path)) for name, path in places.items()])
-    output.print()
-    output.print(("next", "bold"))
-    for purpose, command in steps.items():
-        output.print((f"  # {purpose}", "dim"))
-        output.print(f"  {command}")
+    show_places(output, {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}, steps)
 
 
 def _clear(out: Path) -> None:
@@ -79,7 +71,7 @@ def _clear(out: Path) -> None:
     for name in _OWN:
         path = out / name
         if path.exists() and not own:
-            raise StoreError(f"{path}: is there and was not made by the demo; choose another --out")
+            raise StoreError(f"{path}: is there and was not made by the demo; choose another ", Setting("out"))
     try:
         for path in (out / name for name in _OWN):
             if path.is_dir():
@@ -95,20 +87,22 @@ def _clear(out: Path) -> None:
 def _generate(output: Output, traces: Path) -> GenerateReport | str:
     """Attempts of the demo model; or why there are none, where no sandbox serves."""
     from foretrace.api import generate
+    from foretrace.cli.display.generate import describe_progress
+    from foretrace.models.demo_model import KNOWN_PROBLEMS
 
     output.interrupt_message = "interrupted; the next demo begins anew"
     with output.progress("1. generate: starting the demo model and the sandbox") as progress:
         try:
             return generate(
                 "builtin",
-                limit=PROBLEMS,
+                limit=KNOWN_PROBLEMS,
                 model="demo",
-                protocol=PROTOCOL,
+                protocol=_PROTOCOL,
                 out=traces,
-                samples=SAMPLES,
-                sampling={"temperature": TEMPERATURE, "max_tokens": 1024},
+                samples=_SAMPLES,
+                sampling={"temperature": _TEMPERATURE, "max_tokens": 1024},
                 concurrency=_CONCURRENCY,
-                progress=lambda status: progress(f"1. generate: {status.format_line()}"),
+                progress=lambda status: progress(f"1. generate: {describe_progress(status)}"),
             )
         except SandboxError as error:
             return error.render(write_flag)

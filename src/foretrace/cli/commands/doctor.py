@@ -5,27 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretrace.cli.options import (
-    AllowWeakIsolation,
-    ApiKeyEnv,
-    BaseUrl,
-    ContextLength,
-    MinLevel,
-    ModelOption,
-    Preload,
-    Retries,
-    SandboxNames,
-    SandboxWorkers,
-    Timeout,
-    hidden_option,
-    make_server,
-)
+from foretrace.cli.options import AllSandboxOptions, ServerOptions, hidden_option, write_flag
 from foretrace.cli.output import Output
-from foretrace.core.errors import ForetraceError, SandboxError, UsageError
+from foretrace.core.errors import ForetraceError, Setting, UsageError
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
@@ -45,52 +31,29 @@ _MaxTokens = Annotated[int | None, hidden_option("--max-tokens", "Tokens of one 
 def doctor(
     output: Output,
     *,
-    sandbox: SandboxNames = "local",
-    preload: Preload = "none",
-    min_level: MinLevel = 2,
-    allow_weak_isolation: AllowWeakIsolation = False,
+    sandbox: AllSandboxOptions,
     interpreter: _Interpreter = None,
-    workers: SandboxWorkers = 0,
     model: _Model = None,
-    base_url: BaseUrl = None,
+    server: ServerOptions,
     max_tokens: _MaxTokens = None,
-    api_key_env: ApiKeyEnv = None,
-    context_length: ContextLength = None,
-    timeout: Timeout = None,
-    retries: Retries = None,
-    model_option: ModelOption = None,
 ) -> None:
     """Say what can be used here, how well it isolates, and how fast it is; with --model, what a model server can do.
 
     Ends with exit code 1, and one line that says what to do, where no sandbox or no model serves.
     More options for the model server are in docs/cli.md.
     """
-    from foretrace.sandbox.base import SandboxSettings
-
-    settings = SandboxSettings(
-        workers=workers or usable_cores(),
-        min_level=min_level,
-        allow_weak_isolation=allow_weak_isolation,
-        preload=preload,
-        interpreter=None if interpreter is None else str(interpreter),
+    settings = sandbox.make_settings(
+        workers=sandbox.workers or usable_cores(), interpreter=None if interpreter is None else str(interpreter)
     )
-    server: dict[str, Any] = {
-        "base_url": base_url,
-        "api_key_env": api_key_env,
-        "context_length": context_length,
-        "timeout": timeout,
-        "retries": retries,
-        "model_option": model_option,
-    }
     chosen = _make_model(model, server, max_tokens)
     with _without_library_warnings():
         if chosen is None:
-            _examine_sandbox(output, sandbox, settings)
+            _examine_sandbox(output, sandbox.names, settings)
         else:
-            _examine_model(output, chosen, sandbox, settings, max_tokens)
+            _examine_model(output, chosen, sandbox.names, settings, max_tokens)
 
 
-def _make_model(spec: str | None, server: dict[str, Any], max_tokens: int | None) -> ChatModel | None:
+def _make_model(spec: str | None, server: ServerOptions, max_tokens: int | None) -> ChatModel | None:
     """The model that is to be examined, not asked yet; None where none is named.
 
     Raises:
@@ -99,36 +62,36 @@ def _make_model(spec: str | None, server: dict[str, Any], max_tokens: int | None
     from foretrace.registry import make_model
 
     if spec is None:
-        given = [name for name, value in (server | {"max_tokens": max_tokens}).items() if value is not None]
+        given = [*server.list_given(), *([] if max_tokens is None else ["max_tokens"])]
         if given:
-            raise UsageError(f"--{given[0].replace('_', '-')} is for a model server: name one with --model")
+            raise UsageError(Setting(given[0]), " is for a model server: name one with ", Setting("model"))
         return None
-    return make_model(spec, make_server(**server))
+    return make_model(spec, server.make_server())
 
 
 def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
     from foretrace.cli.display.doctor import show_sandbox
-    from foretrace.cli.doctor.sandbox import examine_sandbox
+    from foretrace.doctor.sandbox import examine_sandbox
 
     with output.progress(f"testing the sandbox {names}"):
         facts, error = examine_sandbox(names, settings)
-    if not output.write_json({"ok": error is None, "error": error, "sandbox": facts}) and facts is not None:
+    why = None if error is None else error.render(write_flag)
+    if not output.write_json({"ok": error is None, "error": why, "sandbox": facts}) and facts is not None:
         show_sandbox(output, facts)
     if error is not None:
-        raise SandboxError(error)
+        raise error
 
 
 def _examine_model(
-    output: Output, model: ChatModel, sandbox: str, settings: SandboxSettings, max_tokens: int | None
+    output: Output, model: ChatModel, names: str, settings: SandboxSettings, max_tokens: int | None
 ) -> None:
     import asyncio
 
     import msgspec
 
     from foretrace.cli.display.doctor import show_model
-    from foretrace.cli.doctor.model import ModelReport, examine_model
-    from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
+    from foretrace.doctor.model import ModelReport, examine_model
     from foretrace.registry import make_sandbox
 
     sampling = Sampling() if max_tokens is None else Sampling(max_tokens=max_tokens)
@@ -136,7 +99,7 @@ def _examine_model(
     failure: ForetraceError | None = None
     with output.progress(f"asking {model.spec} what it can do") as progress:
         try:
-            asyncio.run(examine_model(report, model, make_sandbox(sandbox, settings), sampling, progress))
+            asyncio.run(examine_model(report, model, make_sandbox(names, settings), sampling, progress))
         except UsageError:
             raise
         except ForetraceError as error:

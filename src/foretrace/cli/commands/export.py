@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from foretrace.cli.output import Cell, Output
+from foretrace.cli.options import out_option, parse_file
+from foretrace.cli.output import Output
 
 _Format = Annotated[
     Literal["jsonl", "chat", "inline"],
@@ -23,12 +24,11 @@ def export(
     traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Traces folder.")],
     *,
     format: _Format,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File: .jsonl, or with .gz or .zst.")],
+    out: Annotated[Path, out_option("FILE", "File: .jsonl, or with .gz or .zst.", parser=parse_file)],
 ) -> None:
     """Write the traces of a folder as JSON lines."""
     from foretrace.api import export
-    from foretrace.cli.display.traces import warn_unsealed
-    from foretrace.core.files import describe_output
+    from foretrace.cli.display.traces import show_export, warn_unsealed
 
     warn_unsealed(output, traces)
     output.interrupt_message = f"interrupted; nothing was written to {out}"
@@ -39,12 +39,9 @@ def export(
             f"{report.from_demo_model:,} of the traces are the demo model's: they show the form, "
             "and are no training data"
         )
-    counts: dict[str, Any] = {"traces": report.traces, "written": report.written}
+    counts = {"traces": report.traces, "written": report.written}
     if format == "inline":
         counts["with_tokens"] = report.with_tokens
     file = {"format": format, "out": str(out), "bytes": report.bytes, "replaced": report.replaced}
-    if output.write_json({**counts, "dropped": report.dropped, **file}):
-        return
-    fields: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in counts.items()]
-    fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
-    output.print_fields([*fields, ("bytes", report.bytes), ("file", describe_output(out, report.replaced))])
+    if not output.write_json({**counts, "dropped": report.dropped, **file}):
+        show_export(output, counts, report, out)

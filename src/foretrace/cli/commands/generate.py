@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from foretrace.cli.options import (
-    ApiKeyEnv,
-    BaseUrl,
-    ContextLength,
-    ModelOption,
-    Retries,
-    Timeout,
-    hidden_option,
-    make_server,
-    parse_folder,
-)
+from foretrace.cli.common_options import HIDDEN
+from foretrace.cli.options import SandboxOptions, ServerOptions, hidden_option, out_option
 from foretrace.cli.output import Output
-from foretrace.core.errors import ForetraceError, Setting, UsageError
+from foretrace.core.errors import ForetraceError
+
+if TYPE_CHECKING:
+    from foretrace.episodes.generate.engine import GenerateReport
+
+if TYPE_CHECKING:
+    from foretrace.problems.base import UnusableRow
 
 _TERMINATED = 143
 """Exit code of a run that SIGTERM ended."""
+
+
+def _parse_concurrency(text: str) -> int | None:
+    """Attempts in flight; `None` for `auto`."""
+    if text == "auto":
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
+        raise typer.BadParameter(f"{text!r}: choose auto, or 1 to 4096")
+    return int(text)
+
+
+def _parse_temperature(text: str | float) -> float | None:
+    """A temperature; `None` for `none`."""
+    if text == "none":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise typer.BadParameter(f"{text!r}: choose a number that is not negative, or none")
+    return value
 
 
 _Problems = Annotated[
@@ -44,18 +63,29 @@ _Model = Annotated[
 _Samples = Annotated[int, typer.Option("--samples", metavar="N", min=1, help="Attempts at each problem.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")]
 _Temperature = Annotated[
-    str, typer.Option("--temperature", metavar="T", help="Sampling temperature; `none` lets the server choose.")
+    float | None,
+    typer.Option(
+        "--temperature",
+        metavar="T",
+        help="Sampling temperature; `none` lets the server choose.",
+        parser=_parse_temperature,
+    ),
 ]
 _Keep = Annotated[
     Literal["all", "success", "ideal"],
     typer.Option("--keep", help="Attempts to store; ideal: solved as the protocol wants it."),
 ]
 _Concurrency = Annotated[
-    str, typer.Option("--concurrency", metavar="N", help="Attempts at one time; auto finds out what the server can do.")
+    int | None,
+    typer.Option(
+        "--concurrency",
+        metavar="N",
+        help="Attempts at one time; auto finds out what the server can do.",
+        show_default="auto",
+        parser=_parse_concurrency,
+    ),
 ]
-_Out = Annotated[
-    Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.", parser=parse_folder)
-]
+_Out = Annotated[Path, out_option("TRACES", "Traces folder, made if absent.")]
 _MaxTokens = Annotated[
     int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of one completion at most; thinking counts.")
 ]
@@ -66,9 +96,6 @@ _TopK = Annotated[int | None, hidden_option("--top-k", "Of the sampling.", min=1
 _Feedback = Annotated[Literal["public", "counts"], hidden_option("--feedback", "What a model is told of its tests.")]
 _Hints = Annotated[bool, hidden_option("--hints", "Add hints after failures.")]
 _StructureBonus = Annotated[bool, hidden_option("--structure-bonus", "Add the structure bonus to the reward.")]
-_Sandbox = Annotated[str, hidden_option("--sandbox", "Sandboxes in order of preference, e.g. docker,local.")]
-_Workers = Annotated[int, hidden_option("--workers", "Runs of the sandbox at one time; 0 is one a core.", min=0)]
-_Weak = Annotated[bool, hidden_option("--allow-weak-isolation", "Accept isolation levels 0 and 1.")]
 _Tokens = Annotated[int | None, hidden_option("--max-tokens-total", "Tokens of the run at most.", min=1)]
 _Time = Annotated[float | None, hidden_option("--max-time", "Seconds after which no attempt begins.", min=0.0)]
 _Cost = Annotated[float | None, hidden_option("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
@@ -84,12 +111,12 @@ def generate(
     model: _Model,
     out: _Out,
     path: _Path = None,
-    base_url: BaseUrl = None,
+    server: ServerOptions,
     samples: _Samples = 1,
     limit: _Limit = None,
-    temperature: _Temperature = "0.7",
+    temperature: _Temperature = 0.7,
     keep: _Keep = "all",
-    concurrency: _Concurrency = "auto",
+    concurrency: _Concurrency = None,
     max_tokens: _MaxTokens = 4096,
     seed: _Seed = 0,
     max_turns: _MaxTurns = None,
@@ -98,19 +125,12 @@ def generate(
     feedback: _Feedback = "public",
     hints: _Hints = False,
     structure_bonus: _StructureBonus = False,
-    sandbox: _Sandbox = "local",
-    workers: _Workers = 0,
-    allow_weak_isolation: _Weak = False,
+    sandbox: Annotated[SandboxOptions, HIDDEN],
     max_tokens_total: _Tokens = None,
     max_time: _Time = None,
     max_cost: _Cost = None,
     price_in: _PriceIn = 0.0,
     price_out: _PriceOut = 0.0,
-    api_key_env: ApiKeyEnv = None,
-    context_length: ContextLength = None,
-    timeout: Timeout = None,
-    retries: Retries = None,
-    model_option: ModelOption = None,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
@@ -120,47 +140,34 @@ def generate(
     from foretrace.api import MAX_SESSIONS, TerminatedError, run_generate
     from foretrace.cli.display.generate import (
         StatusDisplay,
-        check_report,
         note_dropped_problems,
         note_unknown_to_demo,
         show_report,
     )
     from foretrace.core.completion import Sampling
-    from foretrace.episodes.generate.resume import GenerateSettings, check_settings
-    from foretrace.episodes.generate.usage import Budget
+    from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
     from foretrace.episodes.settings import EpisodeSettings
-    from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox, split_name
-    from foretrace.sandbox.base import SandboxSettings
+    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_name
 
     problems, path = split_name(problems, path)
-    in_flight = _parse_concurrency(concurrency)
     settings = GenerateSettings(
         samples=samples,
-        sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_parse_temperature(temperature)),
+        sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_make_temperature(temperature)),
         seed=seed,
         episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, structure_bonus=structure_bonus),
         keep=keep,
-        concurrency=in_flight,
+        concurrency=concurrency,
         budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),
     )
     check_settings(settings)
-    server = make_server(
-        base_url=base_url,
-        api_key_env=api_key_env,
-        context_length=context_length,
-        timeout=timeout,
-        retries=retries,
-        model_option=model_option,
-    )
+    made_server = server.make_server()
     made_protocol = make_protocol(protocol)
-    sandbox_settings = SandboxSettings(
-        max_sessions=in_flight or MAX_SESSIONS, workers=workers, allow_weak_isolation=allow_weak_isolation
-    )
-    made_sandbox = make_sandbox(sandbox, sandbox_settings)
-    made_model = make_model(model, server)
+    made_sandbox = make_sandbox(sandbox.names, sandbox.make_settings(max_sessions=concurrency or MAX_SESSIONS))
+    made_model = make_model(model, made_server)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with output.progress(f"reading {problems}") as progress:
-        usable, drops = load_usable_problems(problems, path, limit)
+        drops: list[UnusableRow] = []
+        usable = load_problems(problems, path, limit, on_unusable=drops.append)
         note_dropped_problems(output, drops, len(usable) + len(drops), path or problems)
         note_unknown_to_demo(output, made_model, usable)
         display = StatusDisplay(output, progress)
@@ -186,26 +193,17 @@ def generate(
                 show_report(output, display.failure_report, out, len(drops))
             raise
     show_report(output, report, out, len(drops))
-    check_report(report)
+    _check_report(report)
 
 
-def _parse_concurrency(text: str) -> int | None:
-    """Attempts in flight; `None` for `auto`."""
-    if text == "auto":
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
-        raise UsageError(Setting("concurrency", repr(text)), ": choose auto, or 1 to 4096")
-    return int(text)
+def _make_temperature(temperature: float | None) -> dict[str, Any]:
+    """The temperature as a part of `Sampling`; `None` is the server's own, which for a model in this process is 1."""
+    return {"temperature": 1.0, "extra": {"temperature": None}} if temperature is None else {"temperature": temperature}
 
 
-def _parse_temperature(text: str) -> dict[str, Any]:
-    """The temperature as a part of `Sampling`; with `none` the server's own, which for a model in this process is 1."""
-    if text == "none":
-        return {"temperature": 1.0, "extra": {"temperature": None}}
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
-        raise UsageError(Setting("temperature", repr(text)), ": choose a number that is not negative, or none")
-    return {"temperature": value}
+def _check_report(report: GenerateReport) -> None:
+    """Refuse to call a run done in which every attempt ended in an error."""
+    counts = report.counts
+    if counts.done and not counts.judged:
+        kind, message = next(iter(counts.examples.items()))
+        raise ForetraceError(f"all {counts.done:,} attempts ended in an error, e.g. {kind}: {message}")

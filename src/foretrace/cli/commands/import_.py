@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretrace.cli.options import parse_pairs
+from foretrace.cli.options import out_option
 from foretrace.cli.output import Output
 
 _Source = Annotated[
@@ -20,7 +20,7 @@ _Paths = Annotated[
         metavar="PATH", help="Files, or folders of files. Without one, the source is read from the Hugging Face Hub."
     ),
 ]
-_Out = Annotated[Path, typer.Option("--out", metavar="TRACES", help="Traces folder, made if absent.")]
+_Out = Annotated[Path, out_option("TRACES", "Traces folder, made if absent.")]
 _Split = Annotated[str | None, typer.Option("--split", metavar="S", help="Split on the Hub.")]
 _Revision = Annotated[str | None, typer.Option("--revision", metavar="R", help="Commit or branch on the Hub.")]
 _Repo = Annotated[
@@ -68,12 +68,13 @@ def import_(
     """
     from foretrace.api import import_source, open_rows, open_source
     from foretrace.cli.display.imports import show_import
+    from foretrace.core.pairs import parse_pairs
     from foretrace.sources.importing import check_not_empty
 
     plugin, split = open_source(
         source,
         split,
-        columns=parse_pairs("--map", columns or [], form="FIELD=COLUMN", example="messages=turns"),
+        columns=parse_pairs("columns", columns or [], form="FIELD=COLUMN", example="messages=turns"),
         license=license,
         keep_prefix_rows=keep_prefix_rows,
     )

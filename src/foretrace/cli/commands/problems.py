@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretrace.cli.options import (
-    AllowWeakIsolation,
-    MinLevel,
-    Preload,
-    SandboxNames,
-    SandboxWorkers,
-)
-from foretrace.cli.output import Output, Progress
+from foretrace.cli.options import AllSandboxOptions
+from foretrace.cli.output import Output
+from foretrace.core.progress import ProgressFunc
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
     from foretrace.episodes.validate import ValidationReport
-    from foretrace.sandbox.base import SandboxSettings
 
 HELP = "List problem sets, and check them without a model."
 
@@ -32,21 +26,16 @@ def show_help(ctx: typer.Context) -> None:
 
 def list_(output: Output) -> None:
     """List the problem sets that `check` can read."""
-    import sys
+    from foretrace.cli.display.plugins import show_plugins
+    from foretrace.registry import describe_plugins
 
-    from foretrace.cli.display.problems import show_sets
-    from foretrace.core.plugins import load_plugin, plugin_names
-
-    rows: list[dict[str, Any]] = []
-    for name in plugin_names("problems"):
-        plugin = load_plugin("problems", name)
-        hub = plugin.hub
-        where = f"{hub.repo} ({hub.split})" if hub else "comes with foretrace" if hasattr(plugin, "count") else None
-        about = (sys.modules[plugin.__module__].__doc__ or "").strip().split("\n")[0]
-        count = getattr(plugin, "count", None)
-        rows.append({"name": name, "about": about, "problems": count, "from": where, "license": plugin.license})
-    if not output.write_json({"sets": rows}):
-        show_sets(output, rows)
+    found = describe_plugins("problems")
+    facts = [
+        {"name": one.name, "about": one.about, "problems": one.problems, "from": one.place, "license": one.license}
+        for one in found
+    ]
+    if not output.write_json({"sets": facts}):
+        show_plugins(output, found, "jsonl:FILE, or module:Class (docs/problems.md)")
 
 
 def check(
@@ -59,11 +48,7 @@ def check(
         Path | None, typer.Option("--path", metavar="FILE", help="Read this file or folder, not the Hub.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")] = None,
-    sandbox: SandboxNames = "local",
-    preload: Preload = "none",
-    min_level: MinLevel = 2,
-    allow_weak_isolation: AllowWeakIsolation = False,
-    workers: SandboxWorkers = 0,
+    sandbox: AllSandboxOptions,
 ) -> None:
     """Prove a problem set without a model.
 
@@ -74,14 +59,10 @@ def check(
     from foretrace.cli.display.problems import show_check, verdict
     from foretrace.core.errors import ProblemError
     from foretrace.registry import split_name
-    from foretrace.sandbox.base import SandboxSettings
 
     name, path = split_name(name, path)
-    settings = SandboxSettings(
-        workers=workers, preload=preload, min_level=min_level, allow_weak_isolation=allow_weak_isolation
-    )
     with output.progress(f"checking {name}") as progress:
-        isolation, checked = _check(name, path, limit, sandbox, settings, progress)
+        isolation, checked = _check(name, path, limit, sandbox, progress)
     if not checked.problems and not checked.findings:
         raise ProblemError(f"{path or name}: there is no problem in it")
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
@@ -93,7 +74,7 @@ def check(
 
 
 def _check(
-    name: str, path: Path | None, limit: int | None, sandbox: str, settings: SandboxSettings, progress: Progress
+    name: str, path: Path | None, limit: int | None, sandbox: AllSandboxOptions, progress: ProgressFunc
 ) -> tuple[Any, ValidationReport]:
     """How well the code was isolated, and what was found."""
     import asyncio
@@ -108,7 +89,7 @@ def _check(
     bad = [
         ValidationIssue(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops
     ]
-    judge = make_sandbox(sandbox, settings)
+    judge = make_sandbox(sandbox.names, sandbox.make_settings())
 
     def report(done: int) -> None:
         progress(f"checking {name}", done, len(problems))
@@ -117,7 +98,7 @@ def _check(
         async with judge:
             isolation = await judge.start()
             return isolation, await validate_problems(
-                problems, judge, workers=settings.workers or usable_cores(), progress=report
+                problems, judge, workers=sandbox.workers or usable_cores(), progress=report
             )
 
     isolation, checked = asyncio.run(run())

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from foretrace.cli.output import Output
-
-if TYPE_CHECKING:
-    from foretrace.dataset.push import PushedRepository
 
 
 def push(
@@ -33,48 +30,11 @@ def push(
     """
     import msgspec
 
+    from foretrace.cli.display.dataset import show_pushed
+    from foretrace.cli.with_progress import push_with_progress
+
     pushed = push_with_progress(
         output, dataset, org, name=name, private=private, dry_run=dry_run, allow_undecided=allow_undecided
     )
     if not output.write_json({"dry_run": dry_run, "repositories": msgspec.to_builtins(pushed)}):
         show_pushed(output, pushed, dry_run=dry_run)
-
-
-def push_with_progress(
-    output: Output,
-    dataset: Path,
-    org: str,
-    *,
-    name: str | None = None,
-    private: bool,
-    dry_run: bool = False,
-    allow_undecided: bool,
-) -> list[PushedRepository]:
-    """Push with progress on stderr."""
-    from foretrace.api import push
-    from foretrace.dataset.push import find_unpushed_configs
-
-    output.interrupt_message = (
-        "interrupted; repositories that were pushed are whole, the same command goes on with the others"
-    )
-    for config in find_unpushed_configs(dataset):
-        output.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
-    with output.progress(f"pushing {dataset} to {org}") as progress:
-        return push(
-            dataset,
-            org=org,
-            name=name,
-            private=private,
-            dry_run=dry_run,
-            allow_undecided=allow_undecided,
-            progress=progress,
-        )
-
-
-def show_pushed(output: Output, pushed: list[PushedRepository], *, dry_run: bool) -> None:
-    """Say what was pushed."""
-    done = "would push" if dry_run else "pushed"
-    output.print_table(
-        ("repository", "rows", "files", "bytes", "what"),
-        [(p.url, p.rows, len(p.files), p.bytes, "is there already" if p.skipped else done) for p in pushed],
-    )

@@ -31,14 +31,10 @@ def score(
     import msgspec
 
     from foretrace.api import score
+    from foretrace.cli.display.dataset import show_scores
 
     with output.progress(f"scoring {predictions}"):
         report = score(predictions, dataset, seed=seed, allow_partial=allow_partial)
-    if output.write_json({"predictions": str(predictions), "dataset": str(dataset), **msgspec.to_builtins(report)}):
-        return
-    names = ("slice", "metric", "value", "low", "high", "n")
-    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
-    output.print(
-        f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
-        f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
-    )
+    facts = {"predictions": str(predictions), "dataset": str(dataset), **msgspec.to_builtins(report)}
+    if not output.write_json(facts):
+        show_scores(output, report)

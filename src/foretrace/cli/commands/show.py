@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foretrace.cli.output import Output
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import Setting, UsageError
 
 if TYPE_CHECKING:
     from foretrace.core.store import TraceStore
@@ -38,13 +38,13 @@ def show(
     store = TraceStore(traces)
     warn_unsealed(output, traces)
     if key is None:
-        for flag, value in (("--step", step is not None), ("--full", full)):
-            if value:
-                raise UsageError(f"{flag} needs the KEY of a trace")
+        for setting, given in (("step", step is not None), ("full", full)):
+            if given:
+                raise UsageError(Setting(setting), " needs the KEY of a trace")
         _list(output, store, every)
         return
     if every:
-        raise UsageError("--all lists traces; leave it out together with a KEY")
+        raise UsageError(Setting("all"), " lists traces; leave it out together with a KEY")
     trace = store.get(key)
     numbers = [s.index for s in trace.steps()]
     if step is not None and step not in numbers:

@@ -1,11 +1,17 @@
-"""What a built dataset holds, from its manifest, and how often each action occurs."""
+"""What a built dataset holds, what was pushed of it, scores on it, and how often each action occurs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output
+
+if TYPE_CHECKING:
+    from foretrace.api import LabelReport
+    from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.score import ScoreReport
 
 _BAR_WIDTH = 30
 _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed": "REMOVED"}
@@ -65,6 +71,40 @@ def show_actions(output: Output, actions: dict[str, int]) -> None:
             )
             for name, count in actions.items()
         ],
+    )
+
+
+def show_labels(output: Output, report: LabelReport, out: Path) -> None:
+    """Say what was labelled, and where the labels are."""
+    from foretrace.core.files import describe_output
+
+    show_actions(output, report.actions)
+    output.print_fields(
+        [
+            ("traces", report.traces),
+            ("steps", report.steps),
+            ("not a step", report.nonsteps),
+            ("labels", describe_output(out, report.replaced)),
+        ]
+    )
+
+
+def show_pushed(output: Output, pushed: Sequence[PushedRepository], *, dry_run: bool) -> None:
+    """Say what was pushed."""
+    done = "would push" if dry_run else "pushed"
+    output.print_table(
+        ("repository", "rows", "files", "bytes", "what"),
+        [(p.url, p.rows, len(p.files), p.bytes, "is there already" if p.skipped else done) for p in pushed],
+    )
+
+
+def show_scores(output: Output, report: ScoreReport) -> None:
+    """Print the scores, and which rows and predictions they leave out."""
+    names = ("slice", "metric", "value", "low", "high", "n")
+    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
+    output.print(
+        f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
+        f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )
 
 

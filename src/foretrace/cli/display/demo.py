@@ -49,6 +49,17 @@ def show_demo(
     _show_built(output, manifest)
 
 
+def show_places(output: Output, places: Mapping[str, Path], steps: Mapping[str, str]) -> None:
+    """Where everything is, and what to type next: commands by what they are for."""
+    output.print()
+    output.print_fields([(name, str(path)) for name, path in places.items()])
+    output.print()
+    output.print(("next", "bold"))
+    for purpose, command in steps.items():
+        output.print((f"  # {purpose}", "dim"))
+        output.print(f"  {command}")
+
+
 def _show_generated(output: Output, report: GenerateReport) -> None:
     isolation = report.isolation or {}
     output.print(
@@ -56,13 +67,13 @@ def _show_generated(output: Output, report: GenerateReport) -> None:
         f"  {report.problems} problems, protocol {report.protocol}, by {report.model}; its code was run in the "
         f"sandbox {isolation.get('sandbox')}, isolation level {isolation.get('level')}",
     )
-    erred = round(report.metrics.get("had_errors", 0) * report.judged)
-    recovered = round(report.metrics.get("recovered", 0) * report.judged)
+    erred = round(report.metrics.get("had_errors", 0) * report.counts.judged)
+    recovered = round(report.metrics.get("recovered", 0) * report.counts.judged)
     output.print_table(
         ("episodes", "success", "with errors", "recovered", "mean reward", "tokens/s"),
         [
             (
-                report.done,
+                report.counts.done,
                 None if report.success is None else f"{report.success:.1%}",
                 erred,
                 recovered,
@@ -71,8 +82,8 @@ def _show_generated(output: Output, report: GenerateReport) -> None:
             )
         ],
     )
-    for kind, example in report.examples.items():
-        output.print(f"{report.errors[kind]} ended in an error, {kind}: {example}")
+    for kind, example in report.counts.examples.items():
+        output.print(f"{report.counts.errors[kind]} ended in an error, {kind}: {example}")
 
 
 def _show_built(output: Output, manifest: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.cli.output import Cell, Output
 
 if TYPE_CHECKING:
-    from foretrace.cli.doctor.model import ModelReport
+    from foretrace.doctor.model import ModelReport
 
 _LEVELS = {
     4: "elsewhere: a container or another machine",
@@ -16,13 +16,8 @@ _LEVELS = {
     1: "system call filter, limits: weak",
     0: "limits only: weak",
 }
-_CAPABILITIES = {
-    "logprobs": "logprobs",
-    "token_ids": "token ids",
-    "token_prompts": "token prompts",
-    "continuation": "continuation",
-    "reasoning_apart": "thinking apart",
-}
+_CAPABILITY_WORDS = {"reasoning_apart": "thinking apart"}
+"""Capabilities that are not called by their field's name."""
 _LOGPROBS = {
     "token": "ids and logprobs of the sampled tokens (token-exact)",
     "text": "logprobs of pieces of text, without ids (text-exact)",
@@ -87,7 +82,7 @@ def show_model(output: Output, report: ModelReport, max_tokens: int) -> None:
 def _capability_row(name: str, found: dict[str, Any]) -> tuple[Cell, ...]:
     tokens = found.get("tokens")
     yes: Cell = found["yes"] if tokens is None else f"{tokens:,} tokens"
-    return (_CAPABILITIES.get(name, name.replace("_", " ")), yes, found["reason"])
+    return (_CAPABILITY_WORDS.get(name, name.replace("_", " ")), yes, found["reason"])
 
 
 def _episode_fields(episode: dict[str, Any], sandbox: dict[str, Any], max_tokens: int) -> list[tuple[str, Cell]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.cli.output import Cell, Output, Progress
+from foretrace.cli.output import Cell, Output, ProgressDisplay, format_seconds
+from foretrace.core.completion import CAPABILITY_NAMES
 
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from foretrace.models.base import ChatModel
     from foretrace.problems.base import UnusableRow
 
-_CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
 _FIRST_METRICS = (
     "think_count",
     "code_block_count",
@@ -31,12 +32,14 @@ _FIRST_METRICS = (
     "repairs",
 )
 """Metrics that are shown first; others that a trace has come after them."""
+_MAX_ERROR_KINDS = 2
+"""Kinds of errors that the line of progress names."""
 
 
 class StatusDisplay:
     """Follows a run: says once what the server can do, and then where the run stands."""
 
-    def __init__(self, output: Output, progress: Progress) -> None:
+    def __init__(self, output: Output, progress: ProgressDisplay) -> None:
         self._output, self._progress = output, progress
         self._started = False
         """Whether attempts were begun."""
@@ -48,7 +51,7 @@ class StatusDisplay:
         self.failure_report = report
 
     def __call__(self, status: RunProgress) -> None:
-        self._progress(status.format_line())
+        self._progress(describe_progress(status))
         if not self._started and status.doing == "running":
             self._started = True
             for line in describe_capabilities(status.capabilities or {}):
@@ -57,14 +60,35 @@ class StatusDisplay:
                 self._output.note(f"sandbox: {status.isolation.sandbox}, isolation level {status.isolation.level}")
 
 
+def describe_progress(status: RunProgress) -> str:
+    """Where a run stands, in one line; what matters most comes first, since a terminal cuts its end off."""
+    if status.doing != "running":
+        return status.doing
+    attempts_s, tokens_s = status.compute_rates()
+    parts = [f"{status.done:,} of {status.done + status.remaining:,} done"]
+    if attempts_s > 0:
+        parts[0] += f", {format_seconds(status.remaining / attempts_s)} left"
+    if status.server_failure:
+        parts.append(f"the server fails ({status.server_failure}), trying again")
+    if status.errors:
+        kinds = [f"{kind} {count:,}" for kind, count in Counter(status.errors).most_common(_MAX_ERROR_KINDS)]
+        more = ["..."] if len(status.errors) > _MAX_ERROR_KINDS else []
+        parts.append(f"errors: {', '.join([*kinds, *more])}")
+    if status.judged:
+        passed, ideal = status.successes / status.judged, status.ideal_attempts / status.judged
+        parts.append(f"{passed:.0%} passed, {ideal:.0%} ideal")
+    parts += [f"{tokens_s:,.0f} tokens/s", f"{status.in_flight} in flight (up to {status.slots} asking)"]
+    return "; ".join(parts)
+
+
 def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     """What a model server was found to do, and where not, why; one line each."""
-    does = [name for name in _CAPABILITIES if capabilities.get(name)]
+    does = [name for name in CAPABILITY_NAMES if capabilities.get(name)]
     context = capabilities.get("context_length")
     lines = [f"the model server does: {', '.join(does) or 'none of the extras'}"]
     lines[0] += f"; context of {context:,} tokens" if context else ""
     reasons = capabilities.get("reasons", {})
-    return lines + [f"not {name}: {reasons[name]}" for name in _CAPABILITIES if name in reasons]
+    return lines + [f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons]
 
 
 def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
@@ -72,47 +96,46 @@ def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int,
     from foretrace.registry import describe_unusable
 
     if drops:
-        output.note(f"left out {len(drops):,} of {of:,} problems of {place}: {describe_unusable(drops, place)}")
+        output.note(describe_unusable(drops, of, place))
 
 
 def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
-    from foretrace.cli.commands.demo import PROBLEMS
     from foretrace.dataset.demonstration import is_demo_model
+    from foretrace.models.demo_model import KNOWN_PROBLEMS
     from foretrace.registry import load_problems
 
     if not is_demo_model(model.spec):
         return
     unknown = {problem.id for problem in problems} - {
-        problem.id for problem in load_problems("builtin", None, PROBLEMS)
+        problem.id for problem in load_problems("builtin", None, KNOWN_PROBLEMS)
     }
     if unknown:
         output.note(
             f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "
-            f"(--problems builtin --limit {PROBLEMS})"
+            f"(--problems builtin --limit {KNOWN_PROBLEMS})"
         )
 
 
 def report_facts(report: GenerateReport, out: Path, dropped: int) -> dict[str, Any]:
     """The report as one JSON object; `dropped` rows of the problem set could not be used."""
-    import msgspec
-
-    return {"out": str(out), "problems_left_out": dropped, **msgspec.to_builtins(report)}
+    return {"out": str(out), "problems_left_out": dropped, **report.make_facts()}
 
 
 def show_report(output: Output, report: GenerateReport, out: Path, dropped: int) -> None:
     """Say what a run did."""
+    counts = report.counts
     for path in report.damaged:
         output.warn(
             f"{path}: a damaged journal of an earlier run; what could be read of it is in {out}, and it is kept"
         )
     if report.stopped and not report.error:
         output.note(f"stopped before the end: {report.stopped}; the same command goes on")
-    for kind, example in report.examples.items():
-        output.note(f"{report.errors[kind]:,} ended in an error, {kind}: {example}")
-    if report.errors:
+    for kind, example in counts.examples.items():
+        output.note(f"{counts.errors[kind]:,} ended in an error, {kind}: {example}")
+    if counts.errors:
         output.note("they count neither as success nor as failure; the same command makes them again")
-    if report.cut_replies:
+    if counts.cut_replies:
         output.note(_cut_replies(report))
     if output.write_json(report_facts(report, out, dropped)):
         return
@@ -127,15 +150,17 @@ def show_report(output: Output, report: GenerateReport, out: Path, dropped: int)
 
 
 def _cut_replies(report: GenerateReport) -> str:
+    counts = report.counts
     text = (
-        f"{report.cut_replies:,} of {report.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
+        f"{counts.cut_replies:,} of {counts.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
     )
-    context = (report.capabilities or {}).get("context_length")
+    context = (counts.capabilities or {}).get("context_length")
     tight = context is not None and context < 2 * report.max_tokens
     return f"{text}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else text
 
 
 def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
+    counts = report.counts
     isolation = report.isolation or {}
     estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
     rows: list[tuple[str, Cell]] = [
@@ -144,21 +169,24 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
         ("problems", f"{report.problems:,}, and {dropped:,} left out" if dropped else report.problems),
         ("attempts", _count_attempts(report)),
     ]
-    if report.done:
+    if counts.done:
         rows += [
-            ("success", _percentage(report.success, report.judged)),
-            ("ideal", _percentage(report.ideal, report.judged)),
+            ("success", _percentage(report.success, counts.judged)),
+            ("ideal", _percentage(report.ideal, counts.judged)),
             ("mean reward", report.mean_reward),
             (
                 "recovered",
                 "nothing failed" if report.recovery is None else f"{report.recovery:.1%} of those that erred",
             ),
-            ("stored", report.stored),
-            *((f"  left out, {reason}", count) for reason, count in report.left_out.items()),
-            *((f"  error, {kind}", count) for kind, count in report.errors.items()),
+            ("stored", counts.stored),
+            *((f"  left out, {reason}", count) for reason, count in counts.left_out.items()),
+            *((f"  error, {kind}", count) for kind, count in counts.errors.items()),
             ("tokens", f"{report.prompt_tokens:,} in, {report.completion_tokens:,} out{estimated}"),
-            ("seconds", f"{report.seconds:,.1f} ({report.model_s:,.1f} of models, {report.tool_s:,.1f} of tools)"),
-            ("judged by", ", ".join(f"{form} {count:,}" for form, count in report.forms.items()) or None),
+            (
+                "seconds",
+                f"{report.seconds:,.1f} ({counts.model_s:,.1f} of models, {counts.tool_s:,.1f} of tools)",
+            ),
+            ("judged by", ", ".join(f"{form} {count:,}" for form, count in counts.forms.items()) or None),
         ]
         if report.cost:
             rows.append(("cost", report.cost))
@@ -169,22 +197,14 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
 
 
 def _count_attempts(report: GenerateReport) -> str:
+    counts = report.counts
     parts = [
-        f"{report.already_done:,} already there",
-        f"{report.filtered:,} left out before",
-        f"{report.done:,} done now",
+        f"{counts.already_done:,} already there",
+        f"{counts.filtered:,} left out before",
+        f"{counts.done:,} done now",
     ]
-    return f"{report.asked:,} = " + " + ".join([*parts, f"{report.remaining:,} not begun"])
+    return f"{counts.asked:,} = " + " + ".join([*parts, f"{counts.remaining:,} not begun"])
 
 
 def _percentage(share: float | None, of: int) -> str | None:
     return None if share is None else f"{share:.1%} of {of:,}"
-
-
-def check_report(report: GenerateReport) -> None:
-    """Refuse to call a run done in which every attempt ended in an error."""
-    from foretrace.core.errors import ForetraceError
-
-    if report.done and not report.judged:
-        kind, message = next(iter(report.examples.items()))
-        raise ForetraceError(f"all {report.done:,} attempts ended in an error, e.g. {kind}: {message}")

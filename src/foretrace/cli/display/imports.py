@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.cli.options import write_flag
 from foretrace.cli.output import Output
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
         "replaced": report.replaced,
         "already_there": report.already,
         "drops": dict(sorted(report.drops.items())),
-        "examples": report.examples,
+        "examples": report.render_examples(write_flag),
         "success": {name: report.success[name] for name in ("true", "false", "unknown")},
     }
 
 
 def show_import(output: Output, report: ImportReport, label: str, out: Path) -> None:
     """Say what an import did."""
-    for reason, examples in sorted(report.examples.items()):
+    for reason, examples in sorted(report.render_examples(write_flag).items()):
         for example in examples:
             output.note(f"dropped, {reason}: {example}")
     hint = report.traces and report.success["unknown"] == report.traces

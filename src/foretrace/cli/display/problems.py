@@ -1,8 +1,7 @@
-"""What `foretrace problems` prints: the sets there are, and what a check of one found."""
+"""What `foretrace problems check` prints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Output
@@ -19,17 +18,6 @@ _FAULTS = {
     "unusable": "the tests cannot be judged for",
     "lost": "the sandbox lost the run for",
 }
-
-
-def show_sets(output: Output, sets: Sequence[dict[str, Any]]) -> None:
-    """Print the problem sets: name, license, number of problems, and where they are read from."""
-    for row in sets:
-        output.print((row["name"], "bold"), f"  {row['about']}")
-        count = f"{row['problems']:,} problems; " if row["problems"] else ""
-        license = row["license"] or "that of the rows"
-        output.print((f"    {count}{row['from'] or 'local files only'}; license {license}", "dim"))
-    output.print()
-    output.print("your own: jsonl:FILE, or module:Class (docs/problems.md)")
 
 
 def show_check(output: Output, checked: ValidationReport, isolation: dict[str, Any]) -> None:

@@ -1,21 +1,25 @@
-"""The list of a folder's traces, and one trace as a person reads it: header, then message by message with labels."""
+"""The list of a folder's traces, what was exported, and one trace as a person reads it, message by message."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
-from foretrace.cli.output import Output, one_line
+from foretrace.cli.output import Cell, Output, one_line
 from foretrace.core.errors import StoreError
+from foretrace.core.files import describe_output
 from foretrace.core.journal import count_unsealed
 from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
+
+if TYPE_CHECKING:
+    from foretrace.api import ExportReport
 
 _WIDTH = 180
 """Characters of a line that are shown."""
@@ -80,6 +84,13 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
     output.print_table(columns, [[row[name] for name in columns] for row in texts])
     if total > len(rows):
         output.note(f"{len(rows)} of {total:,} traces; --all lists them all")
+
+
+def show_export(output: Output, counts: Mapping[str, int], report: ExportReport, out: Path) -> None:
+    """Say what was exported: the counts by name, the traces that were dropped, and where the file is."""
+    fields: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in counts.items()]
+    fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
+    output.print_fields([*fields, ("bytes", report.bytes), ("file", describe_output(out, report.replaced))])
 
 
 def trace_facts(trace: Trace, step: int | None) -> dict[str, Any]:

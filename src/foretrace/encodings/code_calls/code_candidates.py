@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from foretrace.core.python_source import try_parse
 from foretrace.encodings.code_calls.escapes import (
     OUTSIDE_STRINGS,
     UNICODE_ESCAPE,
@@ -78,12 +78,7 @@ def parse_python(code: str) -> ast.Module | None:
     """Parse code; `None` when it is no Python, is blank or has more than `MAX_CODE` characters."""
     if not code.strip() or len(code) > MAX_CODE:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape in a string is only a warning
-        try:
-            return ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+    return try_parse(code)
 
 
 def strip_fence(text: str) -> str:

@@ -5,7 +5,6 @@ What is found are candidates (`CodeCandidate`): which of them is the code is dec
 
 from __future__ import annotations
 
-import ast
 import io
 import itertools
 import json
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from foretrace.core.python_source import parse_quietly
+from foretrace.core.python_source import parse_literal
 from foretrace.encodings.code_calls.code_candidates import CodeCandidate, parse_python
 from foretrace.encodings.code_calls.escapes import (
     count_bare_quotes,
@@ -255,7 +254,7 @@ def _parse_python_dict(text: str) -> Any:
         tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline)]
         if any(a == b == tokenize.STRING for a, b in itertools.pairwise(tokens)):
             return None
-        return ast.literal_eval(parse_quietly(text.strip(), "eval"))
+        return parse_literal(text)
     except (SyntaxError, ValueError, TypeError, tokenize.TokenError, RecursionError, MemoryError):
         return None
 
@@ -268,12 +267,12 @@ def _add_raw(candidates: list[CodeCandidate], text: str) -> list[CodeCandidate]:
     result: list[CodeCandidate] = []
     for candidate in candidates:
         for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline):
-            if token.type == tokenize.STRING and ast.literal_eval(token.string) == candidate.code:
+            if token.type == tokenize.STRING and parse_literal(token.string) == candidate.code:
                 size = 3 if token.string.startswith(('"""', "'''")) else 1
                 candidate = msgspec.structs.replace(candidate, raw=token.string[size:-size])
                 result += [msgspec.structs.replace(candidate, code=candidate.raw)] * (size == 3)
                 if token.string[0] == '"' and size == 1:
-                    code = ast.literal_eval(_APOSTROPHE.sub(r"\1\\\\'", token.string))
+                    code = parse_literal(_APOSTROPHE.sub(r"\1\\\\'", token.string))
                     result += [msgspec.structs.replace(candidate, code=code)] * (parse_python(code) is not None)
         result.append(candidate)
     return result

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,20 +13,22 @@ from atroposlib.envs.base import APIServerConfig, BaseEnvConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import ForetraceError, Setting, StoreError, UsageError
+from foretrace.core.errors import ForetraceError, Parts, Setting, StoreError, UsageError, render_parts
 from foretrace.core.files import describe_write_error
+from foretrace.core.pairs import parse_pairs
 from foretrace.envs.messages import make_option_style
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.address import read_key
 from foretrace.models.base import Server
 
 _log = logging.getLogger("foretrace.envs")
 _REASONING = ("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
 _NOT_FOR_DEMO = ("model_timeout", "model_retries", "model_options", "think", "api_key_env")
-_NOT_READ = {
-    "timeout": "give --env.model_timeout, the longest silence in seconds",
-    "tokenizer_name": "give --env.tokenizer_name",
-    "server_type": "the kind of server is --env.model (vLLM is openai:NAME)",
-    "rolling_buffer_length": "no request timings are kept",
+_NOT_READ: dict[str, Parts] = {
+    "timeout": ("give ", Setting("model_timeout"), ", the longest silence in seconds"),
+    "tokenizer_name": ("give ", Setting("tokenizer_name")),
+    "server_type": ("the kind of server is ", Setting("model"), " (vLLM is openai:NAME)"),
+    "rolling_buffer_length": ("no request timings are kept",),
 }
 """Settings of Atropos' servers that ours do not read, and what to do."""
 
@@ -107,20 +108,13 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         Raises:
             UsageError: an option that is not NAME=VALUE, or a key that is not set.
         """
-        options: dict[str, str] = {}
-        for pair in filter(None, self.model_options.split(",")):
-            name, equals, value = pair.partition("=")
-            if not (name and equals):
-                raise UsageError(Setting("model_options", pair), ": write NAME=VALUE,NAME=VALUE")
-            options[name.strip()] = value
+        pairs = (pair.strip() for pair in self.model_options.split(","))
+        form = "NAME=VALUE,NAME=VALUE"
+        options = parse_pairs("options", filter(None, pairs), form=form, example="think=false")
         if self.think is not None:
             options["think"] = self.think
-        if self.api_key_env and not os.environ.get(self.api_key_env):
-            raise UsageError(
-                Setting("api_key_env", self.api_key_env), ": there is no such environment variable, or it is empty"
-            )
         return Server(
-            api_key=os.environ[self.api_key_env] if self.api_key_env else None,
+            api_key=read_key(self.api_key_env) if self.api_key_env else None,
             context_length=self.context_length,
             timeout_s=self.model_timeout,
             retries=self.model_retries,
@@ -164,8 +158,11 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         if changed and self.model.partition(":")[0] == "demo":
             listed = [part for name in changed for part in (", ", Setting(name))][1:]
             raise UsageError(*listed, ": not for the demo model, which is in this process: leave it out")
-        if self.temperature <= 0 or not 0 < self.top_p <= 1:
-            raise UsageError("temperature must be above 0 (all rollouts of a group would be the same), top_p in (0, 1]")
+        if self.temperature <= 0:
+            why = ": choose more than 0, or all rollouts of a group will be the same"
+            raise UsageError(Setting("temperature", self.temperature), why)
+        if not 0 < self.top_p <= 1:
+            raise UsageError(Setting("top_p", self.top_p), ": choose more than 0, and 1 at most")
 
 
 def check_scores(config: CodeTraceEnvConfig) -> None:
@@ -199,10 +196,10 @@ def check_servers(servers: Iterable[Any]) -> None:
         for name, remedy in _NOT_READ.items():
             value = getattr(server, name)
             if value != APIServerConfig.model_fields[name].default:
-                _log.warning("openai.%s %s is not read here: %s", name, value, remedy)
+                _log.warning("openai.%s %s is not read here: %s", name, value, render_parts(remedy, write_option))
         for name in ("num_max_requests_at_once", "num_requests_for_eval"):
-            if getattr(server, name) < 1:
-                raise UsageError(f"openai.{name} {getattr(server, name)}: choose 1 or more")
+            if (slots := getattr(server, name)) < 1:
+                raise UsageError(Setting(name, slots), ": choose 1 or more")
 
 
 def evals_error(folder: str, error: OSError) -> StoreError:
@@ -216,6 +213,8 @@ _OPTIONS = {name: f"--env.{name}" for name in CodeTraceEnvConfig.model_fields} |
     "api_key": "--openai.api_key",
     "base_url": "--openai.base_url",
     "concurrency": "--openai.num_max_requests_at_once",
+    "num_max_requests_at_once": "--openai.num_max_requests_at_once",
+    "num_requests_for_eval": "--openai.num_requests_for_eval",
     "options": "--env.model_options",
     "path": "--env.problems_path",
     "retries": "--env.model_retries",
@@ -224,9 +223,10 @@ _OPTIONS = {name: f"--env.{name}" for name in CodeTraceEnvConfig.model_fields} |
     "workers": "--env.sandbox_workers",
 }
 """Name of a setting in Python -> the option that sets it here."""
-_write_option = make_option_style(_OPTIONS)
+write_option = make_option_style(_OPTIONS)
+"""A setting as an option of this environment."""
 
 
 def describe_error(error: ForetraceError) -> str:
     """The message of an error, with settings as options of this environment."""
-    return error.render(_write_option)
+    return error.render(write_option)

@@ -23,10 +23,17 @@ except ImportError as missing:
     raise missing_library_error("atroposlib", "atropos", missing) from None
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError
+from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, first_line
 from foretrace.core.files import describe_write_error
 from foretrace.core.problem import Problem
-from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_scores, check_servers, describe_error, evals_error
+from foretrace.envs.atropos.config import (
+    CodeTraceEnvConfig,
+    check_scores,
+    check_servers,
+    describe_error,
+    evals_error,
+    write_option,
+)
 from foretrace.envs.atropos.groups import GroupMonitor, find_drop_reason, make_group
 from foretrace.envs.atropos.lifecycle import ResilientEnv
 from foretrace.envs.atropos.load_balancer import LoadBalancer
@@ -100,9 +107,8 @@ class CodeTraceEnv(ResilientEnv):
             return StoreError(Setting("data_path_to_save_groups"), f": {cause}; give a path that can be written")
         if not hasattr(self, "server"):
             return error
-        why = str(error).strip().split("\n")[0]
         return UsageError(
-            f"the tokenizer {config.tokenizer_name} cannot be loaded: {why}; give a local folder with a "
+            f"the tokenizer {config.tokenizer_name} cannot be loaded: {first_line(error)}; give a local folder with a "
             "tokenizer.json and a chat template"
         )
 
@@ -328,7 +334,7 @@ class CodeTraceEnv(ResilientEnv):
             ModelError: no rollout came to its end.
         """
         if not self._eval:
-            _log.warning("no problem is kept for evaluation (--env.eval_fraction)")
+            _log.warning("no problem is kept for evaluation (%s)", write_option(Setting("eval_fraction")))
             return
         try:
             await self._evaluate()

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.errors import ProblemError, UsageError
+from foretrace.core.errors import UsageError
 from foretrace.core.problem import Problem
 from foretrace.envs.problems import load_problems
 from foretrace.episodes.episode import make_view
 from foretrace.episodes.identity import make_task
+from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.registry import make_protocol
 
@@ -55,16 +56,9 @@ def resolve_problems(
         UsageError: no such set.
         ProblemError: there is none, one has no tests, or two have one id.
     """
-    chosen = load_problems(problems, path, limit) if isinstance(problems, str) else list(problems)[:limit]
-    if not chosen:
-        raise ProblemError("there is no problem to attempt")
-    by_id: dict[str, Problem] = {}
-    for problem in chosen:
-        if not (problem.public_tests or problem.hidden_tests):
-            raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
-        if by_id.setdefault(make_task(problem).id, problem) is not problem:
-            raise ProblemError(f"two problems have the id {make_task(problem).id!r}; ids must differ")
-    return chosen
+    if isinstance(problems, str):
+        return load_problems(problems, path, limit)
+    return check_problems(list(problems)[:limit])
 
 
 def resolve_protocol(protocol: str | InteractionProtocol) -> InteractionProtocol:

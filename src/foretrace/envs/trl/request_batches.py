@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from foretrace.core.completion import Capabilities, Completion, Request
 from foretrace.core.errors import ForetraceError, UsageError
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trl.generation import GenerateFunc, Generation, make_completion
+from foretrace.models.base import ClosingModel
 
 
 class PendingRequest(NamedTuple):
@@ -56,7 +57,7 @@ class RequestBatcher:
             self._pending = []
 
 
-class BatchedModel:
+class BatchedModel(ClosingModel):
     """A ChatModel (see `models.base.ChatModel`) for one episode, whose requests go into the batches of all."""
 
     endpoint = ""
@@ -75,15 +76,6 @@ class BatchedModel:
         if isinstance(answer, ForetraceError):
             raise answer
         return answer if isinstance(answer, Completion) else make_completion(request, answer, self._batcher.tokenizer)
-
-    async def close(self) -> None:
-        """Nothing to close."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
 
 def generate_batch(

@@ -17,11 +17,11 @@ from foretrace.envs.metrics import RolloutMetrics
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.envs.trl.prompts import TASK_KEY, check_prompt, read_problem, resolve_protocol
+from foretrace.envs.trl.sandbox import resolve_sandbox
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import run_episode
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import InteractionProtocol
-from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 
@@ -30,6 +30,7 @@ def reward_fn(
     *,
     sandbox: str | Sandbox = "local",
     sandbox_settings: SandboxSettings | None = None,
+    max_concurrency: int = 256,
     settings: EpisodeSettings | None = None,
     tokenizer: Any = None,
 ) -> RewardFunc:
@@ -43,7 +44,8 @@ def reward_fn(
         protocol: the one of the prompts; all but those that go on with a reply that was begun (`inline`).
         sandbox: names in order of preference (`docker,local`), or one that is not started; it starts with the first
             batch and ends with the process.
-        sandbox_settings: how a named sandbox is set up; its `max_sessions` is the number of episodes at one time.
+        sandbox_settings: how a named sandbox is set up; its `max_sessions` follows from `max_concurrency`.
+        max_concurrency: episodes at one time; with a sandbox of your own no more than the sessions it was made for.
         settings: how an episode is run; `max_turns` is 1.
         tokenizer: the model's. With it, a completion that does not end with the end of a turn, or with a stop sequence
             of the protocol, is read as one that the token limit cut.
@@ -51,12 +53,11 @@ def reward_fn(
     Raises:
         UsageError: what cannot be served.
     """
-    sandbox_settings = sandbox_settings or SandboxSettings()
     return RewardFunc(
         resolve_protocol(protocol),
-        make_sandbox(sandbox, sandbox_settings) if isinstance(sandbox, str) else sandbox,
+        resolve_sandbox(sandbox, sandbox_settings, max_concurrency),
         settings or EpisodeSettings(),
-        max_concurrency=sandbox_settings.max_sessions,
+        max_concurrency=max_concurrency,
         tokenizer=tokenizer,
     )
 

@@ -23,11 +23,11 @@ from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.envs.trl.generation import GenerateFunc, TrainedModel
 from foretrace.envs.trl.prompts import find_problem, resolve_problems, resolve_protocol
 from foretrace.envs.trl.request_batches import BatchedModel, RequestBatcher, answer_batch, generate_batch
+from foretrace.envs.trl.sandbox import resolve_sandbox
 from foretrace.episodes.episode import make_view
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.protocols.base import InteractionProtocol
-from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 
@@ -40,6 +40,7 @@ def rollout_func(
     limit: int | None = None,
     sandbox: str | Sandbox = "local",
     sandbox_settings: SandboxSettings | None = None,
+    max_concurrency: int = 256,
     settings: EpisodeSettings | None = None,
     max_tokens: int | None = None,
     traces_dir: str | None = None,
@@ -57,7 +58,7 @@ def rollout_func(
         generate: what samples; `None` is the trainer's own model, by transformers.
         problems: all that the prompts ask for: what `prompt_dataset` was given.
         path, limit: as of `prompt_dataset`.
-        sandbox, sandbox_settings: as of `reward_fn`.
+        sandbox, sandbox_settings, max_concurrency: as of `reward_fn`.
         settings: how an episode is run.
         max_tokens: of one completion; `None` is what is left. All of an episode behind its prompt has
             `max_completion_length` of the trainer's configuration.
@@ -70,7 +71,6 @@ def rollout_func(
         ProblemError: as of `prompt_dataset`.
         StoreError: `traces_dir` cannot be written.
     """
-    sandbox_settings = sandbox_settings or SandboxSettings(max_sessions=256)
     for name, value in (("tries", tries), ("max_tokens", max_tokens)):
         if value is not None and value < 1:
             raise UsageError(Setting(name, value), ": choose 1 or more")
@@ -80,14 +80,14 @@ def rollout_func(
         identity=Identity(run="trl", tool_versions={"foretrace": version("foretrace")}),
         seed=seed,
         keep_inexact=True,
-        max_concurrency=sandbox_settings.max_sessions,
+        max_concurrency=max_concurrency,
         max_tokens=max_tokens,
         tries=tries,
     )
     return RolloutFunc(
         rollout_settings,
         resolve_problems(problems, path, limit),
-        make_sandbox(sandbox, sandbox_settings) if isinstance(sandbox, str) else sandbox,
+        resolve_sandbox(sandbox, sandbox_settings, max_concurrency),
         TraceSink(traces_dir, "trl"),
         generate,
     )

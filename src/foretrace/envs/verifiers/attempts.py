@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ModelError
-from foretrace.envs.verifiers.setting_names import name_options
+from foretrace.core.errors import ForetraceError, ModelError
+from foretrace.envs.verifiers.setting_names import describe_failure, rewrite_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import EpisodeLimitError, run_episode
 from foretrace.models.base import ChatModel
@@ -46,12 +46,12 @@ async def run_attempt(
             raise EpisodeLimitError(reason) from error
 
     try:
-        await run_episode(episode, complete, sampling, logprobs=False)
-    except Exception as error:
-        name_options(error)
-        if isinstance(error, ModelError) and error.kind == "refused":
-            _warn_once(str(error))
-        raise
+        await run_episode(episode, complete, sampling, logprobs=False, describe=describe_failure)
+    except ForetraceError as error:
+        named = rewrite_error(error)
+        if isinstance(named, ModelError) and named.kind == "refused":
+            _warn_once(str(named))
+        raise named from error.__cause__
 
 
 @functools.cache

@@ -22,7 +22,7 @@ except ImportError as missing:
 
 from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem
-from foretrace.envs.problems import read_problems
+from foretrace.envs.problems import load_problems
 from foretrace.envs.verifiers.attempts import (
     close_sandboxes,
     get_shared_sandbox,
@@ -33,7 +33,7 @@ from foretrace.envs.verifiers.attempts import (
     run_attempt,
 )
 from foretrace.envs.verifiers.interception_model import InterceptionModel
-from foretrace.envs.verifiers.setting_names import describe_error, name_options
+from foretrace.envs.verifiers.setting_names import describe_error, rewrite_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
@@ -48,7 +48,7 @@ _MAX_SESSIONS = 128
 _INLINE_REFUSED = (
     "the protocol {name} goes on with a reply that was begun, and the verifiers library records whole turns only: its "
     "eval client would make a branch of every segment, and its train client cannot express it; take interleaved_tools, "
-    "or write traces with `foretrace generate --protocol {name}`"
+    "or generate traces with {name} outside of this library"
 )
 
 
@@ -158,7 +158,7 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
         """
         config = self.config
         try:
-            for problem in read_problems(*config.source):
+            for problem in load_problems(*config.source):
                 yield ProblemTask(ProblemData.from_problem(problem, config), config.task)
         except ForetraceError as error:
             raise _end_run(error) from None
@@ -234,8 +234,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
                 raise UsageError(why, Setting("runtime", "subprocess"))
             await self._sandbox().start()
         except ForetraceError as error:
-            name_options(error)
-            raise
+            raise rewrite_error(error) from error.__cause__
 
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
@@ -339,7 +338,7 @@ class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
 
 @functools.lru_cache(maxsize=4)
 def _read_set(name: str, path: str | None) -> dict[str | None, Problem]:
-    return {problem.id: problem for problem in read_problems(name, path)}
+    return {problem.id: problem for problem in load_problems(name, path)}
 
 
 def _refuse_by_value_error(look_up: Any) -> Any:

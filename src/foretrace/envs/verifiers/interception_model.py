@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from foretrace.core.completion import Completion, Request
-from foretrace.core.errors import ModelError
-from foretrace.envs.verifiers.setting_names import OPTIONS
+from foretrace.core.errors import ModelError, Setting
 from foretrace.models.base import Server
-from foretrace.models.server_errors import ServerErrors, one_line, read_error_message
+from foretrace.models.server_errors import ServerErrors, read_error_message, shorten_line
 from foretrace.models.servers.openai import OpenAI
 
 _RELAYED = re.compile(r"upstream \d|Error code: \d|upstream attempt failed")
@@ -28,11 +27,12 @@ class _UpstreamErrors(ServerErrors):
         self, status: int, body: bytes, *, retry_after: str | None = None, location: str | None = None
     ) -> ModelError:
         """What an HTTP status means: by a 503 of its own the library tells that it cannot reach the server."""
-        words = one_line(self.hide(read_error_message(body)).removesuffix("; invalid_request_error"))
+        words = shorten_line(self.hide(read_error_message(body)).removesuffix("; invalid_request_error"))
         if status != 503 or _RELAYED.match(words):
             return super().from_status(status, body, retry_after=retry_after, location=location)
         cause = f"the model server cannot be reached ({words or f'HTTP {status}'})"
-        return self.make(cause, f"start the server, or check {OPTIONS['base_url']}", kind="refused", retryable=True)
+        remedy = ("start the server, or check ", Setting("base_url"))
+        return self.make(cause, *remedy, kind="refused", retryable=True)
 
 
 class _RecordedReply(NamedTuple):

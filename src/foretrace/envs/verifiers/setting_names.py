@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from typing import TypeVar
+
 from foretrace.core.errors import ForetraceError
 from foretrace.envs.messages import make_option_style
+from foretrace.episodes.rollout import failure_message
+
+_Error = TypeVar("_Error", bound=ForetraceError)
 
 _HARNESS = "--env.agent.harness"
 OPTIONS = {
@@ -37,8 +43,14 @@ def describe_error(error: ForetraceError) -> str:
     return error.render(_write_option)
 
 
-def name_options(error: Exception) -> None:
-    """Let `str(error)` of an error of ours name the options of `vf-eval`, for the library, which prints and records
-    that text. Other errors are left as they are."""
-    if isinstance(error, ForetraceError):
-        error.args = (describe_error(error),)
+def describe_failure(error: Exception) -> str:
+    """What a report says of any failure, with settings as options of `vf-eval`."""
+    return failure_message(error, _write_option)
+
+
+def rewrite_error(error: _Error) -> _Error:
+    """A copy of an error, with its traceback, whose `str` names the options of `vf-eval`: the library prints and
+    records that text."""
+    copied = copy.copy(error)
+    copied.args = (describe_error(error),)
+    return copied.with_traceback(error.__traceback__)

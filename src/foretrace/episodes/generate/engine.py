@@ -19,22 +19,15 @@ from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
-from foretrace.episodes.generate.resume import (
-    GenerateSettings,
-    PlannedAttempt,
-    check_problems,
-    check_settings,
-    derive_seed,
-    describe_sampling,
-    explain_left_out,
-    plan_attempts,
-)
+from foretrace.episodes.generate.resume import PlannedAttempt, explain_left_out, plan_attempts
+from foretrace.episodes.generate.settings import GenerateSettings, check_settings
 from foretrace.episodes.generate.throttle import TRANSIENT_KINDS, ThrottledModel
 from foretrace.episodes.generate.usage import MeteredModel, RunUsage, TokenMeter
-from foretrace.episodes.identity import Identity, make_run_name
+from foretrace.episodes.identity import Identity, derive_seed, describe_sampling, make_run_name
 from foretrace.episodes.requirements import find_token_model, require_capabilities
 from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
 from foretrace.models.base import ChatModel, TokenModel
+from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
@@ -50,9 +43,10 @@ _MAX_SANDBOX_FAILURES = 10
 """Attempts in a row that the sandbox fails, after which the run stops."""
 
 
-class GenerateReport(RunCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # counts change, a report does not
+class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did."""
 
+    counts: RunCounts
     model: str
     protocol: str
     run: str
@@ -81,6 +75,11 @@ class GenerateReport(RunCounts, frozen=True, kw_only=True):  # type: ignore[misc
     damaged: tuple[str, ...]
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
 
+    def make_facts(self) -> dict[str, Any]:
+        """The report as one JSON object, with the counts among its other fields."""
+        facts = msgspec.to_builtins(self)
+        return {**facts.pop("counts"), **facts}
+
 
 async def generate(
     problems: Iterable[Problem],
@@ -101,7 +100,7 @@ async def generate(
     Args:
         versions: Recorded in each trace.
         progress: Called several times a second.
-        failed: Called with what was done when an error ends the run after it began, before the error is raised.
+        on_failure: Called with what was done when an error ends the run after it began, before the error is raised.
 
     Raises:
         UsageError: the protocol needs what the server cannot do, or a setting cannot be served.
@@ -202,21 +201,21 @@ class _Run:
 
     async def run_attempts(self, writer: TraceWriter) -> None:
         """Make the attempts of the plan; however the run ends, those that finished are sealed."""
-        log = AsyncJournal(Journal(writer.folder, self.name))
+        journal = AsyncJournal(Journal(writer.folder, self.name))
         self.status.doing = "running"
         ticking = asyncio.create_task(self._tick())
         try:
-            await self._run_until_done(log)
+            await self._run_until_done(journal)
         finally:
             ticking.cancel()
             self.status.doing = "sealing"
             self._progress(self.status)
-            await log.close()
-            writer.seal(log.journal.path)
+            await journal.close()
+            writer.seal(journal.path)
         if self._fatal_error is not None:
             raise self._fatal_error
 
-    async def _run_until_done(self, log: AsyncJournal) -> None:
+    async def _run_until_done(self, journal: AsyncJournal) -> None:
         running: set[asyncio.Task[None]] = set()
 
         def on_end(task: asyncio.Task[None]) -> None:
@@ -231,7 +230,7 @@ class _Run:
                 self._wake.clear()
                 for attempt in self._next_attempts(todo, running):
                     task = asyncio.create_task(
-                        self._run_attempt(attempt, self._usage.start_attempt(self._throttled), log)
+                        self._run_attempt(attempt, self._usage.start_attempt(self._throttled), journal)
                     )
                     task.add_done_callback(on_end)
                     running.add(task)
@@ -275,7 +274,7 @@ class _Run:
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _run_attempt(self, attempt: PlannedAttempt, model: MeteredModel, log: AsyncJournal) -> None:
+    async def _run_attempt(self, attempt: PlannedAttempt, model: MeteredModel, journal: AsyncJournal) -> None:
         """Make one attempt, a second time after a failure that may pass, and store it."""
         self.status.in_flight += 1
         try:
@@ -297,7 +296,7 @@ class _Run:
             self._saving += saving
             self._wake.set()
             try:
-                await log.put(line if stored else encode_entry(JournalEntry(key=trace.key, left_out=reason)))
+                await journal.put(line if stored else encode_entry(JournalEntry(key=trace.key, left_out=reason)))
             finally:
                 self._saving -= saving
         self.status.count(trace, reason, stored=stored)
@@ -327,20 +326,26 @@ class _Run:
         message = None if error is None else str(error)
         out_of_time = None if not status.remaining else self._stopped or "the time is over"
         return GenerateReport(
+            counts=status.copy_counts(),
             model=self._model.spec,
             protocol=self._protocol.name,
             run=self.name,
             problems=len(self._problems),
             stopped=message or out_of_time,
             error=message,
+            success=status.compute_mean(status.successes),
+            ideal=status.compute_mean(status.ideal_attempts),
+            mean_reward=status.compute_mean(status.reward_sum),
+            recovery=status.compute_recovery(),
+            metrics=status.compute_mean_metrics(),
             max_tokens=self._settings.sampling.max_tokens,
             prompt_tokens=meter.prompt_tokens,
             completion_tokens=meter.completion_tokens,
             tokens_estimated=meter.estimated,
             cost=self._settings.budget.compute_cost(meter),
+            seconds=round(status.seconds, 3),
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             damaged=tuple(map(str, self._damaged_journals)),
-            **status.summarize(),
         )
 
 

@@ -11,7 +11,8 @@ class AsyncJournal:
     """A journal from within an event loop."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+        self.path = journal.path
+        self._journal = journal
         self._lines: list[tuple[bytes, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -32,14 +33,14 @@ class AsyncJournal:
         """Write what is left, and close the journal."""
         if self._writing is not None:
             await self._writing
-        self.journal.close()
+        self._journal.close()
 
     async def _write(self) -> None:
         while self._lines:
             batch, self._lines = self._lines, []
             error: Exception | None = None
             try:
-                await asyncio.to_thread(self.journal.append, [line for line, _ in batch])
+                await asyncio.to_thread(self._journal.append, [line for line, _ in batch])
             except Exception as caught:  # whatever it is, those that wait must hear of it
                 error = caught
             for _, written in batch:

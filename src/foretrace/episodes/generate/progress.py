@@ -13,8 +13,6 @@ from foretrace.episodes.generate.usage import TokenMeter
 
 _RECENT_S = 30.0
 """Rates are those of the last seconds."""
-_MAX_KINDS = 2
-"""Kinds of errors that the line of progress names."""
 
 
 class RunCounts(msgspec.Struct, kw_only=True):
@@ -69,9 +67,9 @@ class RunProgress(RunCounts, eq=False):
     """Attempts of this run that passed all tests."""
     ideal_attempts: int = 0
     """Attempts of this run that are ideal."""
-    rewards: float = 0.0
-    metrics: Counter[str] = msgspec.field(default_factory=Counter)
-    """Sums over the attempts of this run without an error; so is `rewards`."""
+    reward_sum: float = 0.0
+    """Of the attempts of this run without an error, as `metric_sums`."""
+    metric_sums: Counter[str] = msgspec.field(default_factory=Counter)
     in_flight: int = 0
     slots: int = 0
     """Requests that the model server may get at a time."""
@@ -108,11 +106,11 @@ class RunProgress(RunCounts, eq=False):
             _increment(self.left_out, left_out)
         self.successes += bool(trace.outcome.success)
         self.ideal_attempts += bool(metrics.get("is_ideal"))
-        self.rewards += trace.outcome.reward or 0.0
+        self.reward_sum += trace.outcome.reward or 0.0
         if trace.outcome.integrity:
             _increment(self.forms, trace.outcome.integrity)
         for name, value in metrics.items():
-            self.metrics[name] += value  # type: ignore[assignment]
+            self.metric_sums[name] += value  # type: ignore[assignment]
 
     def compute_rates(self) -> tuple[float, float]:
         """Attempts and completion tokens a second, of late."""
@@ -128,42 +126,27 @@ class RunProgress(RunCounts, eq=False):
         while len(self._recent) > 1 and self._recent[1][0] < now - _RECENT_S:
             self._recent.popleft()
 
-    def format_line(self) -> str:
-        """Where things stand, in one line; what matters most comes first, since a terminal cuts its end off."""
-        if self.doing != "running":
-            return self.doing
-        attempts_s, tokens_s = self.compute_rates()
-        parts = [f"{self.done:,} of {self.done + self.remaining:,} done"]
-        if attempts_s > 0:
-            parts[0] += f", {_format_duration(self.remaining / attempts_s)} left"
-        if self.server_failure:
-            parts.append(f"the server fails ({self.server_failure}), trying again")
-        if self.errors:
-            kinds = [f"{kind} {count:,}" for kind, count in _rank(self.errors).items()]
-            kinds[_MAX_KINDS:] = ["..."] * (len(kinds) > _MAX_KINDS)
-            parts.append(f"errors: {', '.join(kinds)}")
-        if self.judged:
-            parts.append(f"{self.successes / self.judged:.0%} passed, {self.ideal_attempts / self.judged:.0%} ideal")
-        parts += [f"{tokens_s:,.0f} tokens/s", f"{self.in_flight} in flight (up to {self.slots} asking)"]
-        return "; ".join(parts)
+    def copy_counts(self) -> RunCounts:
+        """The counts as they stand, in the order in which a report gives them."""
+        counts = RunCounts(**{name: getattr(self, name) for name in RunCounts.__struct_fields__})
+        counts.left_out = dict(sorted(self.left_out.items()))
+        counts.errors, counts.examples = _rank(self.errors), dict(self.examples)
+        counts.forms = dict(sorted(self.forms.items()))
+        counts.model_s, counts.tool_s = round(self.model_s, 3), round(self.tool_s, 3)
+        return counts
 
-    def summarize(self) -> dict[str, Any]:
-        """The counts with the shares and means that follow from them: what a report says of a run's attempts."""
-        judged, with_errors = self.judged, self.metrics["had_errors"]
-        counts = {name: getattr(self, name) for name in RunCounts.__struct_fields__}
-        return counts | {
-            "left_out": dict(sorted(self.left_out.items())),
-            "errors": _rank(self.errors),
-            "forms": dict(sorted(self.forms.items())),
-            "model_s": round(self.model_s, 3),
-            "tool_s": round(self.tool_s, 3),
-            "seconds": round(self.seconds, 3),
-            "success": self.successes / judged if judged else None,
-            "ideal": self.ideal_attempts / judged if judged else None,
-            "mean_reward": self.rewards / judged if judged else None,
-            "recovery": self.metrics["recovered"] / with_errors if with_errors else None,
-            "metrics": {name: round(total / judged, 4) for name, total in sorted(self.metrics.items())},
-        }
+    def compute_mean(self, total: float) -> float | None:
+        """A sum over the attempts of this run without an error, as their mean; `None` where there is none."""
+        return total / self.judged if self.judged else None
+
+    def compute_mean_metrics(self) -> dict[str, float]:
+        """The means of the metrics, by name."""
+        return {name: round(total / self.judged, 4) for name, total in sorted(self.metric_sums.items())}
+
+    def compute_recovery(self) -> float | None:
+        """The share of successes among attempts in which something failed on the way; `None` without such attempts."""
+        with_errors = self.metric_sums["had_errors"]
+        return self.metric_sums["recovered"] / with_errors if with_errors else None
 
 
 def _increment(counts: dict[str, int], name: str) -> None:
@@ -173,9 +156,3 @@ def _increment(counts: dict[str, int], name: str) -> None:
 def _rank(counts: dict[str, int]) -> dict[str, int]:
     """The counts, the greatest first."""
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def _format_duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

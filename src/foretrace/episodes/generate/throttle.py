@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Self
 
-from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError
 from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.usage import TokenMeter
-from foretrace.models.base import ChatModel, RetryingModel
+from foretrace.models.base import ChatModel, ModelWrapper, RetryingModel
 from foretrace.models.rate_limits import MAX_WAIT_S
 
 TRANSIENT_KINDS = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
@@ -21,7 +20,7 @@ _OVERLOAD_KINDS = frozenset({"busy", "timeout"})
 """Kinds of failure that fewer requests at a time would have avoided."""
 
 
-class ThrottledModel:
+class ThrottledModel(ModelWrapper):
     """A `ChatModel` on top of another, for many episodes at one time.
 
     Each request waits for a slot of the limiter. Where the model is a `RetryingModel`, its first failure counts at
@@ -46,8 +45,8 @@ class ThrottledModel:
         max_failed_rounds: int = 5,
         pause_s: float = 1.0,
     ) -> None:
-        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
-        self._model, self._limiter, self._meter = model, limiter, meter
+        super().__init__(model)
+        self._limiter, self._meter = limiter, meter
         self._max_failed_rounds, self._pause_s = max_failed_rounds, pause_s
         self._failed_rounds = 0
         self._last_round = float("-inf")
@@ -56,10 +55,6 @@ class ThrottledModel:
         """Before this time (`time.monotonic`) nothing is sent."""
         self.failing = ""
         """Kind of the last failure, as long as no request has succeeded since; else empty."""
-
-    async def probe(self) -> Capabilities:
-        """See `ChatModel.probe`."""
-        return await self._model.probe()
 
     async def complete(self, request: Request) -> Completion:
         """See `ChatModel.complete`.
@@ -116,7 +111,7 @@ class ThrottledModel:
         self.failing = error.kind
         self._limiter.record_overload(last_try)
         if (asked := error.retry_after_s or 0.0) > MAX_WAIT_S:
-            advice = f"; it asks to wait {asked / 3600:.3g} hours: run the same command again then"
+            advice = f"; it asks to wait {asked / 3600:.3g} hours: run it again then"
             raise ModelError(*error.parts, advice, kind=error.kind, final=True) from None
         if first_try <= self._last_round:
             return
@@ -127,13 +122,3 @@ class ThrottledModel:
             raise ModelError(*error.parts, reason, kind=error.kind, final=True) from None
         pause = max(self._pause_s * 2 ** (self._failed_rounds - 1), asked)
         self._paused_until = time.monotonic() + pause
-
-    async def close(self) -> None:
-        """Close the model."""
-        await self._model.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()

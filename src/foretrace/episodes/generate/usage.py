@@ -1,14 +1,9 @@
-"""What a run may use, and has used: tokens, seconds and cost."""
+"""What a run has used: the tokens of its attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
-
-import msgspec
-
-from foretrace.core.completion import Capabilities, Completion, Request
-from foretrace.models.base import ChatModel
+from foretrace.core.completion import Completion, Request
+from foretrace.models.base import ChatModel, ModelWrapper
 
 _CHARS_PER_TOKEN = 4
 """For the estimate where a server does not count tokens."""
@@ -44,17 +39,12 @@ class TokenMeter:
         return completion_tokens
 
 
-class MeteredModel:
+class MeteredModel(ModelWrapper):
     """A `ChatModel` on top of another that counts the tokens of one attempt."""
 
     def __init__(self, model: ChatModel) -> None:
-        self.name, self.spec, self.endpoint = model.name, model.spec, model.endpoint
-        self._model = model
+        super().__init__(model)
         self.meter = TokenMeter()
-
-    async def probe(self) -> Capabilities:
-        """See `ChatModel.probe`."""
-        return await self._model.probe()
 
     async def complete(self, request: Request) -> Completion:
         """See `ChatModel.complete`."""
@@ -63,13 +53,7 @@ class MeteredModel:
         return completion
 
     async def close(self) -> None:
-        """Nothing: other attempts use the model, too."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
+        """Leave the model open: other attempts use it too."""
 
 
 class RunUsage:
@@ -100,53 +84,3 @@ class RunUsage:
         self.finished_attempts += meter.total_tokens > 0
         self.finished.prompt_tokens += meter.prompt_tokens
         self.finished.completion_tokens += meter.completion_tokens
-
-
-class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run may use. No attempt is begun that would probably go beyond it; those in flight are finished."""
-
-    tokens: int | None = None
-    """Of prompts and completions."""
-    seconds: float | None = None
-    cost: float | None = None
-    price_in: float = 0.0
-    """Of a million prompt tokens, in the unit of `cost`."""
-    price_out: float = 0.0
-    """Of a million completion tokens."""
-
-    def compute_cost(self, meter: TokenMeter) -> float:
-        """Cost of the tokens, in the unit of `cost`."""
-        return (meter.prompt_tokens * self.price_in + meter.completion_tokens * self.price_out) / 1e6
-
-    def check_time(self, seconds: float) -> str | None:
-        """Why no further attempt may begin so many seconds after the run began; `None` where one may."""
-        if self.seconds is not None and seconds >= self.seconds:
-            return f"the time of {self.seconds:g} s is over"
-        return None
-
-    def check_tokens_and_cost(self, usage: RunUsage, *, guess: int) -> str | None:
-        """Why no further attempt may begin beside those in flight; `None` where one may. The first one always may.
-
-        Args:
-            guess: tokens that an attempt may use at most: the estimate for each, as long as none has finished.
-        """
-        if not usage.in_flight and not usage.finished_attempts:
-            return None
-        max_price = max(self.price_in, self.price_out)
-        if self.tokens is not None and _would_exceed(self.tokens, _count_tokens, usage, guess):
-            return f"the budget of {self.tokens:,} tokens has no room for another attempt"
-        if self.cost is not None and _would_exceed(self.cost, self.compute_cost, usage, guess * max_price / 1e6):
-            return f"the budget of {self.cost:g} has no room for another attempt"
-        return None
-
-
-def _count_tokens(meter: TokenMeter) -> float:
-    return meter.total_tokens
-
-
-def _would_exceed(limit: float, measure: Callable[[TokenMeter], float], usage: RunUsage, guess: float) -> bool:
-    """Whether one more attempt would probably exceed the limit: each one in flight is expected to use as much as the
-    average of those that finished, or what it has used already if that is more."""
-    finished = measure(usage.finished)
-    each = finished / usage.finished_attempts if usage.finished_attempts else guess
-    return finished + sum(max(each, measure(meter)) for meter in usage.in_flight) + each > limit

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from threadpoolctl import ThreadpoolController
@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, FinishReason, Request
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import DEMO_MODEL, Usage
-from foretrace.models.base import Server
+from foretrace.models.base import ClosingModel, Server
 from foretrace.models.demo_model import CHECKPOINT
 from foretrace.models.demo_model.network import CHUNK_TOKENS, Floats, KVCache, Network, NetworkConfig, read_weights
 from foretrace.models.demo_model.sampling import ReplyBuilder, log_softmax, make_rng, sample_token
@@ -31,7 +31,7 @@ _MAX_CACHED_CHUNKS = 512
 _T = TypeVar("_T")
 
 
-class Demo:
+class Demo(ClosingModel):
     """The demo model (see `base.ChatModel` and `base.TokenModel`).
 
     Logprobs are natural-log probabilities of the network itself, which is what it samples from at temperature 1 without
@@ -113,12 +113,6 @@ class Demo:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
     async def _run_in_thread(self, work: Callable[[], _T]) -> _T:
         """Run in the model's thread: one after the other is fastest, since Python computes in one thread at a time."""

@@ -13,7 +13,7 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Req
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
-from foretrace.models.base import Server
+from foretrace.models.base import ClosingModel, Server
 
 _LOGPROB = -0.25
 _HEAD, _END = "<|start|>", "<|end|>"
@@ -40,7 +40,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 RespondFunction = Callable[[Request], str | Completion]
 
 
-class Scripted:
+class Scripted(ClosingModel):
     """A model that says what its script says (see `base.ChatModel`; `base.TokenModel` with the option `tokens=bytes`).
 
     The script is chosen among those whose `match` fits: number `seed` modulo their number, or without a seed, by a
@@ -122,15 +122,6 @@ class Scripted:
         """The bytes of messages under a template of our own."""
         past = "".join(f"{_HEAD}{m.role}\n{m.content}{_END}\n" for m in messages)
         return list(f"{past}{_REPLY}".encode())
-
-    async def close(self) -> None:
-        """Nothing to close."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
 
     def _choose_script(self, request: Request) -> Script:
         given = [m.content for m in request.messages if m.role != "assistant"]

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from foretrace.problems.public_tests.literals import HELPERS, equal, holds, is_test, quiet_parse, value_of, written
+from foretrace.core.python_source import try_parse
+from foretrace.problems.public_tests.literals import HELPERS, MAX_PIECE, equal, holds, is_test, value_of, written
 
 _INPUT = re.compile(r"([ \t]*)>>>(?: (.*))?")
 _END = re.compile(r"[ \t]*(?:\"\"\"|'''|```)")
@@ -80,7 +81,7 @@ def _entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None
 
 
 def _statement(code: str) -> ast.stmt | None:
-    tree = None if "\\\\" in code else quiet_parse(code, "exec")
+    tree = None if "\\\\" in code or len(code) > MAX_PIECE else try_parse(code)
     return tree.body[0] if tree is not None and len(tree.body) == 1 else None
 
 

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from foretrace.core.problem import Test
+from foretrace.core.python_source import try_parse
 from foretrace.problems.public_tests import doctests, named_parameters
 from foretrace.problems.public_tests.literals import (
+    MAX_PIECE,
     call_at,
     equal,
     holds,
     is_test,
     places,
-    quiet_parse,
     value_at,
     written,
 )
@@ -111,9 +112,9 @@ def _without_counts(examples: list[_Example]) -> list[_Example]:
 def _asserts(text: str, name: str) -> Iterator[tuple[int, str]]:
     """`assert` statements, over as many lines as they take."""
     for match in places(r"(?m)^[ \t>*`-]*+(?=assert[ (])", text):
-        lines = text[match.end() : match.end() + 8_000].split("\n")[:20]
+        lines = text[match.end() : match.end() + MAX_PIECE].split("\n")[:20]
         for count in range(1, len(lines) + 1):
-            tree = quiet_parse("\n".join(lines[:count]).rstrip("` "), "exec")
+            tree = try_parse("\n".join(lines[:count]).rstrip("` "))
             if tree is None:
                 continue
             node = tree.body[0]

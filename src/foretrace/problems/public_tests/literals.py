@@ -6,9 +6,9 @@ import ast
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, overload
+from typing import NamedTuple
 
-from foretrace.core.python_source import PARSE_ERRORS, parse_quietly
+from foretrace.core.python_source import try_parse
 
 MAX_PIECE = 8_000
 """Characters that one call, value or assert may have."""
@@ -46,20 +46,6 @@ def places(pattern: str, text: str) -> Iterator[re.Match[str]]:
     return itertools.islice(re.finditer(pattern, text), MAX_PLACES)
 
 
-@overload
-def quiet_parse(code: str, mode: Literal["eval"]) -> ast.Expression | None: ...
-@overload
-def quiet_parse(code: str, mode: Literal["exec"]) -> ast.Module | None: ...
-def quiet_parse(code: str, mode: str) -> Any:
-    """`ast.parse` that gives None for what is no Python (or too long), and warns of nothing."""
-    if len(code) > MAX_PIECE:
-        return None
-    try:
-        return parse_quietly(code, mode)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    except PARSE_ERRORS:
-        return None
-
-
 def is_literal(node: ast.expr) -> bool:
     """Whether the expression is a value written out."""
     try:
@@ -71,17 +57,16 @@ def is_literal(node: ast.expr) -> bool:
 
 def value_of(text: str) -> ast.expr | None:
     """The value that the whole text is, as an expression; None when it is none for sure."""
-    tree = None if _NOT_SURE.search(text) else quiet_parse(text.strip(), "eval")
-    return tree.body if tree is not None and is_literal(tree.body) else None
+    node = None if _NOT_SURE.search(text) else _expression(text.strip())
+    return node if node is not None and is_literal(node) else None
 
 
 def call_at(text: str, begin: int, name: str) -> Piece | None:
     """The call of `name` that begins at `begin`, with arguments that are all values; it may go over several lines."""
     end = _balanced(text, begin + len(name))
-    tree = quiet_parse(text[begin:end], "eval") if end else None
-    if tree is None or not isinstance(tree.body, ast.Call) or _NOT_SURE.search(text, begin, end):
+    call = _expression(text[begin:end]) if end else None
+    if not isinstance(call, ast.Call) or _NOT_SURE.search(text, begin, end):
         return None
-    call = tree.body
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     named = all(keyword.arg for keyword in call.keywords)
     return Piece(call, end) if named and all(is_literal(node) for node in given) else None
@@ -106,6 +91,11 @@ def value_at(line: str, begin: int = 0) -> Piece | None:
     if node is None or (piece[0] == "(" and not isinstance(node, ast.Tuple)):
         return None
     return Piece(node, end)
+
+
+def _expression(code: str) -> ast.expr | None:
+    tree = try_parse(code, "eval") if len(code) <= MAX_PIECE else None
+    return None if tree is None else tree.body
 
 
 def _balanced(text: str, begin: int) -> int:

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from foretrace.problems.public_tests.literals import equal, places, quiet_parse, value_at
+from foretrace.core.python_source import try_parse
+from foretrace.problems.public_tests.literals import equal, places, value_at
 
 _FOR = r"(?m)^[ \t*•-]*+(?:For|If|With|Given)\s++(?=\w+\s*=)"
 _SHOULD = re.compile(
@@ -44,7 +45,7 @@ def _parameters(code: str, name: str) -> list[str]:
         return []
     head = code[match.end() : match.end() + 2_000]
     for colon in re.finditer(r":(?=[ \t]*(?:#.*)?(?:\n|$))", head):
-        tree = quiet_parse(head[: colon.end()] + "\n    pass", "exec")
+        tree = try_parse(head[: colon.end()] + "\n    pass")
         if tree is not None and isinstance(tree.body[0], (ast.FunctionDef, ast.AsyncFunctionDef)):
             given = tree.body[0].args
             plain = not (given.vararg or given.kwarg or given.kwonlyargs or given.defaults)

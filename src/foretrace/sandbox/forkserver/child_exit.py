@@ -60,7 +60,7 @@ def read_child_exit(report: dict[str, Any], limits: Limits, output: dict[str, An
 
 
 def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
-    """What a run is told whose child was ended from outside."""
+    """The error of a run whose child did not end by itself."""
     if child_exit.ending == "timeout":
         by_cpu = child_exit.signal is not None
         used = f"{limits.cpu_s:g} s of CPU time" if by_cpu else f"{limits.wall_s:g} s"

@@ -50,7 +50,7 @@ class ProcessTotals(msgspec.Struct):
         return msgspec.structs.replace(limits, wall_s=wall_s)
 
     def add(self, ended: ChildExit, ending: Ending, error: RunError | None) -> None:
-        """Take the end of one process into account; the first that was not `ok` is the one told."""
+        """Take the end of one process into account; the first ending other than `ok` is kept."""
         self.count += 1
         self.seconds += ended.seconds
         self.stdout = (self.stdout + ended.stdout)[: 1 << 20]

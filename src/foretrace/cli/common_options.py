@@ -1,11 +1,13 @@
-"""What all commands share: --config, --json, --quiet and --debug, added to the options of a command's own."""
+"""From a function to a command: --config, --json, --quiet and --debug are added, records of options taken apart."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -94,18 +96,27 @@ _COMMON: dict[str, tuple[Any, Any]] = {
 """By parameter: its type and option, and its default."""
 
 
+HIDDEN = "hidden"
+"""Mark of a record whose options are left out of `--help`: `Annotated[SandboxOptions, HIDDEN]`."""
+
+
 def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn `function(output, **own options)` into what typer calls: the common options added, `output` made."""
+    """Turn `function(output, **own options)` into what typer calls: the common options added, `output` made.
+
+    A parameter whose type is a dataclass stands for the options that are its fields, and gets a record of them.
+    """
     hints = get_type_hints(function, include_extras=True)
-    own = list(inspect.signature(function).parameters.values())[1:]
-    parameters = [
-        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        *(p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
-    ]
-    for name, (annotation, default) in _COMMON.items():
-        parameters.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-        )
+    parameters = [_keyword("ctx", typer.Context)]
+    records: dict[str, tuple[type[Any], list[str]]] = {}
+    for own in list(inspect.signature(function).parameters.values())[1:]:
+        record, *marks = get_args(hints[own.name]) if get_origin(hints[own.name]) is Annotated else [hints[own.name]]
+        if is_dataclass(record) and isinstance(record, type):
+            options = _list_options(record, hidden=HIDDEN in marks)
+            records[own.name] = record, [option.name for option in options]
+            parameters += options
+        else:
+            parameters.append(_keyword(own.name, hints[own.name], own.default))
+    parameters += [_keyword(name, *common) for name, common in _COMMON.items()]
 
     def run(**given: Any) -> None:
         invocation = given.pop("ctx").obj
@@ -114,9 +125,27 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
         if isinstance(invocation, Invocation):
             invocation.output = output
             output.own_process = invocation.own_process
-        function(output, **given)
+        made = {name: record(**{n: given.pop(n) for n in options}) for name, (record, options) in records.items()}
+        function(output, **given, **made)
 
     run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _list_options(record: type[Any], *, hidden: bool) -> list[inspect.Parameter]:
+    """The fields of a record of options as parameters."""
+    hints = get_type_hints(record, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for field in fields(record):
+        kind, option = get_args(hints[field.name])
+        if hidden:
+            option = copy.copy(option)
+            option.hidden = True
+        parameters.append(_keyword(field.name, Annotated[kind, option], field.default))
+    return parameters

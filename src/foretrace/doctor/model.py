@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.cli.output import Progress, one_line
-from foretrace.core.completion import Capabilities, Sampling
+from foretrace.core.completion import CAPABILITY_NAMES, Capabilities, Sampling
 from foretrace.core.errors import ForetraceError, Setting
+from foretrace.core.progress import ProgressFunc, ignore_progress
 
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from foretrace.protocols.base import InteractionProtocol
     from foretrace.sandbox.base import Sandbox
 
-_CAPABILITIES = ("logprobs", "token_ids", "token_prompts", "continuation", "reasoning_apart")
 _PREFERRED = ("interleaved_tools", "tools", "inline", "structured", "interleaved")
 """Protocols from the one that shows most: the first that the server can do is taken."""
 _EXCERPT = 80
@@ -43,7 +42,11 @@ class ModelReport(msgspec.Struct, kw_only=True):
 
 
 async def examine_model(
-    report: ModelReport, model: ChatModel, sandbox: Sandbox, sampling: Sampling, progress: Progress
+    report: ModelReport,
+    model: ChatModel,
+    sandbox: Sandbox,
+    sampling: Sampling,
+    progress: ProgressFunc = ignore_progress,
 ) -> None:
     """Probe a model, and make one real episode with it; both end up in `report`, as far as they go.
 
@@ -52,8 +55,7 @@ async def examine_model(
         UsageError: a setting that does not fit.
     """
     from foretrace.episodes.episode import Episode
-    from foretrace.episodes.generate.resume import derive_seed
-    from foretrace.episodes.identity import Identity
+    from foretrace.episodes.identity import Identity, derive_seed
     from foretrace.episodes.requirements import find_token_model
     from foretrace.episodes.rollout import rollout
     from foretrace.registry import load_problems
@@ -65,11 +67,11 @@ async def examine_model(
         report.capabilities = _capability_facts(can)
         report.notes = {name: why for name, why in can.reasons.items() if name not in report.capabilities}
         protocol = _choose_protocol(report, can)
-        progress("starting the sandbox")
+        progress("starting the sandbox", 0, None)
         async with sandbox:
             report.sandbox = _isolation_facts(await sandbox.start())
             (problem,) = load_problems("builtin", None, 1)
-            progress(f"an episode: {problem.id}, {protocol.name}")
+            progress(f"an episode: {problem.id}, {protocol.name}", 0, None)
             # As the first attempt of `generate` with its own settings would be.
             seeded = msgspec.structs.replace(sampling, seed=derive_seed(0, problem, 0))
             identity = Identity(model=model.spec, seed=0)
@@ -82,7 +84,7 @@ async def examine_model(
 
 def _capability_facts(can: Capabilities) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for name in _CAPABILITIES:
+    for name in CAPABILITY_NAMES:
         yes: bool = getattr(can, name)
         found[name] = {"yes": yes, "reason": None if yes else can.reasons.get(name, "it was not found")}
     known = can.context_length is not None
@@ -166,7 +168,7 @@ def _check_episode(episode: dict[str, Any], trace: Trace, spec: str) -> None:
         raise ForetraceError(f"the episode ended in an error, {error.kind}: {error.message}")
     if not episode["runs"]:
         last = next((m.content for m in reversed(trace.messages) if m.author == "model"), "")
-        excerpt = one_line(last)[-_EXCERPT:]
+        excerpt = " ".join(last.split())[-_EXCERPT:]
         raise ForetraceError(
             f"{spec} wrote no code that could be run in {episode['turns']} turns of {episode['protocol']} "
             f"(it ended with {excerpt!r}): take a model that follows instructions, or give it room with ",

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from foretrace.cli.options import write_flag
 from foretrace.core.errors import SandboxError
 from foretrace.core.trace import Isolation
 from foretrace.registry import make_sandbox
@@ -25,15 +24,18 @@ print(json.dumps([platform.python_version(), platform.machine(), resource.getrli
 """
 
 
-def examine_sandbox(names: str, settings: SandboxSettings) -> tuple[dict[str, Any] | None, str | None]:
-    """What was found of the first sandbox of `names` that starts, and why none serves.
+def examine_sandbox(names: str, settings: SandboxSettings) -> tuple[dict[str, Any] | None, SandboxError | None]:
+    """What was found of the first sandbox of `names` that starts, and the error that says why none serves.
 
-    Where none serves at the level asked for, what is found at a lower one is returned beside the reason.
+    Where none serves at the level asked for, what is found at a lower one is returned beside the error.
+
+    Raises:
+        UsageError: no such sandbox, or a setting that does not fit.
     """
     try:
         return asyncio.run(_examine(make_sandbox(names, settings), settings)), None
     except SandboxError as error:
-        why = error.render(write_flag)
+        why = error
     weaker = msgspec.structs.replace(settings, min_level=0, allow_weak_isolation=True)
     try:
         return asyncio.run(_examine(make_sandbox(names, weaker), settings)), why

@@ -1,1 +1,0 @@
-"""What `foretrace doctor` finds out about a sandbox, or about a model."""

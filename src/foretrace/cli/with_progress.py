@@ -1,0 +1,68 @@
+"""Work that several commands do, with progress on stderr."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretrace.cli.output import Output
+
+if TYPE_CHECKING:
+    from foretrace.api import LabelReport
+    from foretrace.dataset.build import BuildReport
+    from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.settings import BuildSettings
+
+
+def label_with_progress(output: Output, traces: Path, out: Path, *, workers: int) -> LabelReport:
+    """Write the labels of a traces folder."""
+    output.stay_small()
+    from foretrace.api import label_folder
+    from foretrace.cli.display.traces import warn_unsealed
+
+    warn_unsealed(output, traces)
+    output.interrupt_message = f"interrupted; nothing was written to {out}"
+    with output.progress(f"labelling {traces}") as progress:
+        return label_folder(traces, out=out, workers=workers, progress=progress)
+
+
+def build_with_progress(
+    output: Output, folders: list[Path], out: Path, settings: BuildSettings, *, workers: int, overwrite: bool
+) -> BuildReport:
+    """Build a dataset from traces folders."""
+    from foretrace.dataset.build import build
+
+    output.interrupt_message = f"interrupted; {out} is as it was before"
+    with output.progress(f"building {out}") as progress:
+        return build(folders, out, settings, workers=workers, overwrite=overwrite, progress=progress)
+
+
+def push_with_progress(
+    output: Output,
+    dataset: Path,
+    org: str,
+    *,
+    name: str | None = None,
+    private: bool,
+    dry_run: bool = False,
+    allow_undecided: bool,
+) -> list[PushedRepository]:
+    """Push a built dataset."""
+    from foretrace.api import push
+    from foretrace.dataset.push import find_unpushed_configs
+
+    output.interrupt_message = (
+        "interrupted; repositories that were pushed are whole, the same command goes on with the others"
+    )
+    for config in find_unpushed_configs(dataset):
+        output.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
+    with output.progress(f"pushing {dataset} to {org}") as progress:
+        return push(
+            dataset,
+            org=org,
+            name=name,
+            private=private,
+            dry_run=dry_run,
+            allow_undecided=allow_undecided,
+            progress=progress,
+        )

@@ -1,0 +1,27 @@
+"""Settings that are written as a list of `NAME=VALUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from foretrace.core.errors import Setting, UsageError
+
+
+def parse_pairs(setting: str, pairs: Iterable[str], *, form: str = "NAME=VALUE", example: str) -> dict[str, str]:
+    """The pairs of a setting as a table; `form` and `example` are how an error says what to write.
+
+    Args:
+        setting: its name as in `core.errors.Setting`.
+
+    Raises:
+        UsageError: a pair without its name, its `=` or its value, or a name given twice.
+    """
+    table: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals and value):
+            raise UsageError(Setting(setting, pair), f": write {form}, e.g. ", Setting(setting, example))
+        if name in table:
+            raise UsageError(Setting(setting), f" names {name!r} twice")
+        table[name] = value
+    return table

@@ -1,0 +1,1 @@
+"""Examine a sandbox, or a model: what it can do, and how well."""

@@ -1,0 +1,110 @@
+"""What a run is asked to do: its settings and its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from foretrace.core.completion import Sampling
+from foretrace.core.errors import Setting, UsageError
+from foretrace.episodes.generate.usage import RunUsage, TokenMeter
+from foretrace.episodes.settings import EpisodeSettings
+
+Keep = Literal["all", "success", "ideal"]
+"""Which attempts are stored. With `all`, those that ended in an error too; with the others, none of those."""
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run may use. No attempt is begun that would probably go beyond it; those in flight are finished."""
+
+    tokens: int | None = None
+    """Of prompts and completions."""
+    seconds: float | None = None
+    cost: float | None = None
+    price_in: float = 0.0
+    """Of a million prompt tokens, in the unit of `cost`."""
+    price_out: float = 0.0
+    """Of a million completion tokens."""
+
+    def compute_cost(self, meter: TokenMeter) -> float:
+        """Cost of the tokens, in the unit of `cost`."""
+        return (meter.prompt_tokens * self.price_in + meter.completion_tokens * self.price_out) / 1e6
+
+    def check_time(self, seconds: float) -> str | None:
+        """Why no further attempt may begin so many seconds after the run began; `None` where one may."""
+        if self.seconds is not None and seconds >= self.seconds:
+            return f"the time of {self.seconds:g} s is over"
+        return None
+
+    def check_tokens_and_cost(self, usage: RunUsage, *, guess: int) -> str | None:
+        """Why no further attempt may begin beside those in flight; `None` where one may. The first one always may.
+
+        Args:
+            guess: tokens that an attempt may use at most: the estimate for each, as long as none has finished.
+        """
+        if not usage.in_flight and not usage.finished_attempts:
+            return None
+        max_price = max(self.price_in, self.price_out)
+        if self.tokens is not None and _would_exceed(self.tokens, _count_tokens, usage, guess):
+            return f"the budget of {self.tokens:,} tokens has no room for another attempt"
+        if self.cost is not None and _would_exceed(self.cost, self.compute_cost, usage, guess * max_price / 1e6):
+            return f"the budget of {self.cost:g} has no room for another attempt"
+        return None
+
+
+class GenerateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to generate."""
+
+    samples: int = 1
+    """Attempts at each problem."""
+    sampling: Sampling = Sampling()
+    """Its seed is not used: each attempt has its own."""
+    seed: int = 0
+    """Seed of the run: with the problem and the sample's number it gives the seed of an attempt."""
+    episode: EpisodeSettings = EpisodeSettings()
+    keep: Keep = "all"
+    concurrency: int | None = None
+    """Attempts in flight; `None` finds out what the server can do."""
+    budget: Budget = Budget()
+
+
+def check_settings(settings: GenerateSettings) -> None:
+    """Refuse settings that cannot be served.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    for name, value in (("samples", settings.samples), ("concurrency", settings.concurrency)):
+        if value is not None and value < 1:
+            raise UsageError(Setting(name, value), ": choose 1 or more")
+    sampling, budget = settings.sampling, settings.budget
+    if not 0 <= sampling.temperature < float("inf"):
+        raise UsageError(
+            Setting("temperature", sampling.temperature), ": choose a number that is not negative, e.g. 0.7"
+        )
+    if not 0 < sampling.top_p <= 1:
+        raise UsageError(Setting("top_p", sampling.top_p), ": choose a number above 0, 1 at most")
+    for name, count in (("max_tokens", sampling.max_tokens), ("top_k", sampling.top_k)):
+        if count is not None and count < 1:
+            raise UsageError(Setting(name, count), ": choose 1 or more")
+    for name in ("tokens", "seconds", "cost", "price_in", "price_out"):
+        value = getattr(budget, name)
+        if value is not None and not 0 <= value < float("inf"):
+            raise UsageError("a budget of ", Setting(name, value), ": choose a number that is not negative")
+    if budget.cost is not None and not (budget.price_in or budget.price_out):
+        prices = (Setting("price_in"), " or ", Setting("price_out"))
+        raise UsageError("a budget of ", Setting("cost"), " needs a price, for a million tokens: give ", *prices)
+
+
+def _count_tokens(meter: TokenMeter) -> float:
+    return meter.total_tokens
+
+
+def _would_exceed(limit: float, measure: Callable[[TokenMeter], float], usage: RunUsage, guess: float) -> bool:
+    """Whether one more attempt would probably exceed the limit: each one in flight is expected to use as much as the
+    average of those that finished, or what it has used already if that is more."""
+    finished = measure(usage.finished)
+    each = finished / usage.finished_attempts if usage.finished_attempts else guess
+    return finished + sum(max(each, measure(meter)) for meter in usage.in_flight) + each > limit

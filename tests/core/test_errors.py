@@ -1,0 +1,60 @@
+"""Errors: settings that each front end writes in its own style, and other people's errors in one line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+import foretrace
+from foretrace.cli.main import app
+from foretrace.core.errors import Setting, UsageError, first_line
+
+SOURCE = Path(foretrace.__file__).parent
+OTHER_PROGRAMS = ("actions/shell/", "envs/atropos/lifecycle.py", "models/adapter.py")
+"""Files that name options of programs other than ours."""
+
+
+def test_a_setting_stands_as_in_python_unless_styled() -> None:
+    error = UsageError("give ", Setting("columns", {"messages": "log"}), " or ", Setting("limit"))
+    assert str(error) == "give columns={'messages': 'log'} or limit"
+    assert error.render(lambda setting: setting.name.upper()) == "give COLUMNS or LIMIT"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("\n  no such key \n  in line 3\n"), "no such key"),
+        (KeyError(), "KeyError"),
+        (OSError("x" * 400), "x" * 300),
+    ],
+)
+def test_the_first_line_of_an_error(error: Exception, line: str) -> None:
+    assert first_line(error) == line
+
+
+def texts(code: str) -> Iterator[str]:
+    """The strings of a module, all but its docstrings."""
+    tree = ast.parse(code)
+    about = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in about:
+            yield node.value
+
+
+def test_only_the_command_speaks_of_the_command_line() -> None:
+    """Elsewhere an error names a `Setting`, which the command writes as its option, and Python as an argument."""
+    verbs = "|".join(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    spoken = re.compile(rf"foretrace (?:{verbs})\b|[\s(`]--[a-z]|same command")
+    found = [
+        f"{name}: {text}"
+        for path in SOURCE.rglob("*.py")
+        if not (name := path.relative_to(SOURCE).as_posix()).startswith(("cli/", *OTHER_PROGRAMS))
+        for text in texts(path.read_text(encoding="utf-8"))
+        if spoken.search(text)
+    ]
+    assert not found
