@@ -1,4 +1,4 @@
-"""Asserts that call the code with literals and compare its values with literals: these need no process of the tests.
+"""Asserts of calls with literals, whose values are compared with literals: these need no process of the tests.
 
 The candidate gets the arguments, and the parent compares the values. Where an assert is of any other form, or a value is
 not plain, the tests are judged by running them (`relay`).

@@ -503,7 +503,7 @@ class Peer:
         if isinstance(kind, RemoteClass):
             error = self._remote.get(written["number"])
             if error is None:
-                error = kind.__new__(kind, *args)
+                error = kind.__new__(kind, *args)  # pyright: ignore[reportArgumentType]
                 self._remote[written["number"]] = error
                 self._remote_numbers[id(error)] = written["number"]
             error.args = args if isinstance(args, tuple) else (args,)
