@@ -1,7 +1,7 @@
 """Asserts of calls with literals, whose values are compared with literals: these need no process of the tests.
 
-The candidate gets the arguments, and the parent compares the values. Where an assert is of any other form, or a value is
-not plain, the tests are judged by running them (`relay`).
+The candidate gets the arguments, and the parent compares the values. Where an assert is of any other form, or a value
+is not plain, the tests are judged by running them (`relay`).
 """
 
 from __future__ import annotations
