@@ -8,9 +8,10 @@ demo: .venv/installed
 	$(BIN)/foretrace demo --out demo-out
 
 # In the order of the folders the last files are short ones. The tests start hundreds of processes: without bytecode, each
-# would compile the library anew.
+# would compile the library anew. The integrations would be deselected, but only after torch and the like were imported.
 test: check
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not integration"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not integration" \
+		--ignore tests/integrations
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

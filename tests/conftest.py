@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -51,6 +52,11 @@ def sample_dataset(sample_traces: Path) -> Path:
     folder = sample_traces.parent / "dataset"
     build(sample_traces, out=folder)
     return folder
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves are never garbage: do not look through them in each full collection."""
+    gc.freeze()
 
 
 def pytest_configure() -> None:

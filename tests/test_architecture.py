@@ -6,6 +6,7 @@ Every import counts: those inside functions, and those that only the type checke
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,12 +51,16 @@ LONG_FUNCTIONS = {
 PUBLIC_PACKAGES = {"foretrace", "foretrace.envs.trl"}
 """Their `__init__` gives the names that users import, so it needs the modules below it, which must not need it."""
 MODULES = {".".join(p.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): p for p in SRC.rglob("*.py")}
-TREES = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
+
+
+@functools.cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
 def imports(module: str) -> Iterator[tuple[str, str]]:
     """What a module imports, wherever in it: the module, and the name taken from it (empty for the module itself)."""
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -79,7 +84,7 @@ def test_the_floors_are_those_that_exist() -> None:
     assert {wing(module) for module in MODULES} - {"", "__main__"} == set(FLOOR_OF)
     for name in LONG_FUNCTIONS:
         module, _, function = name.partition(":")
-        assert any(getattr(node, "name", "") == function for node in TREES[module].body), name
+        assert any(getattr(node, "name", "") == function for node in tree(module).body), name
 
 
 @pytest.mark.parametrize("module", sorted(m for m in MODULES if wing(m) in FLOOR_OF))
@@ -132,7 +137,7 @@ def test_import_is_light() -> None:
 def test_files_and_functions_can_be_read_at_once(module: str) -> None:
     lines = MODULES[module].read_text(encoding="utf-8").count("\n")
     assert lines <= 600, f"{module} has {lines} lines: is it one idea?"
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(tree(module)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or 0) - node.lineno + 1
             name = f"{module}:{node.name}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shlex
 import shutil
@@ -17,6 +19,7 @@ from pyarrow import parquet
 from cli.conftest import Run, chat_row, write_rows
 from dataset.little import tree
 from foretrace.cli.display.demo import next_steps
+from foretrace.cli.main import main
 from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import DEMO_MODEL
 from sandbox.container import LANDLOCK, NAMESPACES
@@ -30,7 +33,7 @@ DEMO = [sys.executable, "-m", "foretrace", "demo"]
 
 
 class Made(NamedTuple):
-    """One run of the demo, in a process of its own."""
+    """One run of the demo."""
 
     out: Path
     json: Any
@@ -38,9 +41,12 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    folder = tmp_path_factory.mktemp("demo")
-    done = subprocess.run([*DEMO, "--out", "demo-out", "--json"], cwd=folder, capture_output=True, check=True)
-    return Made(folder / "demo-out", json.loads(done.stdout))
+    folder, printed = tmp_path_factory.mktemp("demo"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["foretrace"])
+        assert main(["demo", "--out", "demo-out", "--json"]) == 0
+    return Made(folder / "demo-out", json.loads(printed.getvalue()))
 
 
 def ids(traces: Path) -> dict[str, str]:
@@ -85,8 +91,8 @@ def test_the_command_line_makes_the_same(made: Made, run: Run, tmp_path: Path) -
     )
     done = run(*words.split(), "--samples", 2, "--out", made.out / "traces")
     assert (done.json["already_done"], done.json["done"]) == (20, 0)
-    anew = run(*words.split(), "--samples", 1, "--out", tmp_path / "traces")
-    assert anew.json["done"] == 10 and ids(tmp_path / "traces").items() < ids(made.out / "traces").items()
+    anew = run(*words.replace("limit 10", "limit 4").split(), "--samples", 1, "--out", tmp_path / "traces")
+    assert anew.json["done"] == 4 and ids(tmp_path / "traces").items() < ids(made.out / "traces").items()
     assert run("build", made.out / "traces", "--out", tmp_path / "dataset", "--allow-demo").code == 0
     assert tree(tmp_path / "dataset") == tree(made.out / "dataset")
 
@@ -97,13 +103,23 @@ def test_a_folder_that_is_not_its_own_is_left_alone(run: Run, traces: Path) -> N
     assert len(list(read_traces(traces))) == 4
 
 
-def test_what_to_do_next_works_as_it_stands(made: Made, tmp_path: Path) -> None:
+def test_what_to_do_next_works_as_it_stands(
+    made: Made, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of `foretrace` in this process, all others in a shell."""
     shutil.copytree(made.out, tmp_path / "demo-out")
+    monkeypatch.chdir(tmp_path)
     said: dict[str, str] = {}
     for what, command in made.json["next"].items():
-        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        if command.startswith("foretrace "):
+            own = run(*shlex.split(command)[1:])
+            assert own.code == 0, (command, own.err)
+            said[what] = own.out
+            continue
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, (command, done.stderr)
         said[what] = done.stdout
+    assert sum(command.startswith("foretrace ") for command in made.json["next"].values()) == 4
     shown = said["one trace, step by step"]
     assert "demo-model" in shown and "failed\n" in shown and "repair" in shown and "success, done" in shown
 

@@ -101,12 +101,12 @@ def test_notes_of_generate_do_not_run_into_its_progress(tmp_path: Path) -> None:
 def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
     (tmp_path / "slow_source.py").write_text(SLOW_SOURCE)
     file = write_rows(tmp_path / "rows.jsonl", [{"n": n} for n in range(400)])
-    arguments = ["import", "slow_source:Slow", file, "--out", tmp_path / "t"]
-    shown = {line for screen in screens(run_on_terminal(*arguments, cwd=tmp_path)) for line in screen}
+    arguments = ["import", "slow_source:Slow", str(file), "--out"]
+    with subprocess.Popen(
+        [*COMMAND, *arguments, "u"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as beside:
+        shown = {line for screen in screens(run_on_terminal(*arguments, "t", cwd=tmp_path)) for line in screen}
+        plain = beside.communicate()[1]
     assert any("%" in line and "s left" in line and "━" in line for line in shown), shown
-    arguments[-1] = tmp_path / "u"
-    plain = subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    assert re.search(r"rows\.jsonl: \d+ of 400, \d+%, \d+ s left \(\d+ s\)\n", plain.stderr), plain.stderr
-    assert "\x1b" not in plain.stderr
+    assert re.search(r"rows\.jsonl: \d+ of 400, \d+%, \d+ s left \(\d+ s\)\n", plain), plain
+    assert "\x1b" not in plain

@@ -16,7 +16,7 @@ import pytest
 from sources.raw_rows import swe_rows, write_jsonl
 
 _SCRIPT = textwrap.dedent("""
-    import json, os, pathlib, random, resource, signal, sys
+    import json, os, pathlib, random, resource, shutil, signal, sys
     import numpy, pyarrow.dataset, pyarrow.parquet  # once, before the forks
     from foretrace.core.errors import StoreError
     from foretrace.core.store import TraceStore
@@ -89,11 +89,11 @@ _SCRIPT = textwrap.dedent("""
 
     def killed(out, replace, at):
         if replace:
-            child(lambda: run(out, old))
-        def work():
+            shutil.copytree(work / "whole-False", out)
+        def stopped():
             bomb(at)
             run(out, new if replace else old, replace)
-        return child(work)
+        return child(stopped)
 """)
 
 _KILL = _SCRIPT + textwrap.dedent("""
@@ -103,7 +103,7 @@ _KILL = _SCRIPT + textwrap.dedent("""
         assert child(lambda: job(whole, replace)) == 0
         at = 0
         while True:
-            at += 1 if at < 4 else random.Random(at).randint(20, 60)
+            at += 1 if at < 4 else random.Random(at).randint(30, 60)
             out = work / f"killed-{replace}-{at}"
             code = killed(out, replace, at)
             before = listed(out) if (out / "manifest.json").exists() else {}  # what is listed is always there
@@ -139,8 +139,8 @@ def _run(script: str, old: Path, new: Path, work: Path, *more: str) -> list[str]
 
 
 def test_kill_nine_anywhere_then_again_gives_the_same_bytes(tmp_path: Path) -> None:
-    rows = swe_rows(40)
-    changed = [{**row, "model": "model-2"} if n % 3 == 0 else row for n, row in enumerate(swe_rows(50))]
+    rows = swe_rows(28)
+    changed = [{**row, "model": "model-2"} if n % 3 == 0 else row for n, row in enumerate(swe_rows(36))]
     old, new = write_jsonl(tmp_path / "old.jsonl", rows), write_jsonl(tmp_path / "new.jsonl", changed)
     results = json.loads(_run(_KILL, old, new, tmp_path)[-1])
     assert len([r for r in results if r[2] == -9]) >= 12

@@ -316,7 +316,7 @@ def test_a_real_stream_is_rescored_to_the_same_logprobs(stage: Stage) -> None:
     async def live() -> list[Trace]:
         async with model:
             found: list[Trace] = []
-            for seed in range(3):
+            for seed in range(2):
                 for problem in problems:
                     episode = Episode(problem, Inline(), stage.sandbox, tokens=model)
                     found.append(await rollout(episode, model, Sampling(temperature=1.0, seed=seed, max_tokens=400)))
@@ -345,4 +345,4 @@ def test_a_real_stream_is_rescored_to_the_same_logprobs(stage: Stage) -> None:
         assert np.allclose(again, [logprob for _, logprob in wanted], atol=1e-3)
         ends = [place for place, i in enumerate(ids) if i in text.end_ids and place > len(ids) - 2]
         ended += bool(ends)
-    assert called >= 6 and ended >= 6
+    assert called >= 4 and ended >= 4

@@ -24,7 +24,7 @@ mark = bytes(x ^ 1 for x in CODED)
 planted = mark + bytes(x ^ 1 for x in [113, 109, 96, 111, 117, 100, 101])
 near = [id(None), id(object()), id(planted), libc.malloc(600), libc.malloc(1 << 20), libc.getauxval(31),
     ctypes.cast(libc.printf, ctypes.c_void_p).value, ctypes.addressof(ctypes.c_int())]
-ranges, reach = [], 1 << 28
+ranges, reach = [], 1 << 27
 for low, high in sorted((max(a - reach, 1 << 16) & -4096, (a + reach) & -4096) for a in near):
     if ranges and low <= ranges[-1][1]: ranges[-1][1] = max(high, ranges[-1][1])
     else: ranges.append([low, high])
