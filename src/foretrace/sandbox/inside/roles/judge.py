@@ -32,7 +32,8 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
         channel.send(["done", describe_error(error)])
         return
     entry_point = request["entry_point"]
-    wanted = [name for name in names if name == entry_point or (name not in world and name not in imports)]
+    known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | imports | world
+    wanted = [name for name in names if name == entry_point or name not in known]
     try:
         found = peer.fetch_names(wanted)
         if request["console"]:
@@ -47,8 +48,7 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     except BaseException as error:
         channel.send(["done", describe_error(error)])
         return
-    known = {**imports, **{n: m for n in wanted if n not in found and (m := _find_well_known(n)) is not None}}
-    names_of_tests = {**known, **world, **found}
+    names_of_tests = {**known, **found}
     if entry_point in found:
         names_of_tests["candidate"] = found[entry_point]
     reports = _run_tests(request, names_of_tests, peer)
@@ -86,10 +86,12 @@ def _run_tests(request: dict[str, Any], names: dict[str, Any], peer: TestsPeer |
     frames: list[list[Any]] = []
     earlier: dict[str, Any] = {}
     callees = frozenset([*request["names"], "candidate"])
+    kept = {request["entry_point"], "candidate"}
     for number, code in enumerate(request["tests"]):
         run = TestRun(number, code, callees, peer)
-        frames += run.run({**{k: v for k, v in earlier.items() if k not in names}, **names})
-        earlier.update(run.defined)
+        frames += run.run({**names, **earlier})
+        # What a test defines for itself is not the answer's in a later one.
+        earlier.update({name: value for name, value in run.defined.items() if name not in kept})
     return frames
 
 
