@@ -31,6 +31,7 @@ _OVERHEAD = 4.0
 """How much longer than the code itself may compute its process may live: the tests and the relay take their time."""
 _REPORTS = (b'["test"', b'["done"')
 _RESTART = b'["restart"]'
+_BROKEN = b'["broken"]'
 _ANSWERS = (b'["v",', b'["x",', b'["q",')
 
 
@@ -55,6 +56,8 @@ async def relay(
         while not (report.done or candidate.is_hopeless) and (frame := await tests.receive_bytes()) is not None:
             if frame.startswith(_REPORTS):
                 report.take(_read(frame), tests.elapsed)
+            elif frame == _BROKEN:
+                await candidate.refuse()
             else:
                 await tests.send(await candidate.ask(frame))
         await candidate.close()
@@ -137,6 +140,12 @@ class CandidateProcess:
         self.broke_protocol = answer is not None
         error = await self._end(None, answered=False)
         return ["gone", format_error(error) if error else NOT_RUN]
+
+    async def refuse(self) -> None:
+        """Believe the code in nothing: the tests could not read what it sent."""
+        self.broke_protocol = True
+        if self._child is not None:
+            await self._end(None)
 
     async def close(self) -> None:
         """Let the process come to its end, after all is judged."""

@@ -32,6 +32,7 @@ from foretrace.sandbox.inside.remote.classes import (
     make_class,
 )
 from foretrace.sandbox.inside.remote.codec import MessageDecoder, MessageEncoder, find_changes, snapshot
+from foretrace.sandbox.inside.wire.frames import FrameError
 from foretrace.sandbox.inside.wire.values import NotEncodableError, find_type_name
 
 MAX_OBJECTS = 1 << 20
@@ -225,7 +226,10 @@ class Peer:
         try:
             self._channel.send(message)
             while True:
-                answer = self._channel.receive()
+                try:
+                    answer = self._channel.receive()
+                except FrameError as error:
+                    raise self.refuse_answer(error) from error
                 if not isinstance(answer, list) or not answer:
                     raise GoneError("it has ended")
                 if answer[0] == "q":

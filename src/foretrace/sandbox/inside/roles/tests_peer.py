@@ -267,6 +267,11 @@ class TestsPeer(Peer):
         """The files that the tests have written."""
         return self.folder.find_changes() or None if self.folder else None
 
+    def refuse_answer(self, error: Exception) -> BaseException:
+        """Say that the code broke the protocol: then nothing that it says is believed."""
+        self._channel.send(["broken"])
+        return super().refuse_answer(error)
+
     def take_effects(self, effects: Any) -> None:
         """Print what the code printed, where the tests have put something in the place of their output; warn as it did,
         and take over the files that it wrote."""

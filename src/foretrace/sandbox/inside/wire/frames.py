@@ -10,7 +10,8 @@ Frames of a child on its channel (file descriptor 3), all JSON lists whose first
               in order: ["value", encoded, null] or ["raised", error] (`encoded` is what `values.encode` gives); else
               answers to the requests of the judge, and requests of its own (see `remote.peer`)
     judge     child: requests to the candidate and answers to its requests (see `remote.peer`), which the parent passes
-              on unread, and answers with ["gone", why] where the candidate has ended; ["restart"] for a new candidate;
+              on unread, and answers with ["gone", why] where the candidate has ended; ["restart"] for a new candidate,
+              ["broken"] for one that says what cannot be read;
               ["test", name, passed, actual, expected, error] in the order of the tests, when all are through; at the
               end ["done", error|null]
     shared    child: ["loaded"] or ["failed", error], then "test" and "done" as above
