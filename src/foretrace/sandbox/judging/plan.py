@@ -38,8 +38,8 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     """`split`: what is asked of the answers, one for each name."""
     preamble: str = ""
     """Code of the problem that the answer builds on; it runs before the answer, which may define its names anew."""
-    imports: str = ""
-    """The imports of the preamble, which tests may rely on."""
+    helpers: str = ""
+    """The imports and functions of the preamble, which tests may rely on; stubs aside, which an answer has to fill."""
     uses: tuple[str, ...] = ()
     """`judge`: names that tests use and do not define; those that mean nothing else are the candidate's."""
     console: bool = False
@@ -92,14 +92,14 @@ def _plan(
     for number, tree in enumerate(trees):
         _check_names(number, tree, code, entry_point)
     names = [name for n, tree in enumerate(trees) for name in asserts.name_asserts(n, tree, found[n])]
-    preamble, imports = split_prompt(prompt, entry_point)
+    preamble, helpers = split_prompt(prompt, entry_point)
     common: dict[str, Any] = {
         "names": tuple(names),
         "entry_point": entry_point,
         "setup": setup,
         "tests": tuple(tests),
         "preamble": preamble,
-        "imports": imports,
+        "helpers": helpers,
         "uses": tuple(sorted(code.callees | code.exceptions)),
         "console": any(word in test.code for test in tests for word in ("stdin", "input")),
         "files": any(
@@ -124,13 +124,13 @@ def _can_fail(tree: ast.Module) -> bool:
             return True
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if name.startswith(("assert", "fail")) or name in ("raises", "warns", "exit", "check"):
+            if name.startswith(("assert", "fail")) or name in ("raises", "warns", "exit"):
                 return True
     return False
 
 
 def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
-    """What a prompt gives to an answer: its code without the entry point, and its imports alone.
+    """What a prompt gives to an answer, its code without the entry point, and to the tests: imports and functions.
 
     A prompt may end in a signature and a docstring. One that is no Python gives nothing.
     """
@@ -142,8 +142,20 @@ def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
     if tree is None:
         return "", ""
     rest = [node for node in tree.body if getattr(node, "name", None) != entry_point]
-    imports = [node for node in rest if isinstance(node, (ast.Import, ast.ImportFrom))]
-    return "\n".join(map(ast.unparse, rest)), "\n".join(map(ast.unparse, imports))
+    helpers = [
+        node
+        for node in rest
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.FunctionDef) and not _is_stub(node))
+    ]
+    return "\n".join(map(ast.unparse, rest)), "\n".join(map(ast.unparse, helpers))
+
+
+def _is_stub(node: ast.FunctionDef) -> bool:
+    """Whether there is nothing in a function but what says that it is to be written."""
+    return all(
+        isinstance(part, (ast.Pass, ast.Raise)) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+        for part in node.body
+    )
 
 
 def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | None) -> JudgePlan:

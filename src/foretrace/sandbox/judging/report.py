@@ -20,7 +20,7 @@ def make_judge_request(plan: JudgePlan) -> dict[str, Any]:
         "setup": plan.setup,
         "entry_point": plan.entry_point,
         "names": plan.uses,
-        "imports": plan.imports,
+        "helpers": plan.helpers,
         "console": plan.console,
         "files": plan.files,
         "interactive": True,

@@ -55,7 +55,7 @@ class AssertInstrumenter(ast.NodeTransformer):
     def __init__(self, callees: frozenset[str], functions: set[str]) -> None:
         self._next = 0
         self._callees, self._functions = callees, functions
-        self._inside = 0
+        self._inside = self._in_function = 0
 
     def _visit_inside(self, node: Any) -> Any:
         self._inside += 1
@@ -70,7 +70,11 @@ class AssertInstrumenter(ast.NodeTransformer):
         """A function that is called for its asserts is as good as the top level."""
         if not self._inside and node.name in self._functions and not node.decorator_list:
             return self.generic_visit(node)
-        return self._visit_inside(node)
+        self._in_function += 1
+        try:
+            return self._visit_inside(node)
+        finally:
+            self._in_function -= 1
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
@@ -81,7 +85,9 @@ class AssertInstrumenter(ast.NodeTransformer):
         test, number = node.test, ast.Constant(self._next)
         self._next += 1
         if self._inside:
-            return node
+            if self._in_function and find_constant_truth(node) is None:
+                node.test = self._call_recorder("watch", number, test).value
+            return ast.fix_missing_locations(node)
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             swapped = self._calls(test.comparators[0]) and not self._calls(test.left)
             record = self._call_recorder("compare", number, test.left, test.comparators[0], ast.Constant(swapped))

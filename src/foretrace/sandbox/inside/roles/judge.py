@@ -17,6 +17,8 @@ from foretrace.sandbox.inside.roles import asserts, candidate
 from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
 from foretrace.sandbox.inside.wire.values import show_value
 
+_OF_TESTS = frozenset({"pytest", "numpy", "np", "pandas", "pd", "mock"})
+"""Names that tests use for modules: without an import they mean nothing, and never something of the code's."""
 _MAX_REPLY = 64 << 20
 """Bytes of the values that the tests may send in one request; what the code sends is limited where it is read."""
 
@@ -27,13 +29,13 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     peer = TestsPeer(channel, _MAX_REPLY)
     try:
         world = _run_module(request["setup"], "setup")
-        imports = _run_module(request["imports"], "prompt")
+        prompt = _run_module(request["helpers"], "prompt")
     except BaseException as error:
         channel.send(["done", describe_error(error)])
         return
     entry_point = request["entry_point"]
-    known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | imports | world
-    wanted = [name for name in names if name == entry_point or name not in known]
+    known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | prompt | world
+    wanted = [name for name in names if name == entry_point or (name not in known and name not in _OF_TESTS)]
     try:
         found = peer.fetch_names(wanted)
         if request["console"]:
@@ -200,6 +202,12 @@ class TestRun:
     def truth(self, number: int, value: Any) -> None:
         """Record `assert value`."""
         self._record(number, bool(value), None, None, None)
+
+    def watch(self, number: int, value: Any) -> Any:
+        """Note what an assert finds that the code called, which could keep to itself that it failed."""
+        if not value and self._peer and self._peer.called_back:
+            self._records[number] = [False, None, None, "AssertionError in a call by the code"]
+        return value
 
     def raised(self, number: int) -> None:
         """Record that the assert raised the exception that is being handled."""

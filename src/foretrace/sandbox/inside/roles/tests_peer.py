@@ -63,8 +63,12 @@ class TestsPeer(Peer):
         """Classes that the tests name, by id."""
         self._own_made: set[int] = set()
         """Objects that the tests made by calling a class of the code, and what operators made of them, by id."""
+        self._shown: set[int] = set()
+        """Objects that the code made of a plain value of the tests', by id: what they are is not believed."""
         self._made_with: dict[Any, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
         """Of each class, some of the arguments with which the tests made objects of it."""
+        self._controlled: dict[Any, int] = {}
+        """Of each class, how often its word on equality was taken."""
         self._compared: dict[Any, None] = {}
         """Classes whose word on equality was taken."""
         self.folder: SharedFolder | None = None
@@ -77,6 +81,8 @@ class TestsPeer(Peer):
 
         self._random = random.SystemRandom()
         self._stdout = sys.stdout
+        self.called_back = 0
+        """How many calls of the tests by the code are under way."""
         self.lost: str | None = None
         """Why the code's process ended, until a test has noted it."""
         self.raised: str | None = None
@@ -100,9 +106,17 @@ class TestsPeer(Peer):
             return self._compare(name, target, args[0])
         if name in BINARY and args:
             return self._combine(name, target, args)
+        self._refuse_shown(target)
         if name == "__contains__":
             return self._contains(target, args[0])
         result = super().operate(name, target, *args, **named)
+        if (
+            name in ("__exit__", "__aexit__")
+            and args
+            and isinstance(args[0], type)
+            and issubclass(args[0], AssertionError)
+        ):
+            return False  # what an assert said is not for the code to take back
         if name in ("__neg__", "__pos__", "__abs__", "__invert__"):
             self._inherit(target, result)
         return result
@@ -116,10 +130,12 @@ class TestsPeer(Peer):
             raise BeliefError(f"the answer is no plain value: it is a {type(target).__name__} object")
         if name in COMPARISONS and args:
             return self._compare(name, target, args[0])
+        self._refuse_shown(target)
         return super().call_method(target, name, args, named)
 
     def get_attribute(self, target: Any, name: str) -> Any:
         """An attribute of an object or a class of the code's."""
+        self._refuse_shown(target)
         if name in _VALUE_QUESTIONS and not isinstance(target, RemoteClass) and not self._may_be_asked(target):
             owner = type(target).__name__
             if owner not in ("generator", "function"):
@@ -128,6 +144,12 @@ class TestsPeer(Peer):
                     raise BeliefError(f"the answer is no plain value: it is a {owner} object")
                 return found
         return super().get_attribute(target, name)
+
+    def _refuse_shown(self, target: Any) -> None:
+        if id(target) in self._shown:
+            raise BeliefError(
+                f"a {type(target).__name__} object that was made of a plain value is only compared with others"
+            )
 
     def _may_be_asked(self, target: Any) -> bool:
         return isinstance(target, RemoteClass) or id(target) in self._own_made or self._is_named(target)
@@ -151,27 +173,42 @@ class TestsPeer(Peer):
         if own and (not isinstance(other, RemoteObject) or id(other) in self._own_made):
             self._inherit(target, result)
             return result
-        if isinstance(other, RemoteObject) or isinstance(result, RemoteObject):
+        if isinstance(other, RemoteObject):
+            return result
+        if isinstance(result, RemoteObject) and self._is_named(target):
+            self._shown.add(id(result))
             return result
         raise BeliefError(f"a {type(target).__name__} object is no plain value, and cannot be combined with one")
 
     def _compare(self, name: str, target: Any, other: Any) -> Any:
         if isinstance(other, RemoteObject):
-            result = super().operate(name, target, other)
-            if name in ("__eq__", "__ne__") and type(result) is bool and result is (name == "__eq__"):
+            result = _truth(super().operate(name, target, other))
+            if name in ("__eq__", "__ne__") and result is (name == "__eq__") and id(target) != id(other):
                 self._compared[type(target)] = None
-            return _truth(result)
+                self._ask_controls(target)
+            return result
         plain = _find_plain(target)
         if plain is not None:
             result = getattr(plain, name)(other)
             if name not in ("__eq__", "__ne__") or result is (name == "__eq__") or not self._is_named(target):
                 return result
         if name in ("__eq__", "__ne__"):
-            equal = self._is_named(target) and self._picks(target, other)
-            return equal is (name == "__eq__")
+            asked = self._is_named(target) and id(target) not in self._shown
+            return (asked and self._picks(target, other)) is (name == "__eq__")
         if id(target) not in self._own_made:
             raise BeliefError(f"a {type(target).__name__} object is no plain value, and has no order with one")
         return self._order(name, target, other)
+
+    def _ask_controls(self, target: Any) -> None:
+        """Ask control questions about the class of an object that said that it equals another one, now and again."""
+        kind = type(target)
+        count = self._controlled.get(kind, 0)
+        self._controlled[kind] = count + 1
+        if count and self._random.random() > 1 / (1 + count):
+            return
+        reason = self._control(kind, target)
+        if reason:
+            raise BeliefError(reason)
 
     def _contains(self, target: Any, item: Any) -> bool:
         """Whether something is in an object: the word of one that the tests made, unless it says so of everything."""
@@ -188,11 +225,9 @@ class TestsPeer(Peer):
 
     def _picks(self, target: Any, value: Any) -> bool:
         """Whether the object says that it equals `value`, and none of many other values like it."""
-        ask = super().operate
-        if ask("__eq__", target, value) is not True:  # most often, and without any effort
-            return False
-        line_up = make_line_up(value, self._random)
-        return sum(ask("__eq__", target, other) is True for other in line_up) == 0
+        questions = [(value, True), *((other, False) for other in make_line_up(value, self._random))]
+        self._random.shuffle(questions)  # so that it cannot know which of them is the real one
+        return all(self._says_equal(target, asked) is wanted for asked, wanted in questions)
 
     def _order(self, name: str, target: Any, value: Any) -> Any:
         """What the object says of its order with `value`, if what it says of others makes an order."""
@@ -226,27 +261,40 @@ class TestsPeer(Peer):
                 return reason
         return None
 
-    def _control(self, kind: Any) -> str | None:
-        ask = super().operate
+    def _control(self, kind: Any, target: Any = None) -> str | None:
+        """Why the word of a class on equality does not count; None where nothing speaks against it."""
         unequal = asked = 0
         for args, named in self._made_with.get(kind, []):
             first = super().construct(kind, args, named)
-            for _ in range(_MAX_CONTROLS):
+            for number in range(_MAX_CONTROLS):
                 try:
                     other_args, other_named = vary_arguments(args, named, self._random)
                     other = super().construct(kind, other_args, other_named)
+                    pair = (first, other) if target is None or number % 2 else (target, other)
                     asked += 1
-                    unequal += ask("__eq__", first, other) is not True
+                    unequal += not self._says_equal(*pair)
                 except GoneError:
                     raise
                 except BaseException:  # arguments that the class refuses
                     continue
-            for impossible in (object, "".join(self._random.choices("abcdefgh", k=12)), self._random.random()):
-                if ask("__eq__", first, impossible) is True:
-                    return f"{kind.__name__} objects say that they equal values of other kinds"
+        subject = target
+        if subject is None and kind in self._made_with:
+            args, named = self._made_with[kind][0]
+            subject = super().construct(kind, args, named)
+        for impossible in (object, "".join(self._random.choices("abcdefgh", k=12)), self._random.random()):
+            if subject is not None and self._says_equal(subject, impossible):
+                return f"{kind.__name__} objects say that they equal values of other kinds"
         if asked and not unequal:
             return f"{kind.__name__} objects say that they equal each other, whatever they are made of"
         return None
+
+    def _says_equal(self, target: Any, other: Any) -> bool:
+        try:
+            return super().operate("__eq__", target, other) is True
+        except GoneError:
+            raise
+        except BaseException:  # of what it cannot be compared with
+            return False
 
     # Hooks.
 
@@ -343,6 +391,13 @@ class TestsPeer(Peer):
 
     def perform(self, operation: str, name: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """What the code may ask of the tests' objects: to call them, and for their public attributes."""
+        self.called_back += 1
+        try:
+            return self._perform(operation, name, args, named)
+        finally:
+            self.called_back -= 1
+
+    def _perform(self, operation: str, name: Any, args: list[Any], named: dict[str, Any]) -> Any:
         if operation in ("input", "stdin"):
             return _read_input(operation, name, args)
         if not args or type(name) not in (str, int):
