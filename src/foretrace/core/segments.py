@@ -16,7 +16,7 @@ from foretrace.core.errors import StoreError, first_line
 from foretrace.core.files import atomic_file
 from foretrace.core.trace import Trace
 
-Row = dict[str, Any]
+SegmentRow = dict[str, Any]
 """The columns of one trace (see `schema`)."""
 _ROW_GROUP_ROWS = 8
 
@@ -31,7 +31,7 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
     interrupted ends in the same files as one that was not."""
 
 
-def write_segment(path: Path, rows: Iterable[Row]) -> None:
+def write_segment(path: Path, rows: Iterable[SegmentRow]) -> None:
     """Write rows, which come sorted (see `sort_key`), as one segment, whole or not at all; few are held at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -48,7 +48,7 @@ def write_segment(path: Path, rows: Iterable[Row]) -> None:
             writer.write_table(pa.Table.from_pylist(group, schema=columns))
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_segment_rows(path: Path) -> Iterator[SegmentRow]:
     """The rows of a segment in their order; few are held at a time."""
     import pyarrow.parquet as pq
 
@@ -57,12 +57,12 @@ def read_rows(path: Path) -> Iterator[Row]:
             yield from batch.to_pylist()
 
 
-def sort_key(row: Row) -> tuple[str, str]:
+def sort_key(row: SegmentRow) -> tuple[str, str]:
     """What the rows of a segment are sorted by: task id and key."""
     return row["task_id"], row["key"]
 
 
-def merge_rows(streams: Iterable[Iterable[Row]]) -> Iterator[Row]:
+def merge_rows(streams: Iterable[Iterable[SegmentRow]]) -> Iterator[SegmentRow]:
     """Rows of several sorted streams, sorted."""
     return heapq.merge(*streams, key=sort_key)
 
@@ -83,7 +83,7 @@ def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
     return []
 
 
-def make_row(trace: Trace, record: bytes, packed: bytes | None) -> Row:
+def make_row(trace: Trace, record: bytes, packed: bytes | None) -> SegmentRow:
     """A trace as a row: its record as JSON, and its token arrays packed (see `core.tokens`)."""
     return {
         "key": trace.key,

@@ -28,14 +28,14 @@ from foretrace.core.manifest import Cursor as Cursor
 from foretrace.core.manifest import Manifest as Manifest
 from foretrace.core.manifest import read_manifest
 from foretrace.core.segments import (
-    Row,
     Segment,
+    SegmentRow,
     find_compaction,
     make_row,
     merge_rows,
     missing_segment,
     number_of,
-    read_rows,
+    read_segment_rows,
     read_table,
     reading,
     schema,
@@ -185,7 +185,7 @@ class TraceWriter:
             table = TraceStore(self.folder).columns("key", "id")
             self._ids = dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
         self._remove_garbage()
-        self._waiting: dict[str, tuple[int, Row]] = {}
+        self._waiting: dict[str, tuple[int, SegmentRow]] = {}
         self._replaced: set[str] = set()
         self.waiting_bytes = 0
         """Bytes of records added since the last checkpoint."""
@@ -308,7 +308,9 @@ class TraceWriter:
             for first in range(0, len(segments), _MERGED_AT_ONCE):
                 some = segments[first : first + _MERGED_AT_ONCE]
                 segment = Segment(f"shard-{shard:02d}/{number:06d}.parquet", sum(s.rows for s in some))
-                write_segment(self.folder / segment.path, merge_rows(read_rows(self.folder / s.path) for s in some))
+                write_segment(
+                    self.folder / segment.path, merge_rows(read_segment_rows(self.folder / s.path) for s in some)
+                )
                 steps.append(self.folder / segment.path)
                 merged.append(segment)
                 number += 1
@@ -352,7 +354,7 @@ class TraceWriter:
             else:
                 removed.append(segment.path)
         taken = [s.path for s in self.manifest.segments]
-        writes: list[tuple[Path, Iterator[Row]]] = []
+        writes: list[tuple[Path, Iterator[SegmentRow]]] = []
         for place, job in sorted(jobs.items()):
             number = 1 + max((number_of(p) for p in taken if shard_number(p) == place[0]), default=0)
             path = job.path or f"shard-{place[0]:02d}/{number:06d}.parquet"
@@ -366,8 +368,8 @@ class TraceWriter:
         self.manifest.segments = listed
         return removed
 
-    def _merged(self, job: _NewSegment) -> Iterator[Row]:
-        old = ((r for r in read_rows(path) if r["key"] not in self._waiting) for path in job.sources)
+    def _merged(self, job: _NewSegment) -> Iterator[SegmentRow]:
+        old = ((r for r in read_segment_rows(path) if r["key"] not in self._waiting) for path in job.sources)
         return merge_rows([sorted(job.rows, key=sort_key), *old])
 
     def _keys(self, segment: Segment) -> list[str]:
@@ -380,7 +382,7 @@ class _NewSegment:
     """A segment that is to be written: new rows, and those of the segments that it stands for."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[SegmentRow] = []
         self.sources: list[Path] = []
         self.source_rows: list[int] = []
         """Rows of each source that are not replaced."""

@@ -58,9 +58,9 @@ def check(
 
     from foretrace.cli.display.problems import show_check, verdict
     from foretrace.core.errors import ProblemError
-    from foretrace.registry import split_name
+    from foretrace.registry import split_problem_spec
 
-    name, path = split_name(name, path)
+    name, path = split_problem_spec(name, path)
     with output.progress(f"checking {name}") as progress:
         isolation, checked = _check(name, path, limit, sandbox, progress)
     if not checked.problems and not checked.findings:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.actions.same_action import Action
-from foretrace.actions.same_action import make_action_key as make_call_key
+from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts

@@ -176,7 +176,7 @@ def _make_mirrored_pair(
     family: str, first: Target, second: Target, accepted: rules.AcceptedActions
 ) -> MirroredPair | None:
     """The pair; `None` where one of the two would not be wrong at the other's prompt, or could not be known there."""
-    if rules.is_same_action(first, second) or rules.are_interchangeable(first, second):
+    if rules.are_same_targets(first, second) or rules.are_interchangeable(first, second):
         return None
     if accepted.accepts(first, second) or accepted.accepts(second, first):
         return None

@@ -33,10 +33,10 @@ class AcceptedActions:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
         if not self._by_prompt:
             return False
-        return any(is_same_action(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
+        return any(are_same_targets(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
 
 
-def is_same_action(one: Target, other: Target) -> bool:
+def are_same_targets(one: Target, other: Target) -> bool:
     """Whether two steps do the same, however it is written."""
     return one.text == other.text or one.action_key == other.action_key
 

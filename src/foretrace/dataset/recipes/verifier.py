@@ -99,7 +99,7 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> 
         for target in attempt.targets:
             prompt = target.prompt_digest
             for wrong in _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed):
-                same = rules.is_same_action(target, wrong)
+                same = rules.are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue
                 if pairs_of[key] >= task.settings.pairs:

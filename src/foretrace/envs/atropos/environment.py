@@ -30,8 +30,8 @@ from foretrace.envs.atropos.config import (
     CodeTraceEnvConfig,
     check_scores,
     check_servers,
-    describe_error,
     evals_error,
+    render_error,
     write_option,
 )
 from foretrace.envs.atropos.groups import GroupMonitor, find_drop_reason, make_group
@@ -341,7 +341,7 @@ class CodeTraceEnv(ResilientEnv):
         except ForetraceError as error:
             if not self.training:
                 raise
-            _log.warning("the evaluation at step %d failed: %s", self.curr_step, describe_error(error))
+            _log.warning("the evaluation at step %d failed: %s", self.curr_step, render_error(error))
 
     async def _evaluate(self) -> None:
         start_time = time.time()

@@ -38,7 +38,7 @@ OPTIONS = {
 _write_option = make_option_style(OPTIONS)
 
 
-def describe_error(error: ForetraceError) -> str:
+def render_error(error: ForetraceError) -> str:
     """The message of an error, with settings as options of `vf-eval`."""
     return error.render(_write_option)
 
@@ -52,5 +52,5 @@ def rewrite_error(error: _Error) -> _Error:
     """A copy of an error, with its traceback, whose `str` names the options of `vf-eval`: the library prints and
     records that text."""
     copied = copy.copy(error)
-    copied.args = (describe_error(error),)
+    copied.args = (render_error(error),)
     return copied.with_traceback(error.__traceback__)
