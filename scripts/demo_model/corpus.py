@@ -85,7 +85,7 @@ async def _attempt(name: str, problem: Problem, lesson: Lesson, sandbox: Sandbox
             if reply is None:
                 return None  # the garbled code broke what stands behind it
             said = reply
-        trace = episode.trace()
+        trace = episode.make_trace()
     assert not trace.outcome.error, trace.outcome.error
     return Example(name, problem.id, messages, tuple(written), bool(trace.outcome.success), frozenset(garbled))
 

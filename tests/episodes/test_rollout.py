@@ -121,7 +121,7 @@ def test_an_episode_that_is_run_alone_raises_what_failed_and_records_it(ground: 
             model = saying(raising(SandboxError("no worker")))  # type: ignore[arg-type]
             with pytest.raises(SandboxError, match="no worker"):
                 await run_episode(episode, model.complete, describe=lambda error: f"in other words: {error}")
-            return episode.trace()
+            return episode.make_trace()
 
     error = ground.runner.run(live()).outcome.error
     assert error is not None and (error.kind, error.message) == ("sandbox", "in other words: no worker")

@@ -178,7 +178,7 @@ def play(
                     break
             if not episode.done:
                 await episode.fail("unfinished", "")
-            return episode.trace()
+            return episode.make_trace()
 
     return stage.runner.run(live()), prompts
 

@@ -46,7 +46,7 @@ class ForetraceError(Exception):
         return render_parts(self.parts, style)
 
 
-def first_line(error: BaseException) -> str:
+def find_first_line(error: BaseException) -> str:
     """The first line of an error of somebody else's, at most 300 characters; its class where it says nothing."""
     lines = str(error).strip().splitlines()
     return (lines[0].rstrip() if lines else type(error).__name__)[:300]

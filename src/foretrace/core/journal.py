@@ -132,10 +132,10 @@ class JournalIndex:
         """Whether something before the last whole frame could not be read."""
         self._places: dict[str, _EntryLocation] = {}
         end = 0
-        for offset, size, data in _frames(path):
+        for offset, size, data in _read_frames(path):
             self.damaged = self.damaged or offset != end
             end = offset + size
-            head = _read(path, data, _EntryHeader)
+            head = _decode_entry(path, data, _EntryHeader)
             self._places.pop(head.key, None)
             self.left_out.pop(head.key, None)
             if head.trace is None:
@@ -153,14 +153,14 @@ class JournalIndex:
         """Tasks of the attempts that are kept."""
         return {place.task for place in self._places.values()}
 
-    def traces(self, wanted: Callable[[str], bool]) -> Iterator[Trace]:
+    def read_traces(self, wanted: Callable[[str], bool]) -> Iterator[Trace]:
         """Traces of the tasks that are wanted, by key."""
         with self.path.open("rb") as file:
             for _, place in sorted(self._places.items()):
                 if wanted(place.task):
                     file.seek(place.offset)
                     data = zstandard.ZstdDecompressor().decompressobj().decompress(file.read(place.size))
-                    trace = _read(self.path, data, JournalEntry).trace
+                    trace = _decode_entry(self.path, data, JournalEntry).trace
                     assert trace is not None
                     yield trace
 
@@ -184,22 +184,22 @@ def count_unsealed(folder: Path) -> int:
     return count
 
 
-def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
+def _read_frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Offset, size and content of each whole frame; what is damaged, or was cut off by a crash, is passed over."""
     with path.open("rb") as file:
         at: int | None = 0
         rest = b""
         while at is not None:
-            frame = _frame(file, rest)
+            frame = _read_frame(file, rest)
             if frame is None:
-                at, rest = _next_frame(file, at + 1), b""
+                at, rest = _find_next_frame(file, at + 1), b""
             else:
                 data, used, rest = frame
                 yield at, used, data
                 at += used
 
 
-def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
+def _read_frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
     """Content and size of the frame that begins with `rest` and goes on in the file, and what was read behind it;
     `None` where there is no whole one."""
     stream = zstandard.ZstdDecompressor().decompressobj()
@@ -219,7 +219,7 @@ def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
     return b"".join(parts), used, rest
 
 
-def _next_frame(file: BinaryIO, at: int) -> int | None:
+def _find_next_frame(file: BinaryIO, at: int) -> int | None:
     """Where, from `at` on, a frame may begin; the file is left there. `None` where none can."""
     file.seek(at)
     seen = b""
@@ -232,7 +232,7 @@ def _next_frame(file: BinaryIO, at: int) -> int | None:
     return None
 
 
-def _read(path: Path, data: bytes, kind: type[T]) -> T:
+def _decode_entry(path: Path, data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -15,7 +15,7 @@ import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from foretrace.core.errors import ForetraceWarning, UsageError, first_line
+from foretrace.core.errors import ForetraceWarning, UsageError, find_first_line
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "source": {
@@ -70,7 +70,7 @@ _KIND_NAMES = {"problems": "problem set"}
 
 def plugin_names(kind: str) -> list[str]:
     """Names of the plugins of one kind: our own in the order of the table, then those of entry points by name."""
-    return [*BUILT_IN[kind], *sorted(_entry_points(kind))]
+    return [*BUILT_IN[kind], *sorted(_find_entry_points(kind))]
 
 
 def load_plugin(kind: str, name: str) -> Any:
@@ -80,8 +80,8 @@ def load_plugin(kind: str, name: str) -> Any:
         UsageError: no such plugin; the message lists those there are.
     """
     if ":" in name:
-        return _external(kind, name)
-    others = _entry_points(kind)
+        return _load_external(kind, name)
+    others = _find_entry_points(kind)
     if name in BUILT_IN[kind]:
         return importlib.import_module(BUILT_IN[kind][name]).PLUGIN
     point = others.get(name)
@@ -90,7 +90,7 @@ def load_plugin(kind: str, name: str) -> Any:
     try:
         return point.load()
     except Exception as error:  # another package's module may fail in any way while it is imported
-        raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {first_line(error)}") from None
+        raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {find_first_line(error)}") from None
 
 
 def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:
@@ -138,7 +138,7 @@ def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
         raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: it has no {', '.join(missing)}")
 
 
-def _entry_points(kind: str) -> dict[str, EntryPoint]:
+def _find_entry_points(kind: str) -> dict[str, EntryPoint]:
     """Plugins of other packages. One that has the name of ours is left out, and never in silence."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=f"foretrace.{kind}"):
@@ -155,7 +155,7 @@ def _entry_points(kind: str) -> dict[str, EntryPoint]:
     return found
 
 
-def _external(kind: str, name: str) -> Any:
+def _load_external(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     # A console script does not look into the current folder, where a user's own plugin lies.
     if "" not in sys.path and os.getcwd() not in sys.path:

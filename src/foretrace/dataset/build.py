@@ -67,7 +67,7 @@ def build(
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     if not settings.allow_demo:
         demonstration.refuse_demo_traces(stores)
-    with _staging(out) as staging:
+    with _make_staging_folder(out) as staging:
         check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
         builder = _Builder(stores, staging, settings, workers, progress or ignore_progress)
         report = builder.run()
@@ -100,7 +100,7 @@ def _is_dataset(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _staging(out: Path) -> Generator[Path]:
+def _make_staging_folder(out: Path) -> Generator[Path]:
     """A folder beside `out`, locked, and gone at the end. What a killed build left in it is cleared, or put back."""
     staging = out.absolute().with_name(f".{out.name}.building")
     with only_writer(staging):
@@ -192,7 +192,7 @@ class _Builder:
         """Build, check, and write manifest and card."""
         self._clear()
         self._check_room()
-        before = [store.fingerprint() for store in self.stores]
+        before = [store.compute_fingerprint() for store in self.stores]
         jobs, inputs = self._plan()
         ours_alone = not any(":" in name for name in self.settings.recipes)
         with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
@@ -243,7 +243,7 @@ class _Builder:
             raise UsageError(
                 "build takes traces folders with one number of shards; import again with the same ", Setting("shards")
             )
-        tables = [store.columns("key", "id", "group", "n_messages", "success") for store in self.stores]
+        tables = [store.read_columns("key", "id", "group", "n_messages", "success") for store in self.stores]
         keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
         if not keys:
             raise BuildError(f"{self.stores[0].folder}: holds no traces")
@@ -295,7 +295,7 @@ class _Builder:
                 self.progress(doing, count - len(waiting), count)
 
     def _check_inputs(self, before: list[str]) -> Gate:
-        after = [TraceStore(store.folder).fingerprint() for store in self.stores]
+        after = [TraceStore(store.folder).compute_fingerprint() for store in self.stores]
         return Gate(
             name="inputs_unchanged", verdict="pass" if after == before else "fail", figure={"inputs": len(after)}
         )

@@ -49,5 +49,5 @@ def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
 
 def _count_demo_traces(store: TraceStore) -> tuple[int, int]:
     """Traces of the demo model, and all traces of the folder."""
-    models = store.columns("model")["model"]
+    models = store.read_columns("model")["model"]
     return sum(row["counts"] for row in models.value_counts().to_pylist() if is_demo_model(row["values"])), len(models)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from foretrace.core.files import partial_name
+from foretrace.core.files import make_partial_name
 from foretrace.dataset.blind_guessers import Pair, describe_shortcut, find_shortcuts
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.parquet import TableWriter, read_rows
@@ -87,7 +87,7 @@ def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -
 
 def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
     """Write a file of pairs again without some families; the number of rows that stay, without any the file is gone."""
-    partial = partial_name(path)
+    partial = make_partial_name(path)
     with TableWriter(partial, config, seed) as writer:
         for values in read_rows(path, config):
             if values["family"] not in families:

@@ -68,10 +68,10 @@ class CodeBlocks:
         """Run code behind all blocks without adding it; later runs do not see its effects."""
         session = await self._open()
         try:
-            return await session.run(code, at=self._state_before(len(self._blocks)))
+            return await session.run(code, at=self._find_state_before(len(self._blocks)))
         except SandboxError:  # code can end its own session
             session = await self._reopen()
-            return await session.run(code, at=self._state_before(len(self._blocks)))
+            return await session.run(code, at=self._find_state_before(len(self._blocks)))
 
     async def close(self) -> None:
         """End the session."""
@@ -79,7 +79,7 @@ class CodeBlocks:
         if session is not None:
             await session.close()
 
-    def _state_before(self, index: int) -> int:
+    def _find_state_before(self, index: int) -> int:
         """The state of the session behind the blocks before `index`."""
         states = [block.state for block in self._blocks[:index] if block.state is not None]
         return states[-1] if states else self._start
@@ -88,7 +88,7 @@ class CodeBlocks:
         """Run codes one after the other behind the blocks before `start`; `None` where one fails."""
         session = await self._open()
         blocks: list[_CodeBlock] = []
-        state = self._state_before(start)
+        state = self._find_state_before(start)
         for code in codes:
             try:
                 result = await session.run(code, at=state)
@@ -119,7 +119,7 @@ class CodeBlocks:
         session = await self._open()
         codes, self._blocks = [block.code for block in self._blocks], []
         for code in codes:
-            result = await session.run(code, at=self._state_before(len(self._blocks)))
+            result = await session.run(code, at=self._find_state_before(len(self._blocks)))
             if result.step is None:
                 raise SandboxError("the session was lost, and its blocks did not run again")
             self._blocks.append(_CodeBlock(code, result.step))

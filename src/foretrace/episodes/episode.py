@@ -175,7 +175,7 @@ class Episode:
 
     async def fail(self, kind: str, message: str) -> None:
         """End the episode because a server or the sandbox failed: its trace has an error and no reward."""
-        self._outcome = self._workspace.make_failure(kind, message, self._events.totals())
+        self._outcome = self._workspace.make_failure(kind, message, self._events.make_totals())
         self.done = True
         await self._workspace.close()
 
@@ -243,7 +243,7 @@ class Episode:
         self.done = True
         await self._workspace.close()
 
-    def trace(self) -> Trace:
+    def make_trace(self) -> Trace:
         """The finished episode as a Trace, without an id.
 
         Raises:
@@ -257,11 +257,11 @@ class Episode:
             tools=self.protocol.tools,
             messages=self._transcript.messages,
             outcome=self._outcome,
-            provenance=make_provenance(self.problem, self.protocol, self.identity, self._sampling_record()),
+            provenance=make_provenance(self.problem, self.protocol, self.identity, self._make_sampling_record()),
             extra={"reward_formula": RewardRule(structure_bonus=self.settings.structure_bonus).formula},
         )
 
-    def _sampling_record(self) -> dict[str, Any]:
+    def _make_sampling_record(self) -> dict[str, Any]:
         """The sampling and the settings of the episode, for its trace."""
         mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
         return {**self.identity.sampling, **mode}

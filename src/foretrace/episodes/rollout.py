@@ -11,7 +11,7 @@ import msgspec
 
 from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError, ModelError, ProblemError, SandboxError, Setting, UsageError
-from foretrace.core.trace import Failure, Outcome, Trace, with_id
+from foretrace.core.trace import Failure, Outcome, Trace, add_trace_id
 from foretrace.episodes.episode import Episode
 from foretrace.models.base import ChatModel
 from foretrace.models.server_errors import public_message
@@ -67,14 +67,14 @@ async def rollout(
         except Exception as error:  # the trace says so; the other attempts shall not suffer
             if isinstance(error, ModelError) and error.final:
                 raise
-        trace = episode.trace()
+        trace = episode.make_trace()
     try:
-        return with_id(trace)
+        return add_trace_id(trace)
     except ENCODING_ERRORS as error:
         return mark_unwritable(trace, error)
 
 
-def failure_kind(error: Exception) -> str:
+def find_failure_kind(error: Exception) -> str:
     """Under which name a failure is counted: a model server's own kind, or what else failed around the model."""
     if isinstance(error, ModelError):
         return error.kind
@@ -85,7 +85,7 @@ def failure_kind(error: Exception) -> str:
     return "protocol" if isinstance(error, ForetraceError) else "unexpected"
 
 
-def failure_message(error: Exception, style: Callable[[Setting], str] = str) -> str:
+def make_failure_message(error: Exception, style: Callable[[Setting], str] = str) -> str:
     """What a trace says of a failure: one line, with settings written by `style`, without the address of a model
     server."""
     if isinstance(error, ModelError):
@@ -99,7 +99,7 @@ async def run_episode(
     sampling: Sampling | None = None,
     *,
     logprobs: bool = True,
-    describe: Callable[[Exception], str] = failure_message,
+    describe: Callable[[Exception], str] = make_failure_message,
 ) -> None:
     """Start an episode and feed it completions until it is done. The caller closes it.
 
@@ -112,7 +112,7 @@ async def run_episode(
         describe: What the trace says of a failure; an environment may name settings as its own users give them.
 
     Raises:
-        Exception: whatever failed. The episode has then ended as failed; its kind is that of `failure_kind`.
+        Exception: whatever failed. The episode has then ended as failed; its kind is that of `find_failure_kind`.
     """
     sampling = sampling or Sampling()
     try:
@@ -129,7 +129,7 @@ async def run_episode(
             else:
                 await episode.step(completion)
     except Exception as error:
-        await episode.fail(failure_kind(error), describe(error))
+        await episode.fail(find_failure_kind(error), describe(error))
         raise
 
 
@@ -137,4 +137,4 @@ def mark_unwritable(trace: Trace, error: Exception) -> Trace:
     """In place of a trace that cannot be written (text that is no Unicode, a number beyond all bounds): one that says
     so."""
     failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
-    return with_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))
+    return add_trace_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))

@@ -115,15 +115,15 @@ def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | Non
     ended = completion.finish == "stop" and spelled.startswith(completion.text)
     if ended and len(ids) > count + 1:  # half a character in front of the end: its ids are of no text
         return None
-    most = len(ids) if ended else count
+    kept_count = len(ids) if ended else count
     own = msgspec.structs.replace(
         completion,
         text=spelled,
-        token_ids=ids[:most],
-        logprobs=completion.logprobs[:most],
-        pieces=pieces[:most],
+        token_ids=ids[:kept_count],
+        logprobs=completion.logprobs[:kept_count],
+        pieces=pieces[:kept_count],
     )
-    return AddedCompletion(own, most - count)
+    return AddedCompletion(own, kept_count - count)
 
 
 class _TurnFrame(NamedTuple):

@@ -75,7 +75,7 @@ def make_problems(
             if problem.id in seen:
                 raise UnusableError(f"the id {problem.id!r} stands at {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
-            yield UnusableRow(row.at, _reason(error))
+            yield UnusableRow(row.at, _find_reason(error))
             continue
         seen[problem.id] = row.at
         yield problem
@@ -234,7 +234,7 @@ def _check_code(code: str, what: str) -> None:
         raise UnusableError(f"{what} is {error}") from None
 
 
-def _reason(error: BaseException) -> str:
+def _find_reason(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"no key {error.args[0]!r}"
     return " ".join(str(error).split())[:300] or type(error).__name__

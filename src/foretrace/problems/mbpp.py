@@ -37,17 +37,17 @@ class Mbpp:
 
     def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """See `ProblemSet.load`."""
-        return make_problems(read_problem_rows(path, self.hub), self._problem)
+        return make_problems(read_problem_rows(path, self.hub), self._make_problem)
 
-    def _problem(self, row: ProblemRow) -> Problem:
+    def _make_problem(self, row: ProblemRow) -> Problem:
         asked = get_text(row, "text" if "text" in row.value else "prompt")
         code = get_text(row, "code")
         shown, *others = [*get_texts(row, "test_list"), *get_texts(row, "challenge_test_list")] or [""]
         if not shown:
             raise UnusableError("no test at all: `test_list` is empty")
         setup = "\n".join([*get_texts(row, "test_imports"), *get_texts(row, "test_setup_code")]).strip()
-        entry_point = _entry_point([shown, *others], code)
-        beside = _beside([shown, *others], code, setup, entry_point)
+        entry_point = _find_entry_point([shown, *others], code)
+        beside = _find_other_names([shown, *others], code, setup, entry_point)
         needs = f"\n\nThe tests also use your {', '.join(f'`{name}`' for name in beside)}." if beside else ""
         example = f" For example:\n\n{shown.strip()}" if others else ""
         return Problem(
@@ -64,7 +64,7 @@ class Mbpp:
         )
 
 
-def _entry_point(tests: Sequence[str], code: str) -> str:
+def _find_entry_point(tests: Sequence[str], code: str) -> str:
     """The function that the tests are of: the one defined in the code that most of them call."""
     known = find_definitions(code)
     calls = [
@@ -81,7 +81,7 @@ def _entry_point(tests: Sequence[str], code: str) -> str:
     return max(functions, key=lambda name: (functions.count(name), -functions.index(name)))
 
 
-def _beside(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
+def _find_other_names(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
     """What the tests use of the code beside the entry point, such as a class of their arguments."""
     used = {node.id for test in tests for node in ast.walk(parse_code(test)) if isinstance(node, ast.Name)}
     return sorted((used & set(find_definitions(code))) - {entry_point} - set(find_definitions(setup)))

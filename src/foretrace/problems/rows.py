@@ -30,7 +30,7 @@ def read_problem_rows(path: Path | None, hub: Hub | None) -> Iterator[ProblemRow
         rows, place, name = _open(path, hub)
         for raw in rows.read():
             if raw.value != Drop("empty_line"):  # blank lines count as rows, and are none
-                yield _problem_row(raw, f"{place} row {raw.at.row}", f"{name}/{raw.at.row}")
+                yield _make_problem_row(raw, f"{place} row {raw.at.row}", f"{name}/{raw.at.row}")
     except SourceError as error:
         hint = ["; or name a local file with ", Setting("path", "FILE")] if path is None else []
         raise ProblemError(*error.parts, *hint) from None
@@ -47,7 +47,7 @@ def _open(path: Path | None, hub: Hub | None) -> tuple[Any, str, str]:
     return HubRows(home), f"{home.repo} split {home.split}", Path(home.repo).name
 
 
-def _problem_row(raw: RawRow, at: str, name: str) -> ProblemRow | UnusableRow:
+def _make_problem_row(raw: RawRow, at: str, name: str) -> ProblemRow | UnusableRow:
     if not isinstance(raw.value, Drop):
         return ProblemRow(at, name, raw.value)
     if raw.value.reason in _DAMAGE:

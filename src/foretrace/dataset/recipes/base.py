@@ -93,7 +93,7 @@ class RowSelector(Protocol):
         ...
 
 
-def _no_salt(values: Mapping[str, Any]) -> str:
+def _make_no_salt(values: Mapping[str, Any]) -> str:
     return ""
 
 
@@ -107,7 +107,7 @@ class Config:
     """What it is for, in a sentence of the card."""
     repository: str | None = None
     """How the name of its repository on the Hub ends; configs of one ending share it. `None`: it is never pushed."""
-    salt: Callable[[Mapping[str, Any]], str] = _no_salt
+    salt: Callable[[Mapping[str, Any]], str] = _make_no_salt
     """What tells rows of this config at one step apart, from their values."""
     accounts_for: Literal["steps", "traces"] | None = None
     """What is a row or a counted drop each, without exception; the gate `counts` checks it."""

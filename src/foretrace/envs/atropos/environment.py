@@ -23,7 +23,7 @@ except ImportError as missing:
     raise missing_library_error("atroposlib", "atropos", missing) from None
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, first_line
+from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, find_first_line
 from foretrace.core.files import describe_write_error
 from foretrace.core.problem import Problem
 from foretrace.envs.atropos.config import (
@@ -108,8 +108,8 @@ class CodeTraceEnv(ResilientEnv):
         if not hasattr(self, "server"):
             return error
         return UsageError(
-            f"the tokenizer {config.tokenizer_name} cannot be loaded: {first_line(error)}; give a local folder with a "
-            "tokenizer.json and a chat template"
+            f"the tokenizer {config.tokenizer_name} cannot be loaded: {find_first_line(error)}; "
+            "give a local folder with a tokenizer.json and a chat template"
         )
 
     async def setup(self) -> None:

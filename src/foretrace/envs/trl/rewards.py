@@ -158,7 +158,7 @@ class RewardFunc:
         async with Episode(problem, self._protocol, self._sandbox, settings=self._settings) as episode:
             with contextlib.suppress(SandboxError):  # the trace says so, and has no reward
                 await run_episode(episode, replay)
-            return episode.trace()
+            return episode.make_trace()
 
     def close(self) -> None:
         """End the sandbox; it ends with the process, too. May be called twice."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from foretrace.core.errors import ForetraceError
 from foretrace.envs.messages import make_option_style
-from foretrace.episodes.rollout import failure_message
+from foretrace.episodes.rollout import make_failure_message
 
 _Error = TypeVar("_Error", bound=ForetraceError)
 
@@ -45,7 +45,7 @@ def render_error(error: ForetraceError) -> str:
 
 def describe_failure(error: Exception) -> str:
     """What a report says of any failure, with settings as options of `vf-eval`."""
-    return failure_message(error, _write_option)
+    return make_failure_message(error, _write_option)
 
 
 def rewrite_error(error: _Error) -> _Error:

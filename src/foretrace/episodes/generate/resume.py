@@ -68,7 +68,7 @@ def _find_finished_keys(folder: Path) -> set[str]:
     """Keys of the stored attempts that did not end in an error: a generated trace says whether it was a success."""
     if not (folder / "manifest.json").exists():
         return set()
-    table = TraceStore(folder).columns("key", "success")
+    table = TraceStore(folder).read_columns("key", "success")
     return {
         key
         for key, success in zip(table["key"].to_pylist(), table["success"].to_pylist(), strict=True)
