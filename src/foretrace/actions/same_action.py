@@ -16,7 +16,7 @@ from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_words_of
 
 MatchLevel = Literal["exact", "normalised", "type"]
 MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalised", "type")
-"""From the strictest to the loosest: what is the same on one level is the same on all that follow."""
+"""From the strictest to the loosest: actions that are the same on one level are the same on all later ones."""
 
 _VERBATIM = split_words(
     "file_text old_str new_str old_string new_string oldString newString content contents text code "

@@ -66,7 +66,7 @@ def make_partial_name(path: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files durable; where a file system cannot, it is left to it."""
+    """Make the names of a folder's files durable, on file systems that can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Which plugins there are: the table of our own, `module:Class`, and the entry points of other packages.
+"""Find plugins: foretrace's own by the table below, any other as `module:Class` or by an entry point of its package.
 
 To add a source, protocol, model server, sandbox, problem set, recipe or encoding: write one file with a `PLUGIN` in it,
 and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was forgotten). A plugin outside
@@ -65,7 +65,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 """By kind: the name a user gives, and the module whose `PLUGIN` it is. Lists of names keep this order."""
 
 _KIND_NAMES = {"problems": "problem set"}
-"""What a message calls one plugin, where that is not the kind's own name."""
+"""The noun for one plugin in messages, where it is not the name of the kind."""
 
 
 def plugin_names(kind: str) -> list[str]:

@@ -17,7 +17,7 @@ from foretrace.core.files import atomic_file
 from foretrace.core.trace import Trace
 
 SegmentRow = dict[str, Any]
-"""The columns of one trace (see `schema`)."""
+"""The columns of one trace (see `make_schema`)."""
 _ROW_GROUP_ROWS = 8
 
 
@@ -27,12 +27,13 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     rows: int
     run: str = ""
-    """Of generated traces: the run they are of. What it adds later goes into the same segment, so that a run that was
-    interrupted ends in the same files as one that was not."""
+    """The run that generated the traces; empty for imported ones. What the run adds later goes into the same
+    segment, so that an interrupted run ends in the same files as one that was not interrupted."""
 
 
 def write_segment(path: Path, rows: Iterable[SegmentRow]) -> None:
-    """Write rows, which come sorted (see `get_sort_key`), as one segment, whole or not at all; few are held at a time."""
+    """Write rows, which must come sorted by `get_sort_key`, as one segment, whole or not at all; few are held at a
+    time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -68,9 +69,12 @@ def merge_rows(streams: Iterable[Iterable[SegmentRow]]) -> Iterator[SegmentRow]:
 
 
 def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """The segments of one shard that are to become one: all from the first on that is no larger than those after it
-    together. Sizes then fall by half or more from each segment to the next, so a shard has few of them, and a small
-    import into a large folder leaves the large segments alone.
+    """Find the segments of one shard that should be merged: the first that has no more rows than all later ones
+    together, and all behind it. Empty where there is no such segment.
+
+    For example, of segments with 100, 8, 5 and 4 rows, the last three are merged. After that, each segment has more
+    rows than all later ones together, so a shard has few of them, and a small import leaves the large segments
+    alone.
 
     Args:
         segments: All segments of imported traces of the shard, oldest first.
@@ -112,7 +116,7 @@ def make_schema() -> Any:
 
 @contextmanager
 def report_damage(path: Path) -> Generator[None]:
-    """Turn what a damaged file breaks into one line that names it."""
+    """Turn any error from reading a damaged or missing file into a `StoreError` of one line that names it."""
     import pyarrow as pa
 
     try:

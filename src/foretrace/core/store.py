@@ -1,8 +1,9 @@
 """The only reader and writer of traces on disk: Parquet segments, listed by one manifest.
 
-Segments are sharded by task, so that siblings lie together, and listed together with the cursor of the input
-in one rename: a file that is not listed is garbage, and an interrupted writer leaves the folder as it was at
-its last checkpoint. Generated traces come by way of a journal, which the next writer seals if its own could not.
+Traces are sharded by task, so that attempts at one task lie together. A checkpoint writes segments, then lists them
+and the cursor of the input in one rename of the manifest. A segment that is not listed is garbage, so an interrupted
+writer leaves the folder as it was at its last checkpoint. Generated traces are first written to a journal; if its
+own run cannot seal it into segments, the next writer does.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class TraceStore:
         return sorted({find_shard_number(s.path) for s in self.manifest.segments})
 
     def read(self, shard: int | None = None) -> Iterator[Trace]:
-        """Traces in the order of (task id, key), shard by shard: the order in which they came has no say."""
+        """Traces shard by shard, each in the order of (task id, key), in whatever order they were added."""
         for number in self.shards if shard is None else [shard]:
             streams = [self._read_rows(s) for s in self.manifest.segments if find_shard_number(s.path) == number]
             for _, _, record, packed in heapq.merge(*streams):
@@ -190,7 +191,7 @@ class TraceWriter:
         self.waiting_bytes = 0
         """Bytes of records added since the last checkpoint."""
         self.damaged: list[Path] = []
-        """Journals in which something could not be read: what could is sealed, and they are kept under these names."""
+        """Damaged journals, under the names by which they are kept; what could be read of them is sealed."""
         for journal in find_journals(self.folder):  # of runs that could not seal their own
             self.seal(journal)
 
@@ -210,10 +211,10 @@ class TraceWriter:
         return {key: reason for reason, keys in self.manifest.left_out.items() for key in ungroup_keys(keys)}
 
     def seal(self, journal: Path) -> None:
-        """Take what stands in a journal into segments of its run, and remove the journal; one that is damaged before
-        its end is moved aside.
+        """Move the traces of a journal into segments of its run, and remove the journal; one that is damaged before
+        its end is kept under another name.
 
-        It may be interrupted anywhere: what is sealed already is found again, and nothing is taken twice.
+        It may be interrupted anywhere: the next call finds what is sealed already, and adds nothing twice.
         """
         index = JournalIndex(journal)
         for shard in sorted({choose_shard(task, self.manifest.shards) for task in index.tasks}):
@@ -233,7 +234,8 @@ class TraceWriter:
             journal.unlink()
 
     def _recount_rows(self, segment: Segment) -> Segment:
-        """The segment as it is on disk: a writer may have been killed between the segment and the manifest."""
+        """The segment with its number of rows as on disk: a writer may have been killed between the segment and the
+        manifest."""
         return Segment(segment.path, len(self._read_keys(segment)), segment.run)
 
     def add(self, trace: Trace, *, replace: bool | None = None) -> Added:
@@ -297,12 +299,12 @@ class TraceWriter:
         self._write_manifest(removed)
 
     def remove_if_empty(self) -> None:
-        """Take away the folder that this writer made, where nothing was put into it."""
+        """Remove the folder if this writer made it and nothing was added."""
         if self.made_folder:
             _remove_if_empty(self.folder)
 
     def _merge_segments(self, segments: Sequence[Segment], shard: int, number: int) -> Segment:
-        """Write the rows of several segments as one, whose number is `number` or, after steps in between, higher."""
+        """Merge several segments into one. Its number is `number`, or higher where they are merged in several steps."""
         steps: list[Path] = []
         while len(segments) > 1:
             merged: list[Segment] = []
@@ -392,7 +394,7 @@ class _NewSegment:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Take a traces folder away that lists no segment and holds nothing else; any other stays."""
+    """Remove a traces folder that lists no segment and holds nothing else; any other stays."""
     with contextlib.suppress(StoreError), only_writer(folder):
         _remove_if_empty(folder)
 

@@ -1,4 +1,4 @@
-"""Token ids and logprobs as bytes beside the record: numbers as JSON would be most of it."""
+"""Token ids and logprobs as bytes beside the JSON record of a trace, most of which they would be as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record that flows through everything: one frozen `Trace` per attempt by one agent at one `Task`.
+"""The record that every part of foretrace reads or writes: one frozen `Trace` for each attempt at a `Task`.
 
 A generated trace and an imported one cannot be told apart downstream. Labels are never stored here: they
 are derived (`foretrace.actions`), so that a better taxonomy needs no rewritten data.
@@ -81,8 +81,8 @@ class Sampled(_Record, frozen=True, kw_only=True):
 
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Natural-log probabilities, aligned with `token_ids`: of the first ones only, where the rest is not the model's (a
-    closing tag that was put back, the rest of a token that was cut)."""
+    """Natural-log probabilities, aligned with `token_ids`. There are fewer of them where the last ids are not the
+    model's own (a closing tag that was put back, the rest of a token that was cut)."""
     prompt_token_ids: tuple[int, ...] | None = None
     """Ids of the context: on the first span, or where the context changed."""
     finish_reason: str | None = None
@@ -137,7 +137,7 @@ class Task(_Record, frozen=True, kw_only=True):
     id: str
     """The instance, query or problem: attempts with one id are siblings."""
     group: str
-    """What no split may straddle: the repository for SWE data, else the id."""
+    """All rows of one group go into the same split: the repository for SWE data, else the id."""
     kind: str = ""
     statement: str | None = None
     extra: dict[str, Any] = {}
@@ -232,7 +232,7 @@ class Trace(_Record, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     key: str
-    """Identity of the attempt: resume and "never doubled" go by it."""
+    """Identity of the attempt: a run that is resumed skips keys that are stored, and no folder holds a key twice."""
     id: str = ""
     """blake2b over key and content (see `compute_trace_id`), 32 hex digits."""
     task: Task
@@ -344,7 +344,7 @@ def decode_trace(data: bytes | str) -> Trace:
 
 
 def upgrade_record(record: dict[str, Any]) -> dict[str, Any]:
-    """A trace as decoded JSON, with the fields of today: foretrace 0.1 wrote `provenance.licence`."""
+    """A decoded record with today's field names: foretrace 0.1 wrote `provenance.licence` for `provenance.license`."""
     provenance = record.get("provenance")
     if not isinstance(provenance, dict) or "licence" not in provenance or "license" in provenance:
         return record

@@ -49,7 +49,7 @@ class Pair(NamedTuple):
     id: str
     """Unique within the family; with the seed it decides whether the pair is in the sample."""
     group: str
-    """What no split may straddle (task, repository, ...): a group is learnt from or measured on, never both."""
+    """Task, repository or the like. All pairs of a group are learnt from, or all are measured on."""
     chosen: str
     """The preferred completion, as text."""
     rejected: str
@@ -57,7 +57,8 @@ class Pair(NamedTuple):
 
 
 _Differences = Callable[[Sequence[Pair], Sequence[Pair]], tuple[Any, Any, float]]
-"""(train, test) -> their rows phi(chosen) - phi(rejected), and the inverse of the strength of the penalty."""
+"""(train pairs, test pairs) -> (train rows, test rows, C). A row is phi(chosen) - phi(rejected); C is the inverse of
+the strength of the penalty, as scikit-learn has it."""
 
 
 class Shortcut(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +93,9 @@ def find_shortcuts(
     """Measure the three blind guessers on every family, sorted by family.
 
     At most `sample` pairs a family take part, chosen by hash of (seed, pair id), so their order does not matter. A
-    family of mirrored pairs (for each pair its reverse, in the same group) comes out at exactly .5 if the sample keeps
-    it whole, and at chance if not; below .5 is no fault. Longer cycles (a > b > c > a) have no such protection, though
-    they too balance each text: a fixed scorer gets two of those three right.
+    family of mirrored pairs (for each pair its reverse, in the same group) comes out at exactly .5 if the whole
+    family is in the sample, and near .5 otherwise; a figure below .5 is no fault. Longer cycles (a > b > c > a)
+    balance each text too, but a guesser with fixed scores gets two of the three right.
     """
     if sample < 1:
         raise ValueError(f"sample must be at least 1 pair, not {sample}")
@@ -266,7 +267,8 @@ _EDGES = "{}[]()<>\"'`"
 
 
 def _find_marks(text: str) -> tuple[list[float], frozenset[str]]:
-    """Numbers of a fixed order, and tokens that say which top-level JSON keys there are, of which type and place."""
+    """Features of a text: numbers in a fixed order, and tokens that name its top-level JSON keys with their types
+    and places."""
     data = _encode_utf8(text)
     codes = np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=256)
     digits, upper, lower = codes[48:58].sum(), codes[65:91].sum(), codes[97:123].sum()
@@ -356,7 +358,8 @@ def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], _Floats]:
 
 
 def _hash_ngrams(text: str) -> NDArray[np.int64]:
-    """Buckets of all n-grams of the capped text, its start and end marked so that what stands there is seen.
+    """Buckets of all n-grams of the shortened text. Its start and end are marked, so that n-grams there are features
+    of their own.
 
     Why not scikit-learn's `HashingVectorizer`: it takes 14 times as long for the same n-grams, and fails on a lone
     surrogate, which JSON texts may hold. It hashes otherwise, too, which moves the figures that stand in manifests.
@@ -382,9 +385,10 @@ def _make_differences(pairs: Sequence[Pair], list_features: Callable[[str], list
 
 
 def _scale_columns(train: _Floats, test: _Floats) -> tuple[_Floats, _Floats]:
-    """Both divided by the columns' root mean square in train; columns that are zero there are left out.
+    """Divide the columns of both by their root mean square in train; columns that are zero in train are left out.
 
-    Not centred: that would break the antisymmetry. Limited to 5, since one giant must not outshout all other features.
+    The columns are not centred, which would break the antisymmetry. Values are limited to 5, so that a very large
+    one does not outweigh all others.
     """
     size = np.sqrt((train**2).mean(axis=0))
     kept = size > 0

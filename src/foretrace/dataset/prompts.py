@@ -129,8 +129,7 @@ class Prompts:
             target: What the instruction asks for.
             max_tokens: Tokens of a prompt at most.
             counter: Counts them.
-            earlier: Prompts of a trace with the same messages, up to the last message that they show; what they
-                rendered is taken over.
+            earlier: Prompts of a trace that begins with the same messages; what they have rendered is reused.
         """
         messages = trace.messages
         self._counter = counter
@@ -203,8 +202,8 @@ class Prompts:
         return self._head_cost + latest <= self._max
 
     def has_target_before(self, index: int) -> bool:
-        """Whether target text, such as an answer to our own instruction, stands before the message at `index`: by
-        chance of what the agent worked on."""
+        """Whether text that looks like a target stands before the message at `index`, such as where the agent worked
+        on a dataset like ours."""
         self._render_to(index)
         if self._head_has_target is None:
             self._head_has_target = any(map(has_target, self._texts))

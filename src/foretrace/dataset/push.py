@@ -42,9 +42,9 @@ _REMEDIES = {
 
 
 def find_repositories() -> dict[str, list[str]]:
-    """How the name of each repository ends, and the configs that it holds; the first one that is there is the default.
+    """Name ending of each repository -> the configs that it holds; the first that has rows is the default.
 
-    Those of foretrace's recipes and of installed packages, as the configs say: code that a dataset names is not loaded.
+    The configs of foretrace and of installed packages count. Code that a dataset names is not loaded.
     """
     found: dict[str, list[str]] = {}
     for config in load_configs().values():
@@ -213,7 +213,7 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
 
 
 def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Split -> path -> rows of one config: what the manifest lists, and the folder holds nothing else."""
+    """Split -> path -> rows of one config, from the manifest; refuses a folder that holds other files."""
     splits = _read_dict(manifest["configs"].get(config))
     found: dict[str, dict[str, int]] = {}
     for split in [*SPLITS, *sorted(set(splits) - set(SPLITS))]:
@@ -234,7 +234,7 @@ def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[st
 
 
 def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[str]) -> dict[str, int]:
-    """Path -> rows, as the manifest says: a file that was changed after its gates ran is not pushed."""
+    """Path -> rows, from the manifest; refuses a file that was changed after its gates ran."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -260,7 +260,7 @@ def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[s
 
 
 class _Hub:
-    """The client with patience and one-line errors; neither the token nor a request ever leaves in an exception."""
+    """The client of the Hub, with retries and one-line errors. No exception holds the token or a request."""
 
     def __init__(self, token: str | None, report: Callable[[str], None]) -> None:
         from huggingface_hub import HfApi, get_token  # here: it reads the environment when it is imported
@@ -303,7 +303,7 @@ class _Hub:
         return info.sha
 
     def commit(self, plan: _RepositoryPlan, before: str | None) -> PushedRepository:
-        """Send what differs from the head that was `before` in one commit."""
+        """Send everything that differs from the head `before`, in one commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         api, repo_id = self._api, plan.repo_id

@@ -1,4 +1,4 @@
-"""Splits by group: every row of a group lands in the split that the group's hash says, whatever else is there."""
+"""Splits by group: the hash of a group decides its split, and all of its rows go there."""
 
 from __future__ import annotations
 

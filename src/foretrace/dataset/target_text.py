@@ -14,7 +14,7 @@ from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _MARKED = re.compile(r'\{\s*"action"\s*:\s*"(?:' + "|".join(ActionType) + r')"|\[Next Action Prediction\]')
-"""How a target begins, however its JSON is spaced, and a marker of older datasets of this kind."""
+"""The beginning of a target, with any spacing of its JSON, and a marker that older datasets of this kind have."""
 
 
 def has_target(text: str) -> bool:

@@ -146,7 +146,8 @@ class _ChatTemplate:
             raise BuildError(f"the chat template cannot show {where}: {error}") from None
 
     def _find_argument_form(self, calls: int) -> bool:
-        """Whether arguments are given as objects, after a look at what the template shows of a chat with calls.
+        """Find whether the template wants arguments as objects (else as JSON text), by rendering a small chat with
+        calls.
 
         A template that drops tool calls raises nothing: it would train empty turns.
 

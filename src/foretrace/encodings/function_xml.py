@@ -19,7 +19,7 @@ _CUT_TAG = re.compile(r"\s*(?:<[^<>]*)?\Z")
 _MULTILINE_PARAMETERS = frozenset({"old_str", "new_str", "file_text"})
 """Parameters whose value is written between two line breaks, which are not part of it."""
 _MAX_ENDS = 64
-"""Closing tags that are tried, from the first that could end the value, for one that leaves no quoted block open."""
+"""How many closing tags are tried to find one that leaves no quoted block open."""
 
 
 class FunctionXml:

@@ -12,7 +12,7 @@ _TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WINDOW = 4096
 _MAX_REPAIRED = 64 * 1024
-"""Characters of broken JSON that repair is tried on: it takes long on more."""
+"""Longest broken JSON, in characters, that repair is tried on; longer texts would take too long."""
 
 
 class JsonArguments(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ _TAG = re.compile(r"</?tool_call>")
 
 
 class ToolCallJson:
-    """A closing tag inside of a JSON string ends nothing: a block ends behind its JSON."""
+    """A block ends behind its JSON, so a closing tag inside of a JSON string does not end it."""
 
     name = "tool_call_json"
 

@@ -18,7 +18,7 @@ class _CodeBlock(NamedTuple):
 
 
 class CodeBlocks:
-    """The blocks of an answer: one that raises is not added, and a new definition takes the place of the old one."""
+    """The blocks of an answer. A block that raises is not added; a new definition of a name replaces the old one."""
 
     def __init__(self, sandbox: Sandbox, prelude: str = "") -> None:
         self._sandbox = sandbox
@@ -46,9 +46,9 @@ class CodeBlocks:
     async def run(self, code: str) -> RunResult:
         """Run a block in the session, and add it to the answer where it does not raise.
 
-        Returns the result of the block run last, as in a notebook. Where it defines something anew, that takes the
-        place of the old definition, and all later blocks are run again, so that nothing is left of what the old code
-        had computed; where that fails, the block is added as the last one.
+        Returns the result of the last block that was run, as in a notebook. Where the block redefines something, the
+        new definition replaces the old one, and all later blocks are run again, so that no value computed by the old
+        code is left. Where that fails, the block is added behind the others.
         """
         result = await self.run_detached(code)
         if not result.ok:

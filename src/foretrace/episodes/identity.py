@@ -1,4 +1,4 @@
-"""Which attempt an episode is: its key, seed, sampling and task, and where its trace says that it comes from."""
+"""The identity of an attempt: its key, seed, sampling and task, and the provenance in its trace."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def _digest(parts: list[Any]) -> str:
 
 
 def _list_hashed_settings(settings: EpisodeSettings) -> dict[str, Any]:
-    """The settings under the names that they had when the first keys were made: a run goes on with older attempts."""
+    """The settings under the names that they had when the first keys were made, so that older attempts keep their
+    keys."""
     values = msgspec.structs.asdict(settings)
     return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
 

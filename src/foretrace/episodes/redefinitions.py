@@ -1,4 +1,4 @@
-"""Put a new definition of a function or class in the place of the old one, in code that was written block by block."""
+"""Replace an old definition of a function or class by a new one, in code that was written block by block."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Replacement(NamedTuple):
 def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
     """Ways to put the definitions of `fix` in the place of older ones, the best first; empty where that is not safe.
 
-    They take the place of the first older definition; further old definitions of these names are removed, and all else
-    of the earlier blocks stays. What the fix does beside defining comes last, as it did when it ran.
+    The new definitions stand where the first old one stood; further old definitions of these names are removed, and
+    all else in the earlier blocks stays. Statements of the fix that define nothing come last, as they did when it
+    ran.
     A fix that needs what it replaces (`old = f` before a new `f`), or whose function has a second name (`old = f` in a
     later block), has no replacement: the new definition then stands behind the old one.
     """

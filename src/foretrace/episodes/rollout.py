@@ -1,4 +1,4 @@
-"""Run one episode to its end: the only loop of start, completion and step, and the names of what can fail in it.
+"""Run one episode to its end: the only loop of start, completion and step, and the names of its failures.
 
 `rollout` is for those who want a trace, whatever happens; `run_episode` for those who must see the error itself.
 """
@@ -26,7 +26,7 @@ ENCODING_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, R
 
 
 class EpisodeLimitError(Exception):
-    """A completion function raises it where the run around the episode allows no further completion.
+    """Raised by a completion function when the run around the episode allows no further completion.
 
     The episode ends there, as at its limit of turns, and what there is of an answer is judged.
 
@@ -75,7 +75,8 @@ async def rollout(
 
 
 def find_failure_kind(error: Exception) -> str:
-    """Under which name a failure is counted: a model server's own kind, or what else failed around the model."""
+    """The name under which a failure is counted: the kind of a `ModelError`, else the part that failed, such as
+    `sandbox`."""
     if isinstance(error, ModelError):
         return error.kind
     if isinstance(error, SandboxError):
@@ -134,7 +135,7 @@ async def run_episode(
 
 
 def mark_unwritable(trace: Trace, error: Exception) -> Trace:
-    """In place of a trace that cannot be written (text that is no Unicode, a number beyond all bounds): one that says
-    so."""
+    """Make the trace that is stored in place of one that cannot be written (lone surrogates, a number out of range),
+    and that says so."""
     failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
     return add_trace_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))

@@ -1,4 +1,4 @@
-"""The messages of an episode's trace: each block that is carried out is a message of its own."""
+"""The messages of an episode's trace: each act that is carried out becomes a message of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOOL_NAMES = {
     "append": "append_file",
     "submit": "submit",
 }
-"""The tool as whose call an act is recorded, by its handling."""
+"""Handling of an act -> name of the tool under which the act is recorded as a call."""
 SOLUTION_FILE = "solution.py"
 """Path in the recorded calls of `append_file`."""
 

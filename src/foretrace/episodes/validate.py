@@ -177,8 +177,8 @@ def _explain(verdict: Verdict) -> str:
 
 
 def make_empty_answer(problem: Problem) -> str:
-    """An answer of the right shape that does nothing: a function that returns None, a class whose methods do, or a
-    program without a line. Its parameters are those of the reference, else those of the prompt."""
+    """An answer of the right shape that does nothing: a function that returns `None`, a class whose methods return
+    `None`, or an empty program. Its parameters are those of the reference, else those of the prompt."""
     if problem.entry_point is None:
         return ""
     for code in (problem.reference, problem.prompt):

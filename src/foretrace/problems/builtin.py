@@ -1,4 +1,4 @@
-"""Problems that come with foretrace: 18 small tasks with tests for what is easily got wrong."""
+"""Problems that come with foretrace: 18 small tasks, with tests for typical mistakes."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _make_test(key: str, number: int, item: Any, tolerance: Any) -> Test:
 
 
 def _make_test_key(test: Test) -> tuple[object, ...]:
-    """What two tests have in common that ask the same."""
+    """A key that is equal for tests that ask the same."""
     if test.stdout is not None:
         return (test.stdin, test.stdout)
     return (ast.unparse(parse_code(test.code)),)

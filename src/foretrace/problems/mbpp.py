@@ -2,7 +2,7 @@
 
 Rows are those of the full set (`text`, `code`, `test_list`, `test_setup_code`, `challenge_test_list`) or of the
 sanitized one (`prompt`, `code`, `test_imports`, `test_list`). The first assert is public, and part of the statement:
-it shows the types of the arguments. The others are hidden; where there is one only, it is.
+it shows the types of the arguments. The others are hidden; a single assert is hidden too.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _find_entry_point(tests: Sequence[str], code: str) -> str:
 
 
 def _find_other_names(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
-    """What the tests use of the code beside the entry point, such as a class of their arguments."""
+    """Other names of the code that the tests use, such as the class of an argument."""
     used = {node.id for test in tests for node in ast.walk(parse_code(test)) if isinstance(node, ast.Name)}
     return sorted((used & set(find_definitions(code))) - {entry_point} - set(find_definitions(setup)))
 

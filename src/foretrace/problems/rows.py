@@ -13,7 +13,7 @@ from foretrace.rows.base import Drop, Hub, RawRow
 from foretrace.rows.hub import HubRows
 
 _DAMAGE = ("truncated_file", "damaged_rows", "line_too_long")
-"""Reasons of drops after which a set is not whole: which of its problems would be missing cannot be said."""
+"""Reasons of drops that make a set unusable, because nobody can say which problems are missing."""
 _NO_JSON = ("bad_json", "not_utf8", "nested_too_deep")
 
 

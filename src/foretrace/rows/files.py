@@ -70,7 +70,7 @@ class FileRows:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
     def count(self) -> int | None:
-        """Number of rows, without decoding them; None for one JSON document, which must be read to know it."""
+        """Number of rows, counted without decoding them; `None` for a JSON document, which must be read for that."""
         stem = self.stem
         if stem.endswith(".json"):
             return None
@@ -178,7 +178,7 @@ def _read_document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes
 
 
 def _refuse_other_format(path: Path, head: bytes) -> None:
-    """A file whose first bytes and name disagree would give thousands of rows of noise."""
+    """Refuse a file whose first bytes and name disagree: it would give thousands of meaningless rows."""
     content = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), None)
     name = next((suffix for suffix in (".gz", ".zst", ".parquet") if path.name.endswith(suffix)), None)
     skippable = name == ".zst" and head[1:4] == b"\x2a\x4d\x18"
@@ -267,7 +267,8 @@ def _count_parquet(path: Path) -> int | None:
 
 
 def _read_row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of one row group; damage in it costs its own rows, each of which is counted, and no others."""
+    """Rows of one row group. Where it is damaged, each row that cannot be read becomes one Drop; other groups are
+    still read."""
     import pyarrow as pa
 
     left: int = file.metadata.row_group(group).num_rows

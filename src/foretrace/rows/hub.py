@@ -13,7 +13,7 @@ from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
 
 class HubRows:
-    """Rows of one split, streamed: nothing is downloaded twice within a pass, nothing is held."""
+    """Rows of one split, streamed: one pass downloads nothing twice, and holds no rows."""
 
     def __init__(self, hub: Hub, *, split: str | None = None, revision: str | None = None) -> None:
         self._hub = hub

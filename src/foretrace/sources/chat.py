@@ -81,7 +81,7 @@ _MARKER = re.compile(
     r"^(?:OBSERVATION:\n|Observation:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
     r"|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
-"""Marks of tool output: they tell it where it arrives with the role of a user."""
+"""Beginnings that mark a message of role `user` as the output of a tool."""
 
 
 class Chat:

@@ -25,7 +25,7 @@ MAX_EXAMPLES = 3
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
-    """What an import did. `rows == traces + replaced + sum(drops) + already` always holds."""
+    """What an import did. `rows == traces + replaced + sum(drops) + already_done` always holds."""
 
     rows: int = 0
     traces: int = 0
@@ -35,7 +35,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
     already_done: int = 0
     """Rows that an earlier run had taken or dropped, or whose trace is there under the same key and id."""
     dropped_before: int = 0
-    """Those of them that an earlier run had dropped."""
+    """Those of `already_done` that an earlier run had dropped."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
     dropped_rows: dict[str, list[Parts]] = msgspec.field(default_factory=dict[str, list[Parts]])
     """Up to three rows of each reason: where they stand, what is wrong and what helps."""
@@ -144,7 +144,7 @@ class _InputImport(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What the cursor goes by: other settings read other traces from the same rows."""
+        """The key of this input's cursor. The settings are part of it: with others, the same rows give other traces."""
         settings = getattr(self.source, "settings", "")
         return f"{self.source.name}:{self.rows.fingerprint}" + (f":{settings}" if settings else "")
 

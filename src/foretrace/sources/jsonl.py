@@ -33,7 +33,8 @@ class Jsonl:
 
 
 def _restore_infinities(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON cannot say minus infinity, the logprob of a token that could not be sampled: it is written as null."""
+    """Read a missing logprob as minus infinity, the logprob of a token that could not be sampled: JSON has no number
+    for it."""
     messages = row.get("messages")
     for message in messages if isinstance(messages, list) else ():
         sampled = message.get("sampled") if isinstance(message, dict) else None

@@ -1,4 +1,5 @@
-"""OpenAI-style messages, read tolerantly: content as text, parts or null; calls native or in the older form."""
+"""Read OpenAI-style messages: content as text, as parts or missing; calls as `tool_calls` or the older
+`function_call`."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def decode_list(row: dict[str, Any], column: str) -> list[dict[str, Any]]:
 
 
 def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """Text of a content (string, list of parts, or null), and its parts that are no text.
+    """The text of a message's content (a string, a list of parts, or `None`), and its parts that are not text.
 
     Raises:
         RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
@@ -98,7 +99,7 @@ def _digest_body(body: str) -> str:
 
 
 def find_unknown_fields(item: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """What the record has no field for: nothing that a row says is lost."""
+    """The fields of `item` that are not in `known` and not `None`: they go to `extra`, so that nothing is lost."""
     return {} if item.keys() <= known else {k: v for k, v in item.items() if k not in known and v is not None}
 
 

@@ -1,4 +1,4 @@
-"""The repository behind an instance id of SWE data: what no split may straddle."""
+"""The repository behind an instance id of SWE data, by which the instances are grouped into splits."""
 
 from __future__ import annotations
 

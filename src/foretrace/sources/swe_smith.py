@@ -25,7 +25,7 @@ from foretrace.sources.repositories import find_repository
 Split = Literal["tool", "xml", "ticks"]
 
 REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it works, let's submit the changes:"
-"""What the xml split has in place of the turn at which a run met its limit: the agent never wrote it."""
+"""The text that the xml split puts in place of the turn at which a run met its limit; the agent never wrote it."""
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
 _MARKER = "OBSERVATION:\n"
 _VOTES = 5
@@ -82,7 +82,7 @@ class SweSmith:
 
 
 def _find_split(raw: list[dict[str, Any]]) -> Split:
-    """The encoding, from the structure of the messages: the same row may come without its split's name."""
+    """Find the encoding by the structure of the messages, because a row may come without the name of its split."""
     tagged = fenced = 0
     for message in raw:
         if message.get("role") in ("tool", "function") or message.get("tool_calls"):

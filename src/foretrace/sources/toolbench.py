@@ -1,4 +1,5 @@
-"""ToolBench conversations: rows are growing prefixes of one query, of which the longest per branch is kept."""
+"""ToolBench conversations: the rows of one query are prefixes of its branches, and the longest row of each branch is
+kept."""
 
 from __future__ import annotations
 
@@ -36,15 +37,16 @@ class ToolBench:
         self.keep_prefix_rows = keep_prefix_rows
         self.settings = "keep_prefix_rows" if keep_prefix_rows else ""
         self._inner: set[int] = set()
-        """Ends of rows that a longer row goes on from."""
+        """Last digests of the rows that are prefixes of longer rows."""
         self._chosen_row: dict[int, int] = {}
-        """Which of several rows with one end (they differ in retry turns) is kept, by the digest of all turns."""
+        """Digest of the last prefix -> digest of all turns of the row that is kept, where rows differ in retry turns
+        alone."""
         self._owner: dict[int, int] = {}
-        """End of the branch that trains a beginning which several branches share."""
+        """Digest of a prefix that several branches share -> last digest of the branch that trains it."""
 
     def scan(self, rows: Iterable[RawRow]) -> None:
-        """Learn which rows are beginnings of others, and which branch owns what several share, whatever the order
-        of the rows. A branch that answered owns before one that did not."""
+        """Find the rows that are prefixes of others, and for each prefix that several branches share the one branch
+        that trains it: one that ended in an answer, if there is one. The order of the rows does not matter."""
         if self.keep_prefix_rows:
             return
         before: dict[int, int] = {}

@@ -84,7 +84,8 @@ class Verifier:
 
 
 def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> Iterator[tuple[Target, Target]]:
-    """What a successful and what a failed attempt did at the same prompt, each wrong action once a prompt."""
+    """Pairs of what a successful and a failed attempt did at the same prompt; each wrong action stands once at a
+    prompt."""
     failed_by_prompt: dict[bytes, list[Target]] = {}
     for attempt in task.attempts:
         if attempt.trace.outcome.success is False:

@@ -32,7 +32,7 @@ class Line(NamedTuple):
     node: ast.stmt
     output: str
     silent: bool
-    """It gave None: nothing stands under it but a blank line, and then another input."""
+    """Whether it gave `None`: a blank line follows it, and then another input."""
 
 
 def find_sessions(text: str) -> tuple[list[list[Line]], str]:
@@ -60,7 +60,8 @@ def find_sessions(text: str) -> tuple[list[list[Line]], str]:
 
 
 def _read_entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None]:
-    """The input at a line (None: there is none that could be read), and the number of the next line to look at."""
+    """The number of the next line to look at, and the input at line `number`; `None` where no input can be read
+    there."""
     first = _INPUT.fullmatch(lines[number])
     if first is None:
         return number + 1, None
@@ -94,7 +95,8 @@ def _parse_statement(code: str) -> ast.stmt | None:
 
 
 def make_tests(session: Sequence[Line], name: str) -> list[tuple[int, str]]:
-    """Places and tests: one for each input where they stand alone, one of them all where they build on one another."""
+    """Places and tests: one test for each input, or one test of the whole session where its inputs build on one
+    another."""
     if all(isinstance(line.node, ast.Expr) for line in session):
         return [(line.at, _make_single_test(line, name)) for line in session]
     return [(session[0].at, _make_joint_test(session, name))]

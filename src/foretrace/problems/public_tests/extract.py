@@ -54,8 +54,8 @@ class _Example(NamedTuple):
 def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") -> tuple[Test, ...]:
     """What `text` shows of `entry_point`, in the order of the text, each as `assert f(1) == 2`.
 
-    `code` defines the entry point where the text does not; examples that name parameters (`For n = 3 the output
-    should be 5`) are held against it. A program, which has no entry point, shows nothing that could be read.
+    `code` defines the entry point where the text does not: its parameters are needed to read examples that name them
+    (`For n = 3 the output should be 5`). A program, which has no entry point, shows nothing that could be read.
     """
     if not entry_point or not entry_point.isidentifier():
         return ()
@@ -72,7 +72,7 @@ def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") 
 
 
 def _make_tests(codes: list[str]) -> tuple[Test, ...]:
-    """Without repeats, and without examples that contradict one another."""
+    """Make tests, without repeats and without examples that contradict one another."""
     values: dict[str, set[str]] = {}
     for code in codes:
         call, _, value = code.partition(" == ")
@@ -95,8 +95,8 @@ def _find_examples(text: str, name: str) -> Iterator[_Example]:
 
 
 def _remove_formulas(examples: list[_Example], text: str, name: str) -> list[_Example]:
-    """A text with `f(n) = f(n - 1) + 2` uses the name for a mathematical function, on which the code may build: there
-    `f(1) = 3` is no call."""
+    """Remove examples with a plain `=` where the text defines a formula such as `f(n) = f(n - 1) + 2`: there, `f(1)
+    = 3` speaks of a mathematical function and not of the Python function."""
     variable = r"[^()\"'\n]*\b(?!True\b|False\b|None\b)[A-Za-z_][^()\"'\n]*"
     formula = re.search(rf"(?<![\w.]){re.escape(name)}\({variable}\)\s*=(?![=>])", text)
     return [e for e in examples if e.sign != "=" or not formula]

@@ -1,4 +1,4 @@
-"""Reading calls and values out of prose: `ast` decides what they are, and nothing is ever run."""
+"""Read calls and values out of prose. `ast` decides what they are, and nothing is ever run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find_places(pattern: str, text: str) -> Iterator[re.Match[str]]:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Whether the expression is a value written out."""
+    """Whether the expression is a literal, such as `[1, "a"]`."""
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -56,7 +56,7 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def read_value(text: str) -> ast.expr | None:
-    """The value that the whole text is, as an expression; None when it is none for sure."""
+    """The expression of a text that is one literal; `None` where it is not, or may be something else."""
     node = None if _NOT_SURE.search(text) else _parse_expression(text.strip())
     return node if node is not None and is_literal(node) else None
 
@@ -75,7 +75,7 @@ def read_call_at(text: str, begin: int, name: str) -> Piece | None:
 def read_value_at(line: str, begin: int = 0) -> Piece | None:
     """The value that begins at `begin` (after blanks), as far as it goes.
 
-    `("x")` is none: some who write it mean a tuple.
+    `("x")` is not read as a value: some who write it mean a tuple.
     """
     while begin < len(line) and line[begin] in " \t`":
         begin += 1
