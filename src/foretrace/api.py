@@ -346,7 +346,7 @@ def label_folder(
     find_label_format(out)
     store = TraceStore(traces)
     _check_sealed(store, out)
-    replaced, total = out.is_file(), len(store.columns("key"))
+    replaced, total = out.is_file(), len(store.read_columns("key"))
     actions: Counter[str | None] = Counter()
     done = 0
 
@@ -396,7 +396,7 @@ def export(
     if not out.name.endswith(EXPORT_SUFFIXES):
         raise UsageError(f"{out}: name it with one of {', '.join(EXPORT_SUFFIXES)}")
     _check_sealed(store, out)
-    replaced, total = out.is_file(), len(store.columns("key"))
+    replaced, total = out.is_file(), len(store.read_columns("key"))
     counts: Counter[str] = Counter()
     drops: Counter[str] = Counter()
     with atomic_file(out) as file, open_compressed(file, out.name) as stream:

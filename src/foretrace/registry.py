@@ -79,7 +79,7 @@ MAX_DESCRIBED_ROWS = 3
 """Rows that cannot be used that one line names."""
 
 
-def split_name(name: str, path: Path | None) -> tuple[str, Path | None]:
+def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
     """The name of a set and the file of its rows, from `NAME:FILE` or `module:Class:FILE`, or from both as they are.
 
     Raises:
@@ -120,7 +120,7 @@ def load_problems(
         UsageError: no such set, or a path that does not fit.
         ProblemError: it cannot be read, no row of it can be used, a problem has no tests, or two have one id.
     """
-    name, path = split_name(name, path)
+    name, path = split_problem_spec(name, path)
     problems, unusable = collect_problems(make_problem_set(name).load(path), limit)
     if unusable and on_unusable is None:
         raise ProblemError(f"{unusable[0].at}: {unusable[0].reason}")
@@ -137,7 +137,7 @@ def load_problems(
 def load_usable_problems(name: str, path: Path | None, limit: int | None) -> list[Problem]:
     """The first problems of a set, as `load_problems`; rows that cannot be used are left out with a ForetraceWarning
     about the line that called the caller of this function."""
-    name, path = split_name(name, path)
+    name, path = split_problem_spec(name, path)
     unusable: list[UnusableRow] = []
     problems = load_problems(name, path, limit, on_unusable=unusable.append)
     if unusable:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, is_same_action, make_action_key
+from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, is_same_action, make_call_key
 from foretrace.actions.taxonomy import ActionType
 
 
@@ -76,7 +76,7 @@ def test_exact_forgets_only_how_json_is_written() -> None:
 
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="fuzzy"):
-        make_action_key(call(), "fuzzy")  # type: ignore[arg-type]
+        make_call_key(call(), "fuzzy")  # type: ignore[arg-type]
 
 
 values = st.recursive(

@@ -182,7 +182,7 @@ def test_from_a_notebook(tmp_path: Path) -> None:
     file = write_rows(tmp_path / "rows.jsonl", [chat_row(1), chat_row(2)])
     report = foretrace.import_source("chat", [str(file)], out=str(tmp_path / "t"))
     assert (report.rows, report.traces) == (2, 2)
-    assert foretrace.import_source("chat", file, out=tmp_path / "t").already == 2
+    assert foretrace.import_source("chat", file, out=tmp_path / "t").already_done == 2
     trace = next(iter(foretrace.read_traces(tmp_path / "t")))
     assert [str(label.action) for label in foretrace.label(trace)] == ["retrieval", "final_answer"]
     with pytest.raises(TypeError, match="nonsense"):

@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def ids(traces: Path) -> dict[str, str]:
-    table = TraceStore(traces).columns("key", "id")
+    table = TraceStore(traces).read_columns("key", "id")
     return dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
 
 

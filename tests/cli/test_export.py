@@ -20,7 +20,7 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.api import generate
 from foretrace.core.completion import Completion, Request
 from foretrace.core.store import read_traces, write_traces
-from foretrace.core.trace import Message, Outcome, Part, Provenance, Sampled, Task, ToolCall, Trace, with_id
+from foretrace.core.trace import Message, Outcome, Part, Provenance, Sampled, Task, ToolCall, Trace, add_trace_id
 from foretrace.exports.chat import make_chat_row
 from foretrace.exports.inline import make_inline_row
 from foretrace.models.base import Server
@@ -66,7 +66,7 @@ def plays() -> Iterator[dict[str, Trace]]:
 def made(*messages: Message, **more: Any) -> Trace:
     """A trace of these messages."""
     origin = Provenance(origin="generated", source="made", protocol="inline")
-    return with_id(Trace(key="made/1", task=Task(id="t", group="g"), messages=messages, provenance=origin, **more))
+    return add_trace_id(Trace(key="made/1", task=Task(id="t", group="g"), messages=messages, provenance=origin, **more))
 
 
 ANSWER = "</think>\n```python\ndef two_sum(numbers, target):\n    return None\n```"
@@ -334,7 +334,7 @@ def folder(plays: dict[str, Trace], tmp_path: Path) -> Path:
     """All plays in a traces folder."""
     # Stories of one protocol are attempts with one key.
     named = (msgspec.structs.replace(trace, key=f"{trace.key}/{name}") for name, trace in plays.items())
-    assert write_traces(map(with_id, named), tmp_path / "t")["new"] == len(plays)
+    assert write_traces(map(add_trace_id, named), tmp_path / "t")["new"] == len(plays)
     return tmp_path / "t"
 
 

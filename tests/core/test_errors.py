@@ -12,7 +12,7 @@ import typer
 
 import foretrace
 from foretrace.cli.main import app
-from foretrace.core.errors import Setting, UsageError, first_line
+from foretrace.core.errors import Setting, UsageError, find_first_line
 
 SOURCE = Path(foretrace.__file__).parent
 OTHER_PROGRAMS = ("actions/shell/", "envs/atropos/lifecycle.py", "models/adapter.py")
@@ -34,7 +34,7 @@ def test_a_setting_stands_as_in_python_unless_styled() -> None:
     ],
 )
 def test_the_first_line_of_an_error(error: Exception, line: str) -> None:
-    assert first_line(error) == line
+    assert find_first_line(error) == line
 
 
 def texts(code: str) -> Iterator[str]:

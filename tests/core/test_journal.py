@@ -19,7 +19,7 @@ from core.test_store import listing, make
 from foretrace.core.errors import StoreError
 from foretrace.core.journal import FOLDER, Journal, JournalEntry, JournalIndex, encode_entry, group_keys, ungroup_keys
 from foretrace.core.store import TraceStore, TraceWriter, read_traces, write_traces
-from foretrace.core.trace import Outcome, Trace, with_id
+from foretrace.core.trace import Outcome, Trace, add_trace_id
 
 RUN = "0123456789abcdef"
 
@@ -167,7 +167,7 @@ def test_the_next_writer_seals_what_a_dead_run_left(tmp_path: Path) -> None:
     path = journal_of(folder, *map(make, range(20)), JournalEntry(key="set/a/7", left_out="not_success"))
     seal(folder)
     assert not path.exists()
-    assert sorted(read_traces(folder), key=lambda t: t.key) == [with_id(make(n)) for n in range(20)]
+    assert sorted(read_traces(folder), key=lambda t: t.key) == [add_trace_id(make(n)) for n in range(20)]
     with TraceWriter(folder) as writer:
         assert writer.left_out == {"set/a/7": "not_success"}
     assert {s.run for s in TraceStore(folder).manifest.segments} == {RUN}

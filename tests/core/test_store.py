@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.any_traces import traces
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.store import TraceStore, TraceWriter, read_traces, write_traces
-from foretrace.core.trace import Message, Outcome, Provenance, Sampled, Task, Trace, with_id
+from foretrace.core.trace import Message, Outcome, Provenance, Sampled, Task, Trace, add_trace_id
 
 replace = msgspec.structs.replace
 
@@ -43,7 +43,7 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     given_traces = [make(n) for n in range(40)]
     assert write_traces(given_traces, tmp_path / "s")["new"] == 40
     found = list(read_traces(tmp_path / "s"))
-    assert sorted(found, key=lambda t: t.key) == [with_id(t) for t in given_traces]
+    assert sorted(found, key=lambda t: t.key) == [add_trace_id(t) for t in given_traces]
     store = TraceStore(tmp_path / "s")
     by_shard = [(t.task.id, t.key) for shard in store.shards for t in store.read(shard)]
     assert by_shard == [(t.task.id, t.key) for t in found]
@@ -55,7 +55,7 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
 def test_any_trace_comes_back(tmp_path_factory: pytest.TempPathFactory, some: list[Trace]) -> None:
     folder = tmp_path_factory.mktemp("any") / "s"
     write_traces(some, folder)
-    assert {t.key: t for t in read_traces(folder)} == {t.key: with_id(t) for t in some}
+    assert {t.key: t for t in read_traces(folder)} == {t.key: add_trace_id(t) for t in some}
 
 
 def test_same_input_same_bytes_and_order_has_no_say(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_trace_replaced_twice_before_a_checkpoint_stands_once(tmp_path: Path) 
 def test_get_by_key_id_or_beginning(tmp_path: Path) -> None:
     write_traces([make(n) for n in range(20)], tmp_path / "s")
     store = TraceStore(tmp_path / "s")
-    wanted = with_id(make(7))
+    wanted = add_trace_id(make(7))
     assert store.get("key-007") == store.get(wanted.id) == store.get(wanted.id[:12]) == wanted
     with pytest.raises(StoreError, match="begins 10 keys"):
         store.get("key-00")
@@ -112,11 +112,11 @@ def test_get_by_key_id_or_beginning(tmp_path: Path) -> None:
 
 def test_columns_without_records(tmp_path: Path) -> None:
     write_traces([make(n) for n in range(4)], tmp_path / "s")
-    table = TraceStore(tmp_path / "s").columns("success", "key")
+    table = TraceStore(tmp_path / "s").read_columns("success", "key")
     assert table.column_names == ["success", "key"]
     assert table["success"].to_pylist().count(True) == 2
     write_traces([], tmp_path / "empty")
-    assert TraceStore(tmp_path / "empty").columns("key").num_rows == 0
+    assert TraceStore(tmp_path / "empty").read_columns("key").num_rows == 0
     assert list(read_traces(tmp_path / "empty")) == []
 
 
@@ -200,7 +200,7 @@ def test_missing_or_damaged_segment(tmp_path: Path, damage: str) -> None:
     for attempt in (
         lambda: list(read_traces(folder)),
         lambda: TraceStore(folder).get("key-001"),
-        lambda: TraceStore(folder).columns("key"),
+        lambda: TraceStore(folder).read_columns("key"),
         lambda: write_traces([make(2)], folder),
     ):
         with pytest.raises(StoreError, match=path.name):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from core.any_traces import traces
-from foretrace.core import tokens
+from foretrace.core import token_arrays
 from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.trace import (
     Message,
@@ -17,9 +17,9 @@ from foretrace.core.trace import (
     Task,
     ToolCall,
     Trace,
+    compute_trace_id,
     decode_trace,
     encode_trace,
-    trace_id,
 )
 
 replace = msgspec.structs.replace
@@ -27,7 +27,7 @@ replace = msgspec.structs.replace
 
 @given(traces)
 def test_canonical_json_comes_back_and_is_one_form(trace: Trace) -> None:
-    bare, _ = tokens.pack(trace)
+    bare, _ = token_arrays.pack(trace)
     data = encode_trace(bare)
     assert decode_trace(data) == bare
     assert encode_trace(decode_trace(data)) == data
@@ -35,9 +35,9 @@ def test_canonical_json_comes_back_and_is_one_form(trace: Trace) -> None:
 
 @given(traces)
 def test_token_arrays_come_back_from_bytes(trace: Trace) -> None:
-    bare, packed = tokens.pack(trace)
+    bare, packed = token_arrays.pack(trace)
     assert (packed is None) == all(m.sampled is None for m in trace.messages)
-    assert (tokens.unpack(bare, packed) if packed else bare) == trace
+    assert (token_arrays.unpack(bare, packed) if packed else bare) == trace
     assert all(not m.sampled.token_ids and not m.sampled.logprobs for m in bare.messages if m.sampled)
 
 
@@ -79,7 +79,7 @@ def with_provenance(trace: Trace, **changes: object) -> Trace:
     ],
 )
 def test_id_does_not_see_clocks_logprobs_or_where_it_was_read(other: Trace) -> None:
-    assert trace_id(other) == trace_id(a_trace())
+    assert compute_trace_id(other) == compute_trace_id(a_trace())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_id_does_not_see_clocks_logprobs_or_where_it_was_read(other: Trace) -> N
     ],
 )
 def test_id_changes_with_content(other: Trace) -> None:
-    assert trace_id(other) != trace_id(a_trace())
+    assert compute_trace_id(other) != compute_trace_id(a_trace())
 
 
 def test_digests_are_stable_and_unambiguous() -> None:
@@ -159,7 +159,7 @@ OLD = (
 def test_traces_with_the_old_name_of_the_license_are_read_and_keep_their_id() -> None:
     trace = decode_trace(OLD)
     assert trace.provenance.license == "MIT" and trace.extra == {"licence": 2, "license": 3}
-    assert trace_id(trace) == trace.id
+    assert compute_trace_id(trace) == trace.id
     assert b'"license":"MIT"' in encode_trace(trace) and decode_trace(encode_trace(trace)) == trace
     with pytest.raises(msgspec.ValidationError):
         decode_trace(OLD.replace(b'"agent":', b'"agents":'))

@@ -13,7 +13,7 @@ import yaml
 
 from dataset.little import CONFIGS, corpus, files
 from foretrace.api import build
-from foretrace.core.files import sha256
+from foretrace.core.files import compute_sha256
 from foretrace.core.store import write_traces
 from foretrace.dataset.card import make_card
 from foretrace.dataset.recipes.load import load_recipes
@@ -98,7 +98,7 @@ def test_manifest_describes_the_files(manifest: dict[str, Any], sample_dataset: 
         for split, about in by_split.items():
             assert [sample_dataset / f for f in about["files"]] == files(sample_dataset, config, split)
             assert about["rows"] == sum(pq.read_metadata(sample_dataset / f).num_rows for f in about["files"])
-            assert about["sha256"] == {f: sha256(sample_dataset / f) for f in about["files"]}
+            assert about["sha256"] == {f: compute_sha256(sample_dataset / f) for f in about["files"]}
             assert about["bytes"] == sum((sample_dataset / f).stat().st_size for f in about["files"])
 
 

@@ -12,7 +12,7 @@ import pytest
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as XML
-from foretrace.encodings.json_arguments import dumps, read_arguments
+from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.encodings.tool_call_json import PLUGIN as JSON
 
@@ -47,9 +47,9 @@ def only(encoding: Any, text: str) -> ToolCall:
     ],
 )
 def test_xml_bodies_that_look_like_tags(body: str) -> None:
-    call = ToolCall(name="edit", arguments=dumps({"path": "/f", "file_text": body, "z": "end"}))
+    call = ToolCall(name="edit", arguments=encode_json({"path": "/f", "file_text": body, "z": "end"}))
     if body == "x</parameter>\n</function>":  # only the last parameter can end so: what follows is then no block's
-        call = ToolCall(name="edit", arguments=dumps({"path": "/f", "file_text": body}))
+        call = ToolCall(name="edit", arguments=encode_json({"path": "/f", "file_text": body}))
     text = "Now.\n" + XML.render(call) + "\nok"
     assert arguments(only(XML, text)) == arguments(call)
 
@@ -122,7 +122,7 @@ def test_closing_tag_inside_a_json_string() -> None:
 def test_tags_far_inside_a_long_json_string() -> None:
     long = "x" * 50_000
     for text in ("</tool_call>", "\n</tool_call>\n", "<tool_call>"):
-        edit = dumps({"a": long + text + long})
+        edit = encode_json({"a": long + text + long})
         assert only(JSON, f'<tool_call>{{"name": "f", "arguments": {edit}}}</tool_call>').arguments == edit
     raw = f'Action: a\nAction Input: {{"q": "{long}\nThought: {long}"}}\nThought: z'
     assert arguments(REACT.parse(raw)[0]) == {"q": f"{long}\nThought: {long}"}
@@ -199,6 +199,6 @@ def test_long_texts_take_linear_time(head: int) -> None:
 def test_megabyte_bodies(body: str) -> None:
     edit = {"command": "create", "path": "/f", "file_text": body}
     for encoding in (FENCE, XML, REACT, JSON):
-        call = ToolCall(name="str_replace_editor", arguments=dumps(edit))
+        call = ToolCall(name="str_replace_editor", arguments=encode_json(edit))
         text = "I write.\n\n" + encoding.render(call)
         assert json.loads(only(encoding, text).arguments) == edit

@@ -16,7 +16,7 @@ from foretrace.core.trace import Message, ToolCall
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as XML
-from foretrace.encodings.json_arguments import dumps, read_arguments
+from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.encodings.tool_call_json import PLUGIN as JSON
 
@@ -67,14 +67,14 @@ def check_law(encoding: Any, call: ToolCall, before: str, after: str) -> None:
 @given(words, json_arguments, st.booleans())
 def test_tool_call_json(name: str, arguments: dict[str, Any], compact: bool) -> None:
     """Any name and any JSON object; ids cannot be expressed. Numbers and escapes come back as they were written."""
-    text = json.dumps(arguments, separators=(",", ":")) if compact else dumps(arguments)
+    text = json.dumps(arguments, separators=(",", ":")) if compact else encode_json(arguments)
     check_law(JSON, ToolCall(name=name, arguments=text), "I look.\n", "\nDone.")
 
 
 @given(words, json_arguments, st.booleans())
 def test_react(name: str, arguments: dict[str, Any], pretty: bool) -> None:
     """Any one-line name and any JSON object, on one line or several."""
-    text = json.dumps(arguments, indent=1) if pretty else dumps(arguments)
+    text = json.dumps(arguments, indent=1) if pretty else encode_json(arguments)
     check_law(REACT, ToolCall(name=name, arguments=text), "Thought: I look.\n", "\nThought: and on")
 
 
@@ -91,7 +91,7 @@ def test_function_xml(name: str, arguments: dict[str, str]) -> None:
     for value in arguments.values():
         if re.search(r"</parameter>\s*(<parameter=[^<>\n]+>|</function>|\Z)", without_blocks(value)):
             return
-    check_law(XML, ToolCall(name=name, arguments=dumps(arguments)), "I edit.\n\n", "\nThat is it.")
+    check_law(XML, ToolCall(name=name, arguments=encode_json(arguments)), "I edit.\n\n", "\nThat is it.")
 
 
 def without_blocks(text: str) -> str:
@@ -107,7 +107,7 @@ def test_fence_shell(command: str) -> None:
     submit, a command that is the editor's or `submit`, and lines that are bare fences."""
     if command.strip().startswith(("str_replace_editor", "submit")):
         return
-    check_law(FENCE, ToolCall(name="bash", arguments=dumps({"command": command})), "I look.\n\n", "\n")
+    check_law(FENCE, ToolCall(name="bash", arguments=encode_json({"command": command})), "I look.\n\n", "\n")
 
 
 paths = st.from_regex(r"/[\w ./'\"-]{0,20}", fullmatch=True)
@@ -128,7 +128,7 @@ def test_fence_editor(arguments: dict[str, Any]) -> None:
     """The editor's arguments in its fixed order; bodies are shell-quoted and may hold anything, fences too."""
     order = ["command", "path", "file_text", "view_range", "old_str", "new_str", "insert_line"]
     arguments = {k: arguments[k] for k in order if k in arguments}
-    call = ToolCall(name="str_replace_editor", arguments=dumps(arguments))
+    call = ToolCall(name="str_replace_editor", arguments=encode_json(arguments))
     check_law(FENCE, call, "I edit.\n\n", "\n\n")
     check_law(FENCE, call, "First:\n```python\nx = 1\n```\nthen\n\n", "")
 

@@ -14,7 +14,7 @@ from foretrace.core.errors import ProblemError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceStore, read_traces, write_traces
-from foretrace.core.trace import Trace, Usage, decode_trace, encode_trace, with_id
+from foretrace.core.trace import Trace, Usage, add_trace_id, decode_trace, encode_trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.reward import RewardRule
@@ -88,7 +88,7 @@ def test_what_fails_around_it_is_recorded_without_a_score(stage: Stage) -> None:
             await episode.step(Completion(text=BAD))
             await episode.fail("stream", "the stream ended early")
             assert episode.done and episode.reward is None
-            return with_id(episode.trace())
+            return add_trace_id(episode.trace())
 
     outcome = (trace := stage.runner.run(live())).outcome
     assert (outcome.status, outcome.success, outcome.reward, outcome.tests) == ("error", None, None, None)
@@ -396,7 +396,7 @@ def test_traces_are_stored_labelled_shown_and_built_like_imported_ones(
 
     traces = stories(stage)
     for trace in traces:
-        assert decode_trace(encode_trace(trace)) == trace and with_id(trace).id == trace.id != ""
+        assert decode_trace(encode_trace(trace)) == trace and add_trace_id(trace).id == trace.id != ""
     assert len({trace.key for trace in traces}) == len(traces)
     folder = tmp_path / "traces"
     assert write_traces(traces, folder)["new"] == len(traces)

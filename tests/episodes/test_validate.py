@@ -89,7 +89,7 @@ def truth(code: str, tests: Sequence[Test]) -> bool:
 
 def test_a_sound_set() -> None:
     found = real([problem("a"), problem("b", public_tests=())])
-    assert (found.problems, found.references_passed, found.empty_passed, found.findings) == (2, 2, 0, ())
+    assert (found.problems, found.references_passed, found.empty_passed, found.faults) == (2, 2, 0, ())
     assert (found.public, found.with_public, found.hidden, found.without_reference) == (1, 1, 4, 0)
     assert found.forms == {"split": 2} and found.sound and found.seconds > 0
 
@@ -103,20 +103,20 @@ def test_a_reference_that_fails_is_named_with_its_test() -> None:
         problem("raises", "def f(n):\n    raise ValueError('no ' * 400)\n"),
     ]
     found = real(wrong)
-    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [
+    assert [(f.problem, f.kind, f.tests) for f in found.faults] == [
         ("hidden", "reference_failed", "hidden"),
         ("public", "reference_failed", "public"),
         *((own, "reference_failed", which) for own in ("broken", "absent", "raises") for which in ("public", "hidden")),
     ]
-    assert found.findings[0].detail == "test 1: 2 is not 0"
-    assert all(f.detail and "\n" not in f.detail and len(f.detail) <= 300 for f in found.findings)
+    assert found.faults[0].detail == "test 1: 2 is not 0"
+    assert all(f.detail and "\n" not in f.detail and len(f.detail) <= 300 for f in found.faults)
     assert found.references_passed == 0 and not found.sound
 
 
 def test_tests_that_ask_for_nothing_are_found() -> None:
     nothing = (Test(code="assert f(1) is None or f(1)"),)
     found = real([problem("asks"), problem("nothing", hidden_tests=nothing), problem("typed", hidden_tests=nothing)])
-    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [
+    assert [(f.problem, f.kind, f.tests) for f in found.faults] == [
         ("nothing", "empty_passed", "hidden"),
         ("typed", "empty_passed", "hidden"),
     ]
@@ -126,7 +126,7 @@ def test_tests_that_ask_for_nothing_are_found() -> None:
 def test_without_hidden_tests_the_public_ones_must_turn_the_empty_answer_away() -> None:
     shown = (Test(code="assert f(1) == None"),)
     found = real([problem("ok", hidden_tests=()), problem("bad", None, public_tests=shown, hidden_tests=())])
-    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [("bad", "empty_passed", "public")]
+    assert [(f.problem, f.kind, f.tests) for f in found.faults] == [("bad", "empty_passed", "public")]
     assert (found.hidden, found.public) == (0, 2)
 
 
@@ -148,7 +148,7 @@ def test_programs_and_classes() -> None:
     held = problem("class", code, hidden_tests=tests, **both)
     loose = problem("loose", code, hidden_tests=(Test(code="c = C(3)\nassert not c.get() or c.get() == 3"),), **both)
     found = real([program, silent, held, loose])
-    assert [(f.problem, f.fault) for f in found.findings] == [
+    assert [(f.problem, f.kind) for f in found.faults] == [
         ("silent", "empty_passed"),
         ("loose", "empty_passed"),
     ]
@@ -158,7 +158,7 @@ def test_programs_and_classes() -> None:
 def test_tests_that_cannot_be_judged_are_a_finding_and_the_rest_is_checked() -> None:
     mixed = (Test(code="assert f(1)"), Test(stdin="", stdout=""))
     found = real([problem("mixed", public_tests=mixed), problem("fine")])
-    assert [(f.problem, f.fault, f.tests) for f in found.findings] == [("mixed", "unusable", None)]
+    assert [(f.problem, f.kind, f.tests) for f in found.faults] == [("mixed", "unusable", None)]
     assert found.references_passed == 1 and found.problems == 2
 
 
@@ -175,7 +175,7 @@ def test_a_lost_run_is_tried_again_and_proves_nothing() -> None:
     found, sandbox = scripted(once, [problem("a")])
     assert found.sound and len(sandbox.calls) == 6
     found, sandbox = scripted(lambda code, tests: lost, [problem("a")])
-    assert [(f.fault, f.tests) for f in found.findings] == [("lost", t) for t in ("public", "hidden", "hidden")]
+    assert [(f.kind, f.tests) for f in found.faults] == [("lost", t) for t in ("public", "hidden", "hidden")]
     assert (found.references_passed, found.empty_passed, len(sandbox.calls)) == (0, 0, 6)
 
 
@@ -183,7 +183,7 @@ def test_the_order_is_that_of_the_set_and_the_work_is_bounded() -> None:
     names = [f"p{number:02}" for number in range(40)]
     done: list[int] = []
     found, sandbox = scripted(lambda c, t: True, [problem(n) for n in names], workers=7, progress=done.append)
-    assert [f.problem for f in found.findings] == names and {f.fault for f in found.findings} == {"empty_passed"}
+    assert [f.problem for f in found.faults] == names and {f.kind for f in found.faults} == {"empty_passed"}
     assert sandbox.most == 7 and done == list(range(1, 41))
     again, one = scripted(lambda c, t: True, [problem(n) for n in names], workers=1)
     assert one.most == 1
@@ -241,6 +241,6 @@ def test_the_empty_class_has_the_methods_of_the_reference() -> None:
 def test_human_eval_is_sound(shared: Path) -> None:
     path = shared / "data" / "problems" / "HumanEval.jsonl.gz"
     found = real(list(load_plugin("problems", "humaneval")().load(path)))
-    assert found.findings == ()
+    assert found.faults == ()
     assert (found.problems, found.references_passed, found.empty_passed) == (164, 164, 0)
     assert (found.with_public, found.public) == (150, 429) and sum(found.forms.values()) == 164

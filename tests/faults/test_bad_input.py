@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Import:
         path = tmp_path / name
         path.write_bytes(data)
         report = import_source(SweSmith(), [FileRows(path)], tmp_path / "out")
-        assert report.rows == report.traces + report.already + sum(report.drops.values())
+        assert report.rows == report.traces + report.already_done + sum(report.drops.values())
         assert len(list(read_traces(tmp_path / "out"))) == report.traces
         assert TraceStore(tmp_path / "out").manifest.drops == report.drops
         return report

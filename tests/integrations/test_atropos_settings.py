@@ -12,7 +12,7 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 from atroposlib.envs.server_handling.server_manager import APIServerConfig
 
 from foretrace.core.errors import Setting, StoreError, UsageError
-from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_servers, describe_error
+from foretrace.envs.atropos.config import CodeTraceEnvConfig, check_servers, render_error
 from foretrace.envs.atropos.environment import CodeTraceEnv
 
 pytestmark = pytest.mark.integration
@@ -54,7 +54,7 @@ def test_what_our_servers_do_not_read_is_told_for_each_server(
 def test_a_sampling_that_cannot_be_is_refused(name: str, value: float) -> None:
     with pytest.raises(UsageError) as caught:
         CodeTraceEnvConfig(**{name: value}).check()
-    assert describe_error(caught.value).startswith(f"--env.{name} {value}: choose more than 0")
+    assert render_error(caught.value).startswith(f"--env.{name} {value}: choose more than 0")
 
 
 @pytest.mark.parametrize("name", ["num_max_requests_at_once", "num_requests_for_eval"])
@@ -120,6 +120,6 @@ def test_no_verb_is_answered_with_the_usage(
     ],
 )
 def test_an_error_names_an_option_that_there_is(name: str) -> None:
-    option = describe_error(UsageError("give ", Setting(name))).removeprefix("give --").split()[0]
+    option = render_error(UsageError("give ", Setting(name))).removeprefix("give --").split()[0]
     part, _, field = option.partition(".")
     assert field in {"env": CodeTraceEnvConfig, "openai": APIServerConfig}[part].model_fields

@@ -75,7 +75,7 @@ def test_the_set_is_sound() -> None:
             return await validate_problems(PROBLEMS.values(), sandbox)
 
     found = asyncio.run(prove())
-    assert found.sound, found.findings
+    assert found.sound, found.faults
     assert (found.references_passed, found.empty_passed) == (18, 0)
 
 

@@ -16,7 +16,7 @@ from foretrace.core import plugins
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem, Test
 from foretrace.problems.base import UnusableRow, check_problem, check_problems, collect_problems, make_problems
-from foretrace.registry import load_problems, split_name
+from foretrace.registry import load_problems, split_problem_spec
 
 SETS = plugins.plugin_names("problems")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "problems.md"
@@ -294,9 +294,9 @@ def test_the_examples_of_the_docs_are_problems(tmp_path: Path) -> None:
     ],
 )
 def test_a_set_and_its_file_in_one_word(told: str, path: Path | None, meant: tuple[str, Path | None]) -> None:
-    assert split_name(told, path) == meant
+    assert split_problem_spec(told, path) == meant
 
 
 def test_a_set_and_two_files_are_too_many() -> None:
     with pytest.raises(UsageError, match="give one of them"):
-        split_name("jsonl:mine.jsonl", Path("other.jsonl"))
+        split_problem_spec("jsonl:mine.jsonl", Path("other.jsonl"))

@@ -10,7 +10,7 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.core.completion import Completion
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem, Test
-from foretrace.core.trace import Message, Trace, with_id
+from foretrace.core.trace import Message, Trace, add_trace_id
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
 from foretrace.episodes.settings import EpisodeSettings
@@ -93,7 +93,7 @@ class Played:
 
     @property
     def trace(self) -> Trace:
-        return with_id(self.episode.trace())
+        return add_trace_id(self.episode.trace())
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -171,7 +171,7 @@ def test_rows_without_ids_are_known_by_content_and_not_siblings_by_accident(tmp_
         (tmp_path / name).mkdir()
         files.append(FileRows(write_jsonl(tmp_path / name / "rows.jsonl", some)))
     report = import_source(Chat(), files, tmp_path / "out")
-    assert (report.traces, report.already, dict(report.drops)) == (4, 3, {})
+    assert (report.traces, report.already_done, dict(report.drops)) == (4, 3, {})
     assert len({t.task.id for t in read_traces(tmp_path / "out")}) == 4
 
 

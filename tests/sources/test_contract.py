@@ -69,7 +69,7 @@ class Given:
 
 def check(source: Any, rows: list[Any], folder: Path) -> None:
     report = import_source(source, [Given(rows)], folder)
-    assert report.rows == len(rows) == report.traces + sum(report.drops.values()) + report.already
+    assert report.rows == len(rows) == report.traces + sum(report.drops.values()) + report.already_done
     found = list(read_traces(folder))  # nothing was written that cannot be read
     assert len(found) == report.traces
     assert all(t.id and t.messages is not None for t in found)

@@ -86,10 +86,10 @@ def test_limit_then_more(swe: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert import_source(SweSmith(), [hub(swe, "tool")], out, limit=6).traces == 6
     more = import_source(SweSmith(), [hub(swe, "tool")], out, limit=15)
-    assert (more.rows, more.already, more.traces) == (15, 6, 9)
+    assert (more.rows, more.already_done, more.traces) == (15, 6, 9)
     rest = import_source(SweSmith(), [hub(swe, "tool")], out)
-    assert (rest.rows, rest.already, rest.traces) == (20, 15, 5)
-    assert import_source(SweSmith(), [hub(swe, "tool")], out).already == 20
+    assert (rest.rows, rest.already_done, rest.traces) == (20, 15, 5)
+    assert import_source(SweSmith(), [hub(swe, "tool")], out).already_done == 20
 
 
 def test_interrupted_and_continued(swe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_interrupted_and_continued(swe: Path, tmp_path: Path, monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt):
             import_source(SweSmith(), [hub(swe, "xml")], tmp_path / "out")
     report = import_source(SweSmith(), [hub(swe, "xml")], tmp_path / "out")
-    assert (report.already, report.traces) == (12, 8)
+    assert (report.already_done, report.traces) == (12, 8)
     import_source(SweSmith(), [hub(swe, "xml")], tmp_path / "whole")
     for path in ["manifest.json", *(s.path for s in TraceStore(tmp_path / "whole").manifest.segments)]:
         assert (tmp_path / "out" / path).read_bytes() == (tmp_path / "whole" / path).read_bytes()
@@ -117,7 +117,7 @@ def test_toolbench_struct_of_two_lists(bench: Path, tmp_path: Path) -> None:
     report = import_source(ToolBench(), [rows], tmp_path / "out")
     assert (report.rows, report.traces, dict(report.drops)) == (5, 2, {"prefix_row": 3})
     assert sorted(len(t.messages) for t in read_traces(tmp_path / "out")) == [5, 7]
-    assert import_source(ToolBench(), [rows], tmp_path / "out").already == 5
+    assert import_source(ToolBench(), [rows], tmp_path / "out").already_done == 5
     limited = import_source(ToolBench(), [hub(bench, "train", "default")], tmp_path / "few", limit=2)
     assert (limited.rows, limited.traces, dict(limited.drops)) == (2, 1, {"prefix_row": 1})
 

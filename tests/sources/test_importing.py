@@ -32,7 +32,7 @@ def mixed_rows(count: int) -> list[Any]:
 def test_counts_add_up_and_are_kept(tmp_path: Path) -> None:
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(23)))
     report = import_source(SweSmith(), [rows], tmp_path / "out")
-    assert (report.rows, report.traces, dict(report.drops), report.already) == (23, 18, {"null_messages": 5}, 0)
+    assert (report.rows, report.traces, dict(report.drops), report.already_done) == (23, 18, {"null_messages": 5}, 0)
     assert report.success == {"true": 18} and len(report.examples["null_messages"]) == 3
     assert report.examples["null_messages"][1].startswith("r.jsonl row 5:")
     manifest = TraceStore(tmp_path / "out").manifest
@@ -40,7 +40,7 @@ def test_counts_add_up_and_are_kept(tmp_path: Path) -> None:
     assert manifest.sources == {"swe_smith@local/xml": {"revision": None, "split": "xml", "license": "MIT"}}
     before = listing(tmp_path / "out")
     again = import_source(SweSmith(), [rows], tmp_path / "out")
-    assert (again.rows, again.already, again.traces) == (23, 23, 0)
+    assert (again.rows, again.already_done, again.traces) == (23, 23, 0)
     assert listing(tmp_path / "out") == before
 
 
@@ -57,7 +57,7 @@ def test_limits_that_grow_end_in_the_whole(tmp_path: Path, limits: list[int | No
         report = import_source(SweSmith(), [rows], tmp_path / "out", limit=limit)
         asked = 23 if limit is None else min(limit, 23)
         assert report.rows == asked
-        assert report.already == min(seen, asked)
+        assert report.already_done == min(seen, asked)
         seen = max(seen, asked)
         manifest = TraceStore(tmp_path / "out").manifest
         assert manifest.counts.get("rows", 0) == seen
@@ -90,7 +90,7 @@ def test_an_import_that_fails_in_the_middle_goes_on(tmp_path: Path, monkeypatch:
         if at > 10:
             assert TraceStore(tmp_path / "out").manifest.counts["rows"] == at // 10 * 10
     report = import_source(SweSmith(), [rows], tmp_path / "out")
-    assert (report.rows, report.already, report.traces) == (57, 50, 5)
+    assert (report.rows, report.already_done, report.traces) == (57, 50, 5)
     manifest = TraceStore(tmp_path / "out").manifest
     assert [c.drops for c in manifest.inputs.values()] == [manifest.drops] == [{"null_messages": 12}]
     import_source(SweSmith(), [rows], tmp_path / "out", replace=True)
@@ -115,12 +115,12 @@ def test_a_known_key_with_other_content_is_a_conflict_until_replace(tmp_path: Pa
     import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "a.jsonl", rows))], tmp_path / "out")
     changed = FileRows(write_jsonl(tmp_path / "b.jsonl", [{**row, "resolved": False} for row in rows[:2]] + rows[2:]))
     report = import_source(SweSmith(), [changed], tmp_path / "out")
-    assert (report.already, dict(report.drops)) == (2, {"key_conflict": 2})
+    assert (report.already_done, dict(report.drops)) == (2, {"key_conflict": 2})
     assert report.examples["key_conflict"][0].endswith("; take this one with replace=True")
     assert all(t.outcome.success for t in read_traces(tmp_path / "out"))
     # The same file again with --replace: its cursor is at the end, and yet its rows are read.
     report = import_source(SweSmith(), [changed], tmp_path / "out", replace=True)
-    assert (report.rows, report.traces, report.replaced, report.already, dict(report.drops)) == (4, 0, 2, 2, {})
+    assert (report.rows, report.traces, report.replaced, report.already_done, dict(report.drops)) == (4, 0, 2, 2, {})
     assert sorted(t.outcome.success is True for t in read_traces(tmp_path / "out")) == [False, False, True, True]
     manifest = TraceStore(tmp_path / "out").manifest
     assert manifest.drops == {} and manifest.counts == {"rows": 8, "traces": 4}
@@ -130,7 +130,7 @@ def test_repeated_keys_inside_one_file(tmp_path: Path) -> None:
     row = swe_row(xml_messages(["ls"]))
     rows = FileRows(write_jsonl(tmp_path / "a.jsonl", [row, row, {**row, "resolved": False}]))
     report = import_source(SweSmith(), [rows], tmp_path / "out")
-    assert (report.traces, report.already, dict(report.drops)) == (1, 1, {"key_conflict": 1})
+    assert (report.traces, report.already_done, dict(report.drops)) == (1, 1, {"key_conflict": 1})
 
 
 def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_replace_counts_the_traces_that_stand_in_the_folder(tmp_path: Path) -> N
     files = [FileRows(write_jsonl(tmp_path / f"{n}.jsonl", some)) for n, some in enumerate((rows[:3], rows[3:]))]
     report = import_source(SweSmith(), files, tmp_path / "out", replace=True)
     assert len(list(read_traces(tmp_path / "out"))) == 2
-    assert (report.rows, report.traces, report.replaced, report.already) == (6, 2, 2, 2)
+    assert (report.rows, report.traces, report.replaced, report.already_done) == (6, 2, 2, 2)
     assert +report.success == {"true": 2}
 
 
@@ -211,7 +211,7 @@ def test_an_input_that_changed_is_read_anew(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", swe_rows(3))
     import_source(SweSmith(), [FileRows(path)], tmp_path / "out")
     report = import_source(SweSmith(), [FileRows(write_jsonl(path, swe_rows(5)))], tmp_path / "out")
-    assert (report.traces, report.already) == (2, 3)
+    assert (report.traces, report.already_done) == (2, 3)
 
 
 def test_nothing_to_read_makes_a_folder_that_holds_nothing(tmp_path: Path) -> None:

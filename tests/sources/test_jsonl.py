@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.any_traces import traces
 from foretrace.core.store import read_traces, write_traces
-from foretrace.core.trace import Trace, encode_trace, with_id
+from foretrace.core.trace import Trace, add_trace_id, encode_trace
 from foretrace.rows.files import FileRows
 from foretrace.sources.importing import import_source
 from foretrace.sources.jsonl import Jsonl
@@ -29,14 +29,14 @@ def test_round_trip_gives_the_same_store(tmp_path: Path) -> None:
     rows = export(tmp_path / "traces.jsonl", list(read_traces(tmp_path / "a")))
     report = import_source(Jsonl(), [rows], tmp_path / "b")
     assert report.traces == 30 and list(read_traces(tmp_path / "a")) == list(read_traces(tmp_path / "b"))
-    assert import_source(Jsonl(), [rows], tmp_path / "a").already == 30
+    assert import_source(Jsonl(), [rows], tmp_path / "a").already_done == 30
 
 
 @settings(max_examples=15)
 @given(st.lists(traces, min_size=1, max_size=4, unique_by=lambda t: t.key))
 def test_any_trace(tmp_path_factory, some: list[Trace]) -> None:  # type: ignore[no-untyped-def]
     folder = tmp_path_factory.mktemp("any")
-    some = [with_id(t) for t in some]
+    some = [add_trace_id(t) for t in some]
     report = import_source(Jsonl(), [export(folder / "t.jsonl", some)], folder / "out")
     assert report.traces == len(some), report
     assert {t.key: t for t in read_traces(folder / "out")} == {t.key: t for t in some}

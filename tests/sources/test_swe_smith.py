@@ -13,7 +13,7 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.files import FileRows
 from foretrace.sources.base import RowError
-from foretrace.sources.swe_smith import SweSmith, repository
+from foretrace.sources.swe_smith import SweSmith, find_repository
 from sources.raw_rows import (
     INSTANCE,
     REWRITTEN,
@@ -153,7 +153,7 @@ def test_unknown_outcome_is_none(value: Any, kept: Any) -> None:
     ],
 )
 def test_repository_of_an_instance(instance: str, group: str) -> None:
-    assert repository(instance) == group
+    assert find_repository(instance) == group
 
 
 def test_tools_of_the_xml_system_text() -> None:

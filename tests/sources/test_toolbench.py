@@ -223,11 +223,11 @@ def test_another_limit_needs_another_scan(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "rows.jsonl", bench_prefixes(LONG))
     report = import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2)
     assert (report.rows, report.traces) == (2, 1)
-    assert import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2).already == 2
+    assert import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2).already_done == 2
     with pytest.raises(UsageError, match="limit=2"):
         import_source(ToolBench(), [FileRows(path)], tmp_path / "out")
     again = import_source(ToolBench(keep_prefix_rows=True), [FileRows(path)], tmp_path / "out")
-    assert (again.rows, again.traces, again.already) == (3, 2, 1)
+    assert (again.rows, again.traces, again.already_done) == (3, 2, 1)
 
 
 def test_all_real_rows_import(shared: Path, tmp_path: Path) -> None:

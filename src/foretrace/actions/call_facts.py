@@ -1,4 +1,4 @@
-"""What one call, shell command or code cell does, as far as it alone can say.
+"""Facts about one call, shell command or code cell that can be read from it alone, without the rest of the trace.
 
 The rules of this package return `CallFacts`; `label_steps` makes labels of them with the history of the trace.
 """
@@ -84,7 +84,7 @@ TESTED_CODE = "tested code"
 
 
 def split_words(text: str) -> frozenset[str]:
-    """The set of the words in a text, in which tables of names are written."""
+    """The words of a text as a set: tables of names are written as texts of words."""
     return frozenset(text.split())
 
 

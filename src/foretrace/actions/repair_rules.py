@@ -1,4 +1,4 @@
-"""Rules for repair: remember what the agent wrote and what failed since, and see when a call does it over."""
+"""Rules for repair: remember what the agent wrote and what failed since, and find calls that write or try it again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from foretrace.core.trace import Message
 _OPEN_FILE = re.compile(r"\(Open file: ([^)\n]+)\)")
 _WORD = re.compile(r"\w+")
 MIN_SAME_CONTENT = 16
-"""Characters from which a write with the content of a refused one does that over, whatever file it goes to."""
+"""A refused write of at least so many characters is repaired by a write of the same content to any file."""
 MIN_SIMILARITY = 0.4
-"""Share of common words from which two code cells or SQL texts are attempts at one thing."""
+"""Two code cells or SQL texts that share at least this part of their words are attempts at the same thing."""
 
 
 class RepairHistory:

@@ -12,11 +12,11 @@ import msgspec
 
 from foretrace.actions.call_facts import split_words
 from foretrace.actions.taxonomy import ActionType
-from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_name
+from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_words_of_name
 
 MatchLevel = Literal["exact", "normalised", "type"]
 MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalised", "type")
-"""From the strictest to the loosest: what is the same on one level is the same on all that follow."""
+"""From the strictest to the loosest: actions that are the same on one level are the same on all later ones."""
 
 _VERBATIM = split_words(
     "file_text old_str new_str old_string new_string oldString newString content contents text code "
@@ -52,10 +52,10 @@ def is_same_action(a: Action, b: Action, level: MatchLevel = "normalised", *, ro
         root: the directory in which commands start, where it is known. With it `python a.py` and
             `cd ROOT && python a.py` are the same; without it they may not be.
     """
-    return make_action_key(a, level, root=root) == make_action_key(b, level, root=root)
+    return make_call_key(a, level, root=root) == make_call_key(b, level, root=root)
 
 
-def make_action_key(action: Action, level: MatchLevel = "normalised", *, root: str = "") -> tuple[str, ...]:
+def make_call_key(action: Action, level: MatchLevel = "normalised", *, root: str = "") -> tuple[str, ...]:
     """Make a hashable value that is equal for actions that are the same on a level (see `is_same_action`)."""
     kind = action.type.value if action.type is not None else ""
     if level == "type":
@@ -66,7 +66,7 @@ def make_action_key(action: Action, level: MatchLevel = "normalised", *, root: s
         raise ValueError(f"level {level!r} is none of {', '.join(MATCH_LEVELS)}")
     return (
         kind,
-        "_".join(split_name(action.tool)) or action.tool,
+        "_".join(split_words_of_name(action.tool)) or action.tool,
         normalise_arguments(action.tool, action.arguments, root),
     )
 
@@ -90,7 +90,7 @@ def normalise_arguments(tool: str, arguments_json: str, root: str = "") -> str:
         value = json.loads(arguments_json) if arguments_json.strip() else {}
         if not isinstance(value, dict):
             return _dump(value) if not isinstance(value, str) else _dump(value.strip())
-        is_shell = TOOL_GROUPS.get("_".join(split_name(tool))) == "shell"
+        is_shell = TOOL_GROUPS.get("_".join(split_words_of_name(tool))) == "shell"
         return _dump(
             {name: _normalise_argument(name, each, is_shell, root) for name, each in value.items() if each is not None}
         )

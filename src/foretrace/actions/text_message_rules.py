@@ -1,4 +1,4 @@
-"""Rules for messages without a call: which of them are no steps, and what their text is to the user.
+"""Rules for messages without a call: which are not steps, and whether the others ask, answer or refuse.
 
 Only here may words decide, and only the agent's own words: code and thinking are cut off first.
 """
@@ -12,9 +12,10 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.trace import Message
 
 MIN_REPORT = 1500
-"""Characters from which a message is a report: only its end can ask the user for something."""
+"""A message of at least so many characters is a report: only its end can ask the user for something."""
 MAX_REFUSAL = 600
-"""Characters up to which all of a message can refuse. Of longer ones only the start can: explanations say `cannot`."""
+"""Up to so many characters, a refusal anywhere in a message counts. In longer ones only the start counts, because
+explanations say `cannot` too."""
 
 _ACKNOWLEDGEMENT = re.compile(
     r"\W*(?:ok(?:ay)?|sure|understood|got it|alright|yes|ready|I(?:'ve| have)?\s?(?:fully )?underst(?:an|oo)d"

@@ -22,7 +22,7 @@ from foretrace.actions.tool_tables import (
     READ_VERBS,
     TOOL_GROUPS,
     TOOL_KINDS,
-    split_name,
+    split_words_of_name,
 )
 
 Arguments = dict[str, Any]
@@ -79,7 +79,7 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
 
 @lru_cache(maxsize=512)
 def _to_snake_case(name: str) -> str:
-    return "_".join(split_name(name))
+    return "_".join(split_words_of_name(name))
 
 
 def decode_arguments(arguments: str) -> Arguments:
@@ -261,11 +261,11 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     """Classify a tool that is in no table by the words of its name."""
     # ToolBench writes `api_for_tool`: only the part before `_for_` says what is done.
     api, marker, _ = name.rpartition("_for_")
-    words = [word for word in split_name(api or name) if not re.fullmatch(r"v?\d*", word)]
+    words = [word for word in split_words_of_name(api or name) if not re.fullmatch(r"v?\d*", word)]
     if not words:
         return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN)
     first, last = words[0], words[-1]
-    if _HANDOVER & set(words) and _HANDOVER_TO & set(split_name(name)) and first not in READ_VERBS:
+    if _HANDOVER & set(words) and _HANDOVER_TO & set(split_words_of_name(name)) and first not in READ_VERBS:
         return make_facts(CallKind.HANDOVER, "hand_over")
     retry = {"retry_key": name, "payload": msgspec.json.encode(values).decode()[:4000]}
     if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
@@ -304,7 +304,7 @@ def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, st
 @lru_cache(maxsize=512)
 def classify_description(description: str) -> CallKind | None:
     """Find the kind of a tool by the first verb of its description; `None` where no verb is known."""
-    for word in split_name(description[:200])[:8]:
+    for word in split_words_of_name(description[:200])[:8]:
         stems = {word, word.removesuffix("s"), word.removesuffix("es")}
         if stems & (READ_VERBS | {"return", "provide"}):
             return CallKind.SEARCH

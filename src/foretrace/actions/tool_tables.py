@@ -156,6 +156,6 @@ PATH_KEYS = (
 """Names under which tools take a path."""
 
 
-def split_name(name: str) -> list[str]:
+def split_words_of_name(name: str) -> list[str]:
     """Split a tool name in snake, kebab or camel case into its words, in lower case."""
     return [word.lower() for word in _SPLIT.findall(name[:200])]

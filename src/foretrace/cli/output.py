@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 Cell = str | int | float | bool | None
-Segment = str | tuple[str, str]
+StyledText = str | tuple[str, str]
 """Text, or text with a style of rich."""
 
 _CONTROL_CHARACTERS = re.compile(
@@ -75,7 +75,7 @@ class Output:
         except BrokenPipeError:
             raise ReaderGoneError from None
 
-    def print(self, *segments: Segment) -> None:
+    def print(self, *segments: StyledText) -> None:
         """One line of the result."""
         self.write(_styled(segments, sys.stdout) + "\n")
 
@@ -269,7 +269,7 @@ def _has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _styled(segments: Sequence[Segment], stream: TextIO) -> str:
+def _styled(segments: Sequence[StyledText], stream: TextIO) -> str:
     parts = [(escape_control(text), style) for text, style in ((s, "") if isinstance(s, str) else s for s in segments)]
     if not _has_colours(stream):
         return "".join(text for text, _ in parts)

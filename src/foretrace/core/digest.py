@@ -7,15 +7,15 @@ import hashlib
 
 def digest(*parts: str, size: int = 8) -> str:
     """blake2b over the parts (unambiguous: each is length-prefixed), as `2 * size` hex digits."""
-    return _blake(parts, size).hex()
+    return _compute_blake2b(parts, size).hex()
 
 
 def hash_fraction(*parts: str) -> float:
     """A number in [0, 1) from the parts: what every "random" choice in foretrace is made of."""
-    return int.from_bytes(_blake(parts, 7), "big") / (1 << 56)
+    return int.from_bytes(_compute_blake2b(parts, 7), "big") / (1 << 56)
 
 
-def _blake(parts: tuple[str, ...], size: int) -> bytes:
+def _compute_blake2b(parts: tuple[str, ...], size: int) -> bytes:
     state = hashlib.blake2b(digest_size=size)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""The errors that foretrace raises: one clear line each, classified at one boundary."""
+"""The errors that foretrace raises: one clear line each, which says what to do."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ class ForetraceError(Exception):
         return render_parts(self.parts, style)
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error of somebody else's, at most 300 characters; its class where it says nothing."""
+def find_first_line(error: BaseException) -> str:
+    """The first line of an error of another library, at most 300 characters; the name of its class where it has no
+    text."""
     lines = str(error).strip().splitlines()
     return (lines[0].rstrip() if lines else type(error).__name__)[:300]
 

@@ -23,7 +23,7 @@ def atomic_file(path: Path) -> Generator[BinaryIO]:
         StoreError: it cannot be written (no space, no right, ...), or another process is writing it; what stood at
             `path` still stands.
     """
-    partial = partial_name(path)
+    partial = make_partial_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
@@ -60,13 +60,13 @@ def replace_file(path: Path, data: bytes | memoryview) -> None:
         file.write(data)
 
 
-def partial_name(path: Path) -> Path:
+def make_partial_name(path: Path) -> Path:
     """Where `atomic_file` writes until the file is whole; what is left there after kill -9 is garbage."""
     return path.with_name(f".{path.name}.partial")
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files durable; where a file system cannot, it is left to it."""
+    """Make the names of a folder's files durable, on file systems that can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -113,7 +113,7 @@ def _open_locked(path: Path, taken: str) -> BinaryIO:
         file.close()
 
 
-def sha256(path: Path) -> str:
+def compute_sha256(path: Path) -> str:
     """Hex digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""The journal of a run: each finished attempt is durable, one zstd frame each, before it is counted.
+"""The journal of a run: one zstd frame for each finished attempt, on disk before the attempt is counted.
 
-`journal/<run>.jsonl.zst` reads as JSON lines with any zstd tool. A frame that was cut off by a crash is none.
+`journal/<run>.jsonl.zst` reads as JSON lines with any zstd tool. A last frame that a crash cut off is ignored.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _EntryHeader(msgspec.Struct):
 
 
 class JournalIndex:
-    """What stands in a journal, without holding its traces.
+    """An index of a journal, which holds keys and places but no traces.
 
     Raises:
         StoreError: it holds something else.
@@ -132,10 +132,10 @@ class JournalIndex:
         """Whether something before the last whole frame could not be read."""
         self._places: dict[str, _EntryLocation] = {}
         end = 0
-        for offset, size, data in _frames(path):
+        for offset, size, data in _read_frames(path):
             self.damaged = self.damaged or offset != end
             end = offset + size
-            head = _read(path, data, _EntryHeader)
+            head = _decode_entry(path, data, _EntryHeader)
             self._places.pop(head.key, None)
             self.left_out.pop(head.key, None)
             if head.trace is None:
@@ -153,20 +153,20 @@ class JournalIndex:
         """Tasks of the attempts that are kept."""
         return {place.task for place in self._places.values()}
 
-    def traces(self, wanted: Callable[[str], bool]) -> Iterator[Trace]:
+    def read_traces(self, wanted: Callable[[str], bool]) -> Iterator[Trace]:
         """Traces of the tasks that are wanted, by key."""
         with self.path.open("rb") as file:
             for _, place in sorted(self._places.items()):
                 if wanted(place.task):
                     file.seek(place.offset)
                     data = zstandard.ZstdDecompressor().decompressobj().decompress(file.read(place.size))
-                    trace = _read(self.path, data, JournalEntry).trace
+                    trace = _decode_entry(self.path, data, JournalEntry).trace
                     assert trace is not None
                     yield trace
 
 
 def find_journals(folder: Path) -> list[Path]:
-    """The journals in a folder: of runs that go on, or did not come to their end."""
+    """The journals in a folder: those of runs that are going on or were interrupted."""
     return sorted((folder / FOLDER).glob(f"*{SUFFIX}"))
 
 
@@ -184,24 +184,24 @@ def count_unsealed(folder: Path) -> int:
     return count
 
 
-def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, size and content of each whole frame; what is damaged, or was cut off by a crash, is passed over."""
+def _read_frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Offset, size and content of each whole frame; frames that are damaged or cut off are skipped."""
     with path.open("rb") as file:
         at: int | None = 0
         rest = b""
         while at is not None:
-            frame = _frame(file, rest)
+            frame = _read_frame(file, rest)
             if frame is None:
-                at, rest = _next_frame(file, at + 1), b""
+                at, rest = _find_next_frame(file, at + 1), b""
             else:
                 data, used, rest = frame
                 yield at, used, data
                 at += used
 
 
-def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
-    """Content and size of the frame that begins with `rest` and goes on in the file, and what was read behind it;
-    `None` where there is no whole one."""
+def _read_frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
+    """Read one frame, whose first bytes are `rest` and whose others follow in the file. Returns its content, its
+    size, and the bytes that were read behind it; `None` where there is no whole frame."""
     stream = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     used = 0
@@ -219,7 +219,7 @@ def _frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
     return b"".join(parts), used, rest
 
 
-def _next_frame(file: BinaryIO, at: int) -> int | None:
+def _find_next_frame(file: BinaryIO, at: int) -> int | None:
     """Where, from `at` on, a frame may begin; the file is left there. `None` where none can."""
     file.seek(at)
     seen = b""
@@ -232,7 +232,7 @@ def _next_frame(file: BinaryIO, at: int) -> int | None:
     return None
 
 
-def _read(path: Path, data: bytes, kind: type[T]) -> T:
+def _decode_entry(path: Path, data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -240,7 +240,8 @@ def _read(path: Path, data: bytes, kind: type[T]) -> T:
 
 
 def group_keys(keys: Iterable[str]) -> dict[str, list[int]]:
-    """Keys that end in a number (`set/problem/7`) as numbers by what stands before; other keys have no numbers."""
+    """Group keys by what stands before their last number: `p/3` and `p/7` become `{"p": [3, 7]}`, and a key without
+    a number becomes `{key: []}`."""
     found: dict[str, list[int]] = {}
     for key in sorted(keys):
         head, _, tail = key.rpartition("/")
@@ -252,6 +253,6 @@ def group_keys(keys: Iterable[str]) -> dict[str, list[int]]:
 
 
 def ungroup_keys(found: dict[str, list[int]]) -> Iterator[str]:
-    """The keys again."""
+    """The keys that `group_keys` was given."""
     for head, numbers in found.items():
         yield from (f"{head}/{number}" for number in numbers) if numbers else (head,)

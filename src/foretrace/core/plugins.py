@@ -1,4 +1,4 @@
-"""Which plugins there are: the table of our own, `module:Class`, and the entry points of other packages.
+"""Find plugins: foretrace's own by the table below, any other as `module:Class` or by an entry point of its package.
 
 To add a source, protocol, model server, sandbox, problem set, recipe or encoding: write one file with a `PLUGIN` in it,
 and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was forgotten). A plugin outside
@@ -16,7 +16,7 @@ import warnings
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
-from foretrace.core.errors import ForetraceWarning, UsageError, first_line
+from foretrace.core.errors import ForetraceWarning, UsageError, find_first_line
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "source": {
@@ -66,12 +66,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
 """By kind: the name a user gives, and the module whose `PLUGIN` it is. Lists of names keep this order."""
 
 _KIND_NAMES = {"problems": "problem set"}
-"""What a message calls one plugin, where that is not the kind's own name."""
+"""The noun for one plugin in messages, where it is not the name of the kind."""
 
 
 def plugin_names(kind: str) -> list[str]:
     """Names of the plugins of one kind: our own in the order of the table, then those of entry points by name."""
-    return [*BUILT_IN[kind], *sorted(_entry_points(kind))]
+    return [*BUILT_IN[kind], *sorted(_find_entry_points(kind))]
 
 
 def load_plugin(kind: str, name: str) -> Any:
@@ -81,8 +81,8 @@ def load_plugin(kind: str, name: str) -> Any:
         UsageError: no such plugin; the message lists those there are.
     """
     if ":" in name:
-        return _external(kind, name)
-    others = _entry_points(kind)
+        return _load_external(kind, name)
+    others = _find_entry_points(kind)
     if name in BUILT_IN[kind]:
         return importlib.import_module(BUILT_IN[kind][name]).PLUGIN
     point = others.get(name)
@@ -91,7 +91,7 @@ def load_plugin(kind: str, name: str) -> Any:
     try:
         return point.load()
     except Exception as error:  # another package's module may fail in any way while it is imported
-        raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {first_line(error)}") from None
+        raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {find_first_line(error)}") from None
 
 
 def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:
@@ -139,7 +139,7 @@ def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
         raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: it has no {', '.join(missing)}")
 
 
-def _entry_points(kind: str) -> dict[str, EntryPoint]:
+def _find_entry_points(kind: str) -> dict[str, EntryPoint]:
     """Plugins of other packages. One that has the name of ours is left out, and never in silence."""
     found: dict[str, EntryPoint] = {}
     for point in _read_entry_points(f"foretrace.{kind}", _stamp_path()):
@@ -174,7 +174,7 @@ def _stamp_path() -> tuple[tuple[str, int], ...]:
     return tuple(stamps)
 
 
-def _external(kind: str, name: str) -> Any:
+def _load_external(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     # A console script does not look into the current folder, where a user's own plugin lies.
     if "" not in sys.path and os.getcwd() not in sys.path:

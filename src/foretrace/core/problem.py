@@ -72,7 +72,7 @@ class Problem(_Record, frozen=True, kw_only=True):
     source: str = ""
     """Name of the problem set."""
     group: str | None = None
-    """What no split may straddle; `None` is the id."""
+    """All problems of one group go into the same split; `None` stands for the id."""
     license: str | None = None
     extra: dict[str, Any] = {}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 ProgressFunc = Callable[[str, int, int | None], None]
-"""Called with what is going on, how many rows, traces or parts are done, and how many there are (`None`: not known)."""
+"""Called with a text that says what is going on, how many rows, traces or jobs are done, and how many there are
+(`None`: not known)."""
 
 
 def ignore_progress(doing: str, done: int, total: int | None) -> None:

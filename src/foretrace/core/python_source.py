@@ -1,4 +1,4 @@
-"""Parse Python code that somebody else wrote, without the warnings that the compiler has for its author."""
+"""Parse Python code that somebody else wrote, without showing the compiler's warnings about it."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.errors import StoreError, first_line
+from foretrace.core.errors import StoreError, find_first_line
 from foretrace.core.files import atomic_file
 from foretrace.core.trace import Trace
 
-Row = dict[str, Any]
-"""The columns of one trace (see `schema`)."""
+SegmentRow = dict[str, Any]
+"""The columns of one trace (see `make_schema`)."""
 _ROW_GROUP_ROWS = 8
 
 
@@ -27,12 +27,13 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     rows: int
     run: str = ""
-    """Of generated traces: the run they are of. What it adds later goes into the same segment, so that a run that was
-    interrupted ends in the same files as one that was not."""
+    """The run that generated the traces; empty for imported ones. What the run adds later goes into the same
+    segment, so that an interrupted run ends in the same files as one that was not interrupted."""
 
 
-def write_segment(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows, which come sorted (see `sort_key`), as one segment, whole or not at all; few are held at a time."""
+def write_segment(path: Path, rows: Iterable[SegmentRow]) -> None:
+    """Write rows, which must come sorted by `get_sort_key`, as one segment, whole or not at all; few are held at a
+    time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -42,35 +43,38 @@ def write_segment(path: Path, rows: Iterable[Row]) -> None:
         "use_dictionary": ["group", "source", "license", "model"],
         "write_statistics": ["key", "task_id"],
     }
-    columns, stream = schema(), iter(rows)
+    columns, stream = make_schema(), iter(rows)
     with atomic_file(path) as file, pq.ParquetWriter(file, columns, **options) as writer:
         while group := list(itertools.islice(stream, _ROW_GROUP_ROWS)):
             writer.write_table(pa.Table.from_pylist(group, schema=columns))
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_segment_rows(path: Path) -> Iterator[SegmentRow]:
     """The rows of a segment in their order; few are held at a time."""
     import pyarrow.parquet as pq
 
-    with reading(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+    with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
         for batch in file.iter_batches(batch_size=_ROW_GROUP_ROWS, use_threads=False):
             yield from batch.to_pylist()
 
 
-def sort_key(row: Row) -> tuple[str, str]:
+def get_sort_key(row: SegmentRow) -> tuple[str, str]:
     """What the rows of a segment are sorted by: task id and key."""
     return row["task_id"], row["key"]
 
 
-def merge_rows(streams: Iterable[Iterable[Row]]) -> Iterator[Row]:
+def merge_rows(streams: Iterable[Iterable[SegmentRow]]) -> Iterator[SegmentRow]:
     """Rows of several sorted streams, sorted."""
-    return heapq.merge(*streams, key=sort_key)
+    return heapq.merge(*streams, key=get_sort_key)
 
 
 def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """The segments of one shard that are to become one: all from the first on that is no larger than those after it
-    together. Sizes then fall by half or more from each segment to the next, so a shard has few of them, and a small
-    import into a large folder leaves the large segments alone.
+    """Find the segments of one shard that should be merged: the first that has no more rows than all later ones
+    together, and all behind it. Empty where there is no such segment.
+
+    For example, of segments with 100, 8, 5 and 4 rows, the last three are merged. After that, each segment has more
+    rows than all later ones together, so a shard has few of them, and a small import leaves the large segments
+    alone.
 
     Args:
         segments: All segments of imported traces of the shard, oldest first.
@@ -83,8 +87,8 @@ def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
     return []
 
 
-def make_row(trace: Trace, record: bytes, packed: bytes | None) -> Row:
-    """A trace as a row: its record as JSON, and its token arrays packed (see `core.tokens`)."""
+def make_row(trace: Trace, record: bytes, packed: bytes | None) -> SegmentRow:
+    """A trace as a row: its record as JSON, and its token arrays packed (see `core.token_arrays`)."""
     return {
         "key": trace.key,
         "id": trace.id,
@@ -101,7 +105,7 @@ def make_row(trace: Trace, record: bytes, packed: bytes | None) -> Row:
     }
 
 
-def schema() -> Any:
+def make_schema() -> Any:
     """The columns of a segment."""
     import pyarrow as pa
 
@@ -111,21 +115,21 @@ def schema() -> Any:
 
 
 @contextmanager
-def reading(path: Path) -> Generator[None]:
-    """Turn what a damaged file breaks into one line that names it."""
+def report_damage(path: Path) -> Generator[None]:
+    """Turn any error from reading a damaged or missing file into a `StoreError` of one line that names it."""
     import pyarrow as pa
 
     try:
         yield
     except FileNotFoundError:
-        raise StoreError(missing_segment(path)) from None
+        raise StoreError(describe_missing_segment(path)) from None
     except (pa.ArrowException, OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(
-            f"{path}: damaged, cannot read: {first_line(error)}; import again into a new folder"
+            f"{path}: damaged, cannot read: {find_first_line(error)}; import again into a new folder"
         ) from error
 
 
-def missing_segment(path: Path) -> str:
+def describe_missing_segment(path: Path) -> str:
     """One line for a segment that the manifest lists and that is not there."""
     return (
         f"{path}: a segment that the manifest lists is missing; run again if another process was importing into the "
@@ -143,16 +147,16 @@ def read_table(path: Path, columns: list[str] | None = None) -> Any:
         return table if columns is None else table.select(columns)
 
 
-def shard_of(task_id: str, shards: int) -> int:
+def choose_shard(task_id: str, shards: int) -> int:
     """Number of the shard of a task."""
     return int.from_bytes(hashlib.blake2b(task_id.encode(), digest_size=8).digest(), "big") % shards
 
 
-def shard_number(path: str) -> int:
+def find_shard_number(path: str) -> int:
     """Number of the shard in which a segment lies."""
     return int(path.split("/")[0].removeprefix("shard-"))
 
 
-def number_of(path: str) -> int:
+def find_segment_number(path: str) -> int:
     """Number of a segment in its shard."""
     return int(path.rsplit("/", 1)[1].split(".")[0])

@@ -1,8 +1,9 @@
 """The only reader and writer of traces on disk: Parquet segments, listed by one manifest.
 
-Segments are sharded by task, so that siblings lie together, and listed together with the cursor of the input
-in one rename: a file that is not listed is garbage, and an interrupted writer leaves the folder as it was at
-its last checkpoint. Generated traces come by way of a journal, which the next writer seals if its own could not.
+Traces are sharded by task, so that attempts at one task lie together. A checkpoint writes segments, then lists them
+and the cursor of the input in one rename of the manifest. A segment that is not listed is garbage, so an interrupted
+writer leaves the folder as it was at its last checkpoint. Generated traces are first written to a journal; if its
+own run cannot seal it into segments, the next writer does.
 """
 
 from __future__ import annotations
@@ -19,32 +20,32 @@ from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core import tokens
+from foretrace.core import token_arrays
 from foretrace.core.errors import Setting, StoreError, UsageError
-from foretrace.core.files import only_writer, partial_name, replace_file, sync_folder
+from foretrace.core.files import make_partial_name, only_writer, replace_file, sync_folder
 from foretrace.core.journal import JournalIndex, find_journals, group_keys, ungroup_keys
 from foretrace.core.manifest import SHARDS as SHARDS
 from foretrace.core.manifest import Cursor as Cursor
 from foretrace.core.manifest import Manifest as Manifest
 from foretrace.core.manifest import read_manifest
 from foretrace.core.segments import (
-    Row,
     Segment,
+    SegmentRow,
+    choose_shard,
+    describe_missing_segment,
     find_compaction,
+    find_segment_number,
+    find_shard_number,
+    get_sort_key,
     make_row,
+    make_schema,
     merge_rows,
-    missing_segment,
-    number_of,
-    read_rows,
+    read_segment_rows,
     read_table,
-    reading,
-    schema,
-    shard_number,
-    shard_of,
-    sort_key,
+    report_damage,
     write_segment,
 )
-from foretrace.core.trace import Trace, decode_trace, encode_trace, with_id
+from foretrace.core.trace import Trace, add_trace_id, decode_trace, encode_trace
 
 MAX_SHARDS = 4096
 _READ_ROWS = 8
@@ -64,12 +65,12 @@ class TraceStore:
     @property
     def shards(self) -> list[int]:
         """Numbers of the shards that hold something, ascending."""
-        return sorted({shard_number(s.path) for s in self.manifest.segments})
+        return sorted({find_shard_number(s.path) for s in self.manifest.segments})
 
     def read(self, shard: int | None = None) -> Iterator[Trace]:
-        """Traces in the order of (task id, key), shard by shard: the order in which they came has no say."""
+        """Traces shard by shard, each in the order of (task id, key), in whatever order they were added."""
         for number in self.shards if shard is None else [shard]:
-            streams = [self._stream(s) for s in self.manifest.segments if shard_number(s.path) == number]
+            streams = [self._read_rows(s) for s in self.manifest.segments if find_shard_number(s.path) == number]
             for _, _, record, packed in heapq.merge(*streams):
                 yield self._decode(record, packed)
 
@@ -81,7 +82,7 @@ class TraceStore:
         """
         rows: list[tuple[str, str, Segment]] = []
         for segment in self.manifest.segments:
-            table = self._table(segment, ["key", "id"])
+            table = self._read_table(segment, ["key", "id"])
             rows += ((k, i, segment) for k, i in zip(*(c.to_pylist() for c in table.columns), strict=True))
         found = [r for r in rows if key in r[:2]] or [r for r in rows if r[0].startswith(key) or r[1].startswith(key)]
         if not found:
@@ -91,58 +92,58 @@ class TraceStore:
                 f"{self.folder}: {key!r} begins {len(found)} keys, e.g. {found[0][0]!r} and {found[1][0]!r}"
             )
         whole, _, segment = found[0]
-        return next(self._decode(record, packed) for _, k, record, packed in self._stream(segment) if k == whole)
+        return next(self._decode(record, packed) for _, k, record, packed in self._read_rows(segment) if k == whole)
 
     def get_many(self, keys: Collection[str]) -> dict[str, Trace]:
         """The traces of these keys, by key; only the segments that hold one are read. An unknown key is left out."""
         found: dict[str, Trace] = {}
         for segment in self.manifest.segments:
-            if not set(self._table(segment, ["key"])["key"].to_pylist()).isdisjoint(keys):
-                rows = (row for row in self._stream(segment) if row[1] in keys)
+            if not set(self._read_table(segment, ["key"])["key"].to_pylist()).isdisjoint(keys):
+                rows = (row for row in self._read_rows(segment) if row[1] in keys)
                 found |= {key: self._decode(record, packed) for _, key, record, packed in rows}
         return found
 
-    def columns(self, *names: str) -> Any:
+    def read_columns(self, *names: str) -> Any:
         """Some columns of all segments, without the records, as a pyarrow Table."""
         import pyarrow as pa
 
-        tables = [self._table(s, list(names)) for s in self.manifest.segments]
-        return pa.concat_tables(tables) if tables else schema().empty_table().select(list(names))
+        tables = [self._read_table(s, list(names)) for s in self.manifest.segments]
+        return pa.concat_tables(tables) if tables else make_schema().empty_table().select(list(names))
 
-    def fingerprint(self) -> str:
+    def compute_fingerprint(self) -> str:
         """Digest of the names and bytes of all segments."""
         state = hashlib.blake2b(digest_size=16)
         for segment in sorted(self.manifest.segments, key=lambda s: s.path):
             state.update(segment.path.encode())
-            with self._path(segment).open("rb") as file:
+            with self._get_path(segment).open("rb") as file:
                 state.update(hashlib.file_digest(file, "blake2b").digest())
         return state.hexdigest()
 
-    def _path(self, segment: Segment) -> Path:
+    def _get_path(self, segment: Segment) -> Path:
         path = self.folder / segment.path
         if not path.is_file():
-            raise StoreError(missing_segment(path))
+            raise StoreError(describe_missing_segment(path))
         return path
 
-    def _table(self, segment: Segment, names: list[str]) -> Any:
-        path = self._path(segment)
-        with reading(path):
+    def _read_table(self, segment: Segment, names: list[str]) -> Any:
+        path = self._get_path(segment)
+        with report_damage(path):
             return read_table(path, names)
 
-    def _stream(self, segment: Segment) -> Iterator[tuple[str, str, bytes, bytes | None]]:
+    def _read_rows(self, segment: Segment) -> Iterator[tuple[str, str, bytes, bytes | None]]:
         """Task id, key, record and tokens of each row, in this order, in which a segment is sorted."""
         import pyarrow.parquet as pq
 
-        path = self._path(segment)
-        with reading(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+        path = self._get_path(segment)
+        with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
             columns = ["task_id", "key", "record", "tokens"]
             for batch in file.iter_batches(batch_size=_READ_ROWS, columns=columns, use_threads=False):
                 yield from zip(*(batch.column(c).to_pylist() for c in columns), strict=True)
 
     def _decode(self, record: bytes, packed: bytes | None) -> Trace:
-        with reading(self.folder):
+        with report_damage(self.folder):
             trace = decode_trace(record)
-            return tokens.unpack(trace, packed) if packed else trace
+            return token_arrays.unpack(trace, packed) if packed else trace
 
 
 class TraceWriter:
@@ -182,21 +183,21 @@ class TraceWriter:
             self.manifest = Manifest(shards=self._asked_shards or SHARDS)
         self._ids: dict[str, str] = {}
         if self.manifest.segments:
-            table = TraceStore(self.folder).columns("key", "id")
+            table = TraceStore(self.folder).read_columns("key", "id")
             self._ids = dict(zip(table["key"].to_pylist(), table["id"].to_pylist(), strict=True))
         self._remove_garbage()
-        self._waiting: dict[str, tuple[int, Row]] = {}
+        self._waiting: dict[str, tuple[int, SegmentRow]] = {}
         self._replaced: set[str] = set()
         self.waiting_bytes = 0
         """Bytes of records added since the last checkpoint."""
         self.damaged: list[Path] = []
-        """Journals in which something could not be read: what could is sealed, and they are kept under these names."""
+        """Damaged journals, under the names by which they are kept; what could be read of them is sealed."""
         for journal in find_journals(self.folder):  # of runs that could not seal their own
             self.seal(journal)
 
     def _remove_garbage(self) -> None:
         """Remove what a killed writer left behind; nobody else holds the lock."""
-        for pattern in (partial_name(Path("*")).name, f"shard-*/{partial_name(Path('*')).name}"):
+        for pattern in (make_partial_name(Path("*")).name, f"shard-*/{make_partial_name(Path('*')).name}"):
             for path in self.folder.glob(pattern):
                 path.unlink(missing_ok=True)
         listed = {self.folder / s.path for s in self.manifest.segments}
@@ -210,31 +211,32 @@ class TraceWriter:
         return {key: reason for reason, keys in self.manifest.left_out.items() for key in ungroup_keys(keys)}
 
     def seal(self, journal: Path) -> None:
-        """Take what stands in a journal into segments of its run, and remove the journal; one that is damaged before
-        its end is moved aside.
+        """Move the traces of a journal into segments of its run, and remove the journal; one that is damaged before
+        its end is kept under another name.
 
-        It may be interrupted anywhere: what is sealed already is found again, and nothing is taken twice.
+        It may be interrupted anywhere: the next call finds what is sealed already, and adds nothing twice.
         """
         index = JournalIndex(journal)
-        for shard in sorted({shard_of(task, self.manifest.shards) for task in index.tasks}):
-            for trace in index.traces(lambda task, shard=shard: shard_of(task, self.manifest.shards) == shard):
+        for shard in sorted({choose_shard(task, self.manifest.shards) for task in index.tasks}):
+            for trace in index.read_traces(lambda task, shard=shard: choose_shard(task, self.manifest.shards) == shard):
                 self.add(trace, replace=True)
             self.checkpoint(index.run)
         left_out = {k: v for k, v in self.left_out.items() if k not in index.stored} | index.left_out
         reasons = sorted(set(left_out.values()))
         self.manifest.left_out = {r: group_keys(k for k, v in left_out.items() if v == r) for r in reasons}
-        self.manifest.segments = [self._recounted(s) if s.run == index.run else s for s in self.manifest.segments]
+        self.manifest.segments = [self._recount_rows(s) if s.run == index.run else s for s in self.manifest.segments]
         self.checkpoint()
         for place in (self.folder, *self.folder.glob("shard-*")):
             sync_folder(place)
         if index.damaged:
-            self.damaged.append(_aside(journal))
+            self.damaged.append(_move_aside(journal))
         else:
             journal.unlink()
 
-    def _recounted(self, segment: Segment) -> Segment:
-        """The segment as it is on disk: a writer may have been killed between the segment and the manifest."""
-        return Segment(segment.path, len(self._keys(segment)), segment.run)
+    def _recount_rows(self, segment: Segment) -> Segment:
+        """The segment with its number of rows as on disk: a writer may have been killed between the segment and the
+        manifest."""
+        return Segment(segment.path, len(self._read_keys(segment)), segment.run)
 
     def add(self, trace: Trace, *, replace: bool | None = None) -> Added:
         """Take a trace, which is durable after the next `checkpoint`.
@@ -250,18 +252,18 @@ class TraceWriter:
             msgspec.ValidationError: it is no Trace; what cannot be read back is never written.
             UnicodeEncodeError, TypeError, ...: it cannot be encoded.
         """
-        trace = with_id(trace)
+        trace = add_trace_id(trace)
         known = self._ids.get(trace.key)
         if known is not None and known == trace.id:
             return "present"
         if known is not None and not (self._replace if replace is None else replace):
             return "conflict"
-        bare, packed = tokens.pack(trace)
+        bare, packed = token_arrays.pack(trace)
         record = encode_trace(bare)
         decode_trace(record)
         if known is not None and trace.key not in self._waiting:
             self._replaced.add(trace.key)
-        shard = shard_of(trace.task.id, self.manifest.shards)
+        shard = choose_shard(trace.task.id, self.manifest.shards)
         self._waiting[trace.key] = (shard, make_row(trace, record, packed))
         self._ids[trace.key] = trace.id
         self.waiting_bytes += len(record)
@@ -273,7 +275,7 @@ class TraceWriter:
         Args:
             run: Of generated traces: their run, which has one segment in a shard.
         """
-        self._list(removed=self._seal(run))
+        self._write_manifest(removed=self._write_segments(run))
         self._waiting.clear()
         self._replaced.clear()
         self.waiting_bytes = 0
@@ -282,33 +284,36 @@ class TraceWriter:
         """Merge the small segments that checkpoints of imported traces leave behind, and list the merged ones in one
         rename. What is merged depends on the segments alone, so it may be interrupted anywhere and done again."""
         jobs: list[tuple[Sequence[Segment], int, int]] = []
-        for shard in sorted({shard_number(s.path) for s in self.manifest.segments}):
+        for shard in sorted({find_shard_number(s.path) for s in self.manifest.segments}):
             own = sorted(
-                (s for s in self.manifest.segments if shard_number(s.path) == shard), key=lambda s: number_of(s.path)
+                (s for s in self.manifest.segments if find_shard_number(s.path) == shard),
+                key=lambda s: find_segment_number(s.path),
             )
             if small := find_compaction([s for s in own if not s.run]):
-                jobs.append((small, shard, 1 + number_of(own[-1].path)))
+                jobs.append((small, shard, 1 + find_segment_number(own[-1].path)))
         if not jobs:
             return
-        merged = [self._merge(*job) for job in jobs]  # one after another: each holds rows of many segments
+        merged = [self._merge_segments(*job) for job in jobs]  # one after another: each holds rows of many segments
         removed = {s.path for small, _, _ in jobs for s in small}
         self.manifest.segments = [*(s for s in self.manifest.segments if s.path not in removed), *merged]
-        self._list(removed)
+        self._write_manifest(removed)
 
     def remove_if_empty(self) -> None:
-        """Take away the folder that this writer made, where nothing was put into it."""
+        """Remove the folder if this writer made it and nothing was added."""
         if self.made_folder:
             _remove_if_empty(self.folder)
 
-    def _merge(self, segments: Sequence[Segment], shard: int, number: int) -> Segment:
-        """Write the rows of several segments as one, whose number is `number` or, after steps in between, higher."""
+    def _merge_segments(self, segments: Sequence[Segment], shard: int, number: int) -> Segment:
+        """Merge several segments into one. Its number is `number`, or higher where they are merged in several steps."""
         steps: list[Path] = []
         while len(segments) > 1:
             merged: list[Segment] = []
             for first in range(0, len(segments), _MERGED_AT_ONCE):
                 some = segments[first : first + _MERGED_AT_ONCE]
                 segment = Segment(f"shard-{shard:02d}/{number:06d}.parquet", sum(s.rows for s in some))
-                write_segment(self.folder / segment.path, merge_rows(read_rows(self.folder / s.path) for s in some))
+                write_segment(
+                    self.folder / segment.path, merge_rows(read_segment_rows(self.folder / s.path) for s in some)
+                )
                 steps.append(self.folder / segment.path)
                 merged.append(segment)
                 number += 1
@@ -317,7 +322,7 @@ class TraceWriter:
             path.unlink()
         return segments[0]
 
-    def _list(self, removed: Iterable[str]) -> None:
+    def _write_manifest(self, removed: Iterable[str]) -> None:
         """Write the manifest, and remove the segments that it does not list any more."""
         self.manifest.segments = sorted(self.manifest.segments, key=lambda s: s.path)
         self.manifest.counts["traces"] = sum(s.rows for s in self.manifest.segments)
@@ -326,7 +331,7 @@ class TraceWriter:
         for path in removed:
             (self.folder / path).unlink(missing_ok=True)
 
-    def _seal(self, run: str) -> list[str]:
+    def _write_segments(self, run: str) -> list[str]:
         """Write the waiting rows; returns the segments that the written ones stand for."""
         jobs: dict[tuple[int, str], _NewSegment] = {}
         for shard, row in self._waiting.values():
@@ -334,12 +339,12 @@ class TraceWriter:
         listed: list[Segment] = []
         removed: list[str] = []
         for segment in self.manifest.segments:
-            place = shard_number(segment.path), segment.run
+            place = find_shard_number(segment.path), segment.run
             grows = bool(run) and segment.run == run and place in jobs
             if not grows and not self._replaced:
                 listed.append(segment)
                 continue
-            left = [key not in self._waiting for key in self._keys(segment)]
+            left = [key not in self._waiting for key in self._read_keys(segment)]
             if not grows and all(left):
                 listed.append(segment)
                 continue
@@ -352,27 +357,27 @@ class TraceWriter:
             else:
                 removed.append(segment.path)
         taken = [s.path for s in self.manifest.segments]
-        writes: list[tuple[Path, Iterator[Row]]] = []
+        writes: list[tuple[Path, Iterator[SegmentRow]]] = []
         for place, job in sorted(jobs.items()):
-            number = 1 + max((number_of(p) for p in taken if shard_number(p) == place[0]), default=0)
+            number = 1 + max((find_segment_number(p) for p in taken if find_shard_number(p) == place[0]), default=0)
             path = job.path or f"shard-{place[0]:02d}/{number:06d}.parquet"
             if count := len(job.rows) + sum(job.source_rows):
                 taken.append(path)
                 listed.append(Segment(path, count, place[1]))
-                writes.append((self.folder / path, self._merged(job)))
+                writes.append((self.folder / path, self._merge_rows(job)))
         # Compressing and syncing leave the interpreter free: the segments are written side by side.
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda write: write_segment(*write), writes))
         self.manifest.segments = listed
         return removed
 
-    def _merged(self, job: _NewSegment) -> Iterator[Row]:
-        old = ((r for r in read_rows(path) if r["key"] not in self._waiting) for path in job.sources)
-        return merge_rows([sorted(job.rows, key=sort_key), *old])
+    def _merge_rows(self, job: _NewSegment) -> Iterator[SegmentRow]:
+        old = ((r for r in read_segment_rows(path) if r["key"] not in self._waiting) for path in job.sources)
+        return merge_rows([sorted(job.rows, key=get_sort_key), *old])
 
-    def _keys(self, segment: Segment) -> list[str]:
+    def _read_keys(self, segment: Segment) -> list[str]:
         path = self.folder / segment.path
-        with reading(path):
+        with report_damage(path):
             return read_table(path, ["key"])["key"].to_pylist()
 
 
@@ -380,7 +385,7 @@ class _NewSegment:
     """A segment that is to be written: new rows, and those of the segments that it stands for."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[SegmentRow] = []
         self.sources: list[Path] = []
         self.source_rows: list[int] = []
         """Rows of each source that are not replaced."""
@@ -389,7 +394,7 @@ class _NewSegment:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Take a traces folder away that lists no segment and holds nothing else; any other stays."""
+    """Remove a traces folder that lists no segment and holds nothing else; any other stays."""
     with contextlib.suppress(StoreError), only_writer(folder):
         _remove_if_empty(folder)
 
@@ -426,7 +431,7 @@ def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool =
     return counts
 
 
-def _aside(journal: Path) -> Path:
+def _move_aside(journal: Path) -> Path:
     """Rename a journal, so that it is read no more; returns its new name."""
     names = (journal.with_name(f"{journal.name}.damaged{n or ''}") for n in itertools.count())
     return journal.rename(next(name for name in names if not name.exists()))

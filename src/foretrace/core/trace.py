@@ -1,4 +1,4 @@
-"""The record that flows through everything: one frozen `Trace` per attempt by one agent at one `Task`.
+"""The record that every part of foretrace reads or writes: one frozen `Trace` for each attempt at a `Task`.
 
 A generated trace and an imported one cannot be told apart downstream. Labels are never stored here: they
 are derived (`foretrace.actions`), so that a better taxonomy needs no rewritten data.
@@ -81,8 +81,8 @@ class Sampled(_Record, frozen=True, kw_only=True):
 
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Natural-log probabilities, aligned with `token_ids`: of the first ones only, where the rest is not the model's (a
-    closing tag that was put back, the rest of a token that was cut)."""
+    """Natural-log probabilities, aligned with `token_ids`. There are fewer of them where the last ids are not the
+    model's own (a closing tag that was put back, the rest of a token that was cut)."""
     prompt_token_ids: tuple[int, ...] | None = None
     """Ids of the context: on the first span, or where the context changed."""
     finish_reason: str | None = None
@@ -137,7 +137,7 @@ class Task(_Record, frozen=True, kw_only=True):
     id: str
     """The instance, query or problem: attempts with one id are siblings."""
     group: str
-    """What no split may straddle: the repository for SWE data, else the id."""
+    """All rows of one group go into the same split: the repository for SWE data, else the id."""
     kind: str = ""
     statement: str | None = None
     extra: dict[str, Any] = {}
@@ -232,9 +232,9 @@ class Trace(_Record, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     key: str
-    """Identity of the attempt: resume and "never doubled" go by it."""
+    """Identity of the attempt: a run that is resumed skips keys that are stored, and no folder holds a key twice."""
     id: str = ""
-    """blake2b over key and content (see `trace_id`), 32 hex digits."""
+    """blake2b over key and content (see `compute_trace_id`), 32 hex digits."""
     task: Task
     tools: tuple[ToolSpec, ...] = ()
     messages: tuple[Message, ...]
@@ -246,14 +246,14 @@ class Trace(_Record, frozen=True, kw_only=True):
     def steps(self) -> Iterator[Step]:
         """Yield a `Step` for each assistant message, in order."""
         messages = self.messages
-        uses = _uses(messages)
+        uses = _index_calls(messages)
         index, count = 0, len(messages)
         while index < count:
             end = index + 1
             if messages[index].role == "assistant":
                 while end < count and messages[end].role != "assistant":
                     end += 1
-                yield Step(self, index, _answers(messages, index, end, uses))
+                yield Step(self, index, _find_answers(messages, index, end, uses))
             index = end
 
 
@@ -284,7 +284,9 @@ class Step:
         return f"Step({self.trace.key!r}, {self.index})"
 
 
-def _answers(messages: tuple[Message, ...], index: int, end: int, uses: dict[str, list[int]]) -> tuple[Message, ...]:
+def _find_answers(
+    messages: tuple[Message, ...], index: int, end: int, uses: dict[str, list[int]]
+) -> tuple[Message, ...]:
     """Observations for the assistant message at `index`; `end` is the next assistant message."""
     ids = {call.id for call in messages[index].tool_calls if call.id}
     near = messages[index + 1 : end]
@@ -294,11 +296,12 @@ def _answers(messages: tuple[Message, ...], index: int, end: int, uses: dict[str
     if found:
         return found
     # Calls of one turn may be batched before their outputs (OpenAI Responses): look further, by id.
-    return tuple(messages[i] for i in sorted({i for call_id in ids for i in _late(messages, uses[call_id], end)}))
+    late = {i for call_id in ids for i in _find_late_results(messages, uses[call_id], end)}
+    return tuple(messages[i] for i in sorted(late))
 
 
-def _uses(messages: tuple[Message, ...]) -> dict[str, list[int]]:
-    """Indexes, by call id, of the messages that make the call or answer it."""
+def _index_calls(messages: tuple[Message, ...]) -> dict[str, list[int]]:
+    """By call id: the indexes of the messages that make the call or answer it."""
     uses: dict[str, list[int]] = {}
     for index, message in enumerate(messages):
         for call_id in (*(c.id for c in message.tool_calls), *message.tool_call_ids):
@@ -306,7 +309,7 @@ def _uses(messages: tuple[Message, ...]) -> dict[str, list[int]]:
     return uses
 
 
-def _late(messages: tuple[Message, ...], uses: list[int], end: int) -> Iterator[int]:
+def _find_late_results(messages: tuple[Message, ...], uses: list[int], end: int) -> Iterator[int]:
     """Results at or after `end`, up to where the id is called again: some servers use the same ids in every turn."""
     for index in itertools.islice(uses, bisect.bisect_left(uses, end), None):
         if messages[index].role != "tool":
@@ -341,7 +344,7 @@ def decode_trace(data: bytes | str) -> Trace:
 
 
 def upgrade_record(record: dict[str, Any]) -> dict[str, Any]:
-    """A trace as decoded JSON, with the fields of today: foretrace 0.1 wrote `provenance.licence`."""
+    """A decoded record with today's field names: foretrace 0.1 wrote `provenance.licence` for `provenance.license`."""
     provenance = record.get("provenance")
     if not isinstance(provenance, dict) or "licence" not in provenance or "license" in provenance:
         return record
@@ -349,15 +352,15 @@ def upgrade_record(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "provenance": fields}
 
 
-def trace_id(trace: Trace) -> str:
+def compute_trace_id(trace: Trace) -> str:
     """blake2b (32 hex digits) over key and content, without what another run of the same attempt may change:
     clocks, durations, logprobs, where the row was read, tool versions, what the model server was found to do."""
     provenance = msgspec.structs.replace(
         trace.provenance, created_at=None, tool_versions={}, capabilities={}, raw_file=None, raw_row=None, run=None
     )
     messages = trace.messages
-    if any(_volatile(m) for m in messages):
-        messages = tuple(_timeless(m) for m in messages)
+    if any(_has_run_details(m) for m in messages):
+        messages = tuple(_remove_run_details(m) for m in messages)
     outcome = trace.outcome
     timed = [name for name in outcome.metrics if name.endswith("_s")]
     if timed:
@@ -371,12 +374,12 @@ def trace_id(trace: Trace) -> str:
     return hashlib.blake2b(_encoder.encode(bare), digest_size=16).hexdigest()
 
 
-def with_id(trace: Trace) -> Trace:
+def add_trace_id(trace: Trace) -> Trace:
     """The same trace with its `id` filled in."""
-    return msgspec.structs.replace(trace, id=trace_id(trace))
+    return msgspec.structs.replace(trace, id=compute_trace_id(trace))
 
 
-def _volatile(message: Message) -> bool:
+def _has_run_details(message: Message) -> bool:
     return (
         message.sampled is not None
         or message.model_s is not None
@@ -385,7 +388,7 @@ def _volatile(message: Message) -> bool:
     )
 
 
-def _timeless(message: Message) -> Message:
+def _remove_run_details(message: Message) -> Message:
     sampled = message.sampled
     if sampled is not None:
         sampled = msgspec.structs.replace(sampled, logprobs=())

@@ -25,9 +25,9 @@ LIMIT = 0.55
 SHORTCUT = 0.65
 """The pairwise accuracy that a test must be able to tell from `LIMIT`; otherwise it is undecided."""
 CONFIDENCE = 0.99
-"""Two-sided confidence of the reported intervals; see `_interval` for why .99."""
+"""Two-sided confidence of the reported intervals; see `_measure_interval` for why .99."""
 MIN_GROUPS = 20
-"""Held-out groups, counted as equally large ones (see `_interval`), below which nothing is decided."""
+"""Held-out groups, counted as equally large ones (see `_measure_interval`), below which nothing is decided."""
 READ_CHARS = 1200
 """Characters of a completion that `completion` reads: the first and the last half of this many."""
 
@@ -49,7 +49,7 @@ class Pair(NamedTuple):
     id: str
     """Unique within the family; with the seed it decides whether the pair is in the sample."""
     group: str
-    """What no split may straddle (task, repository, ...): a group is learnt from or measured on, never both."""
+    """Task, repository or the like. All pairs of a group are learnt from, or all are measured on."""
     chosen: str
     """The preferred completion, as text."""
     rejected: str
@@ -57,7 +57,8 @@ class Pair(NamedTuple):
 
 
 _Differences = Callable[[Sequence[Pair], Sequence[Pair]], tuple[Any, Any, float]]
-"""(train, test) -> their rows phi(chosen) - phi(rejected), and the inverse of the strength of the penalty."""
+"""(train pairs, test pairs) -> (train rows, test rows, C). A row is phi(chosen) - phi(rejected); C is the inverse of
+the strength of the penalty, as scikit-learn has it."""
 
 
 class Shortcut(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +93,9 @@ def find_shortcuts(
     """Measure the three blind guessers on every family, sorted by family.
 
     At most `sample` pairs a family take part, chosen by hash of (seed, pair id), so their order does not matter. A
-    family of mirrored pairs (for each pair its reverse, in the same group) comes out at exactly .5 if the sample keeps
-    it whole, and at chance if not; below .5 is no fault. Longer cycles (a > b > c > a) have no such protection, though
-    they too balance each text: a fixed scorer gets two of those three right.
+    family of mirrored pairs (for each pair its reverse, in the same group) comes out at exactly .5 if the whole
+    family is in the sample, and near .5 otherwise; a figure below .5 is no fault. Longer cycles (a > b > c > a)
+    balance each text too, but a guesser with fixed scores gets two of the three right.
     """
     if sample < 1:
         raise ValueError(f"sample must be at least 1 pair, not {sample}")
@@ -104,7 +105,7 @@ def find_shortcuts(
         train, test = split_by_group(sample_pairs(pairs, seed=seed, sample=sample), seed=seed)
         groups = len({pair.group for pair in pairs})
         for guesser, differences in _GUESSERS.items():
-            figures = _measure(differences, train, test)
+            figures = _measure_guesser(differences, train, test)
             found.append(
                 Shortcut(
                     family=family,
@@ -116,7 +117,7 @@ def find_shortcuts(
                     n_test=len(test),
                     n_pairs=len(pairs),
                     groups=groups,
-                    verdict=_verdict(figures),
+                    verdict=_decide_verdict(figures),
                 )
             )
     return found
@@ -130,8 +131,8 @@ def describe_shortcut(shortcut: Shortcut) -> str:
     name = f"{shortcut.family}/{shortcut.guesser}"
     interval = ""
     if shortcut.accuracy is not None and shortcut.low is not None and shortcut.high is not None:
-        low, high = _short(shortcut.low, 2), _short(shortcut.high, 2)
-        interval = f"{_short(shortcut.accuracy, 3)} [{low}, {high}]"
+        low, high = _format_fraction(shortcut.low, 2), _format_fraction(shortcut.high, 2)
+        interval = f"{_format_fraction(shortcut.accuracy, 3)} [{low}, {high}]"
     if shortcut.verdict == "undecided":
         seen = f" ({interval} on {shortcut.n_test} held out)" if interval else ""
         return f"{name}: UNDECIDED at n={shortcut.n_pairs}{seen}"
@@ -160,7 +161,7 @@ class _Figures(NamedTuple):
     effective_groups: float
 
 
-def _verdict(figures: _Figures | None) -> Literal["pass", "fail", "undecided"]:
+def _decide_verdict(figures: _Figures | None) -> Literal["pass", "fail", "undecided"]:
     if figures is None or figures.effective_groups < MIN_GROUPS:
         return "undecided"
     if figures.low > LIMIT:
@@ -169,15 +170,15 @@ def _verdict(figures: _Figures | None) -> Literal["pass", "fail", "undecided"]:
     return "pass" if narrow or figures.high <= LIMIT else "undecided"
 
 
-def _measure(differences: _Differences, train: Sequence[Pair], test: Sequence[Pair]) -> _Figures | None:
+def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Sequence[Pair]) -> _Figures | None:
     if len(train) < 2 or not test:
         return None
-    score = _scores(*differences(train, test))
+    score = _score_rows(*differences(train, test))
     right = np.where(np.abs(score) <= _NO_SCORE, 0.5, (score > 0).astype(np.float64))
-    return _interval(right, [pair.group for pair in test])
+    return _measure_interval(right, [pair.group for pair in test])
 
 
-def _interval(right: _Floats, groups: Sequence[str]) -> _Figures:
+def _measure_interval(right: _Floats, groups: Sequence[str]) -> _Figures:
     """Accuracy with a t interval from the delete-one-group jackknife.
 
     Pairs of one group share a task and resemble one another, so groups, not pairs, are the units. The jackknife (leave
@@ -210,7 +211,7 @@ def _interval(right: _Floats, groups: Sequence[str]) -> _Figures:
     return _Figures(round(accuracy, 4), round(low, 4), round(high, 4), effective)
 
 
-def _scores(train: Any, test: Any, strength: float) -> _Floats:
+def _score_rows(train: Any, test: Any, strength: float) -> _Floats:
     """Scores of the test rows, positive where `chosen` looks better, by a model learnt from the train rows.
 
     Each row is a difference chosen - rejected, dense or sparse. Every second train row is turned round, which changes
@@ -224,40 +225,40 @@ def _scores(train: Any, test: Any, strength: float) -> _Floats:
     sign = np.where(np.arange(train.shape[0]) % 2, -1.0, 1.0)
     model = LogisticRegression(C=strength, fit_intercept=False, solver="lbfgs", tol=1e-4, max_iter=1000)
     with threadpool_limits(limits=1):  # sums of floats must not depend on the number of cores
-        return np.asarray(model.fit(_times(train, sign), sign).decision_function(test), dtype=np.float64)
+        return np.asarray(model.fit(_multiply_rows(train, sign), sign).decision_function(test), dtype=np.float64)
 
 
-def _length(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floats, _Floats, float]:
+def _compare_lengths(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floats, _Floats, float]:
     """Sizes, and in which of the bins of the train completions' sizes each completion falls."""
-    sizes = {text: _sizes(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
+    sizes = {text: _measure_sizes(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
     chars = [sizes[text][0] for pair in train for text in (pair.chosen, pair.rejected)]
     edges: list[float] = np.quantile(np.array(chars), np.arange(1, _LENGTH_BINS) / _LENGTH_BINS).tolist()
 
-    def look(text: str) -> list[float]:
+    def list_features(text: str) -> list[float]:
         own = bisect_left(edges, sizes[text][0])
         bins = [float(at == own) for at in range(_LENGTH_BINS)]
         return [*sizes[text], *(math.log1p(size) for size in sizes[text]), *bins]
 
-    return (*_scaled(_differences(train, look), _differences(test, look)), 0.1)
+    return (*_scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
 
 
-def _sizes(text: str) -> tuple[float, ...]:
+def _measure_sizes(text: str) -> tuple[float, ...]:
     """Characters, UTF-8 bytes, lines, and characters of the longest line."""
     lines = text.split("\n")
-    return len(text), len(_utf8(text)), len(lines), max(map(len, lines))
+    return len(text), len(_encode_utf8(text)), len(lines), max(map(len, lines))
 
 
-def _format(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floats, _Floats, float]:
+def _compare_formats(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floats, _Floats, float]:
     """Punctuation, white space, the share of character classes, and the JSON keys that the train pairs differ in."""
-    looks = {text: _marks(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
+    looks = {text: _find_marks(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
     counts = Counter(token for pair in train for token in sorted(looks[pair.chosen][1] ^ looks[pair.rejected][1]))
     tokens = sorted(counts, key=lambda token: (-counts[token], token))[:_MAX_TOKENS]
 
-    def look(text: str) -> list[float]:
+    def list_features(text: str) -> list[float]:
         values, own = looks[text]
         return [*values, *(float(token in own) for token in tokens)]
 
-    return (*_scaled(_differences(train, look), _differences(test, look)), 0.1)
+    return (*_scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
 
 
 _PUNCTUATION = np.array([code for code in range(128) if not chr(code).isalnum()])
@@ -265,9 +266,10 @@ _SEQUENCES = (": ", ", ", "  ", "\n\n", "\n ", "\n\t", "```", "\\n", "\\t", '\\"
 _EDGES = "{}[]()<>\"'`"
 
 
-def _marks(text: str) -> tuple[list[float], frozenset[str]]:
-    """Numbers of a fixed order, and tokens that say which top-level JSON keys there are, of which type and place."""
-    data = _utf8(text)
+def _find_marks(text: str) -> tuple[list[float], frozenset[str]]:
+    """Features of a text: numbers in a fixed order, and tokens that name its top-level JSON keys with their types
+    and places."""
+    data = _encode_utf8(text)
     codes = np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=256)
     digits, upper, lower = codes[48:58].sum(), codes[65:91].sum(), codes[97:123].sum()
     marks, wide = codes[_PUNCTUATION].sum(), codes[128:].sum()
@@ -277,11 +279,11 @@ def _marks(text: str) -> tuple[list[float], frozenset[str]]:
     for edge in (text[:1], text[-1:]):
         values += [float(edge == mark) for mark in _EDGES]
         values += [float(kind) for kind in (edge.isspace(), edge.isalpha(), edge.isdigit(), not edge)]
-    body, whole = _json(text)
+    body, whole = _find_json(text)
     if not isinstance(body, dict):
         return [*values, *[0.0] * 12, float(whole)], frozenset()
     keys: list[str] = [str(key) for key in body]
-    nodes = _nodes(body)
+    nodes = _count_nodes(body)
     kinds = ("dict", "list", "str", "int", "float", "bool", "NoneType", "depth", "keys")
     values += [math.log1p(nodes[kind]) for kind in kinds]
     values += [float(len(keys)), float("action" not in body), float("tool" not in body), float(whole)]
@@ -290,17 +292,17 @@ def _marks(text: str) -> tuple[list[float], frozenset[str]]:
     return values, frozenset(tokens)
 
 
-def _json(text: str) -> tuple[Any, bool]:
+def _find_json(text: str) -> tuple[Any, bool]:
     """The JSON value that the text is, or else what its outermost braces hold; and whether it is all of the text."""
     for part, whole in ((text, True), (text[text.find("{") : text.rfind("}") + 1], False)):
         try:
-            return msgspec.json.decode(_utf8(part)), whole
+            return msgspec.json.decode(_encode_utf8(part)), whole
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             continue
     return None, False
 
 
-def _nodes(body: Any) -> Counter[str]:
+def _count_nodes(body: Any) -> Counter[str]:
     """How many values of each JSON type, keys, and levels of nesting, among the first `_MAX_JSON_NODES` values."""
     counts: Counter[str] = Counter()
     todo: list[tuple[Any, int]] = [(body, 1)]
@@ -317,28 +319,28 @@ def _nodes(body: Any) -> Counter[str]:
     return counts
 
 
-def _completion(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Any, Any, float]:
+def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Any, Any, float]:
     """Character 2- to 5-grams, hashed, of those that at least three train pairs differ in; rows of unit length."""
     from scipy.sparse import csr_matrix
 
-    def rows(pairs: Sequence[Pair]) -> Any:
-        found = [_ngram_difference(pair) for pair in pairs]
+    def make_rows(pairs: Sequence[Pair]) -> Any:
+        found = [_compare_ngrams(pair) for pair in pairs]
         ends = np.cumsum([0, *(len(at) for at, _ in found)])
         columns, values = (np.concatenate(part) for part in zip(*found, strict=True))
         return csr_matrix((values, columns, ends), shape=(len(pairs), 1 << _BUCKETS_LOG2))
 
-    learnt, measured = rows(train), rows(test)
+    learnt, measured = make_rows(train), make_rows(test)
     kept = np.flatnonzero(np.bincount(learnt.indices, minlength=learnt.shape[1]) >= _MIN_PAIRS_WITH_NGRAM)
-    return _unit_rows(learnt[:, kept]), _unit_rows(measured[:, kept]), 3.0
+    return _scale_to_unit_length(learnt[:, kept]), _scale_to_unit_length(measured[:, kept]), 3.0
 
 
-def _unit_rows(rows: Any) -> Any:
+def _scale_to_unit_length(rows: Any) -> Any:
     """Rows of length one, so that a pair of long completions does not outweigh the others; a zero row stays zero."""
     length = np.sqrt(np.asarray(rows.power(2).sum(axis=1)).ravel())
-    return _times(rows, 1 / np.where(length > 0, length, 1.0))
+    return _multiply_rows(rows, 1 / np.where(length > 0, length, 1.0))
 
 
-def _times(rows: Any, factors: _Floats) -> Any:
+def _multiply_rows(rows: Any, factors: _Floats) -> Any:
     """Each row times its factor, for a dense matrix or a sparse one with compressed rows."""
     if isinstance(rows, np.ndarray):
         return rows * factors[:, None]
@@ -346,17 +348,18 @@ def _times(rows: Any, factors: _Floats) -> Any:
     return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
 
 
-def _ngram_difference(pair: Pair) -> tuple[NDArray[np.int32], _Floats]:
+def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], _Floats]:
     """(buckets, values): signed log of how many more n-grams of a bucket `chosen` has than `rejected`."""
-    chosen, rejected = _ngrams(pair.chosen), _ngrams(pair.rejected)
+    chosen, rejected = _hash_ngrams(pair.chosen), _hash_ngrams(pair.rejected)
     size = 1 << _BUCKETS_LOG2
     more = np.bincount(chosen, minlength=size) - np.bincount(rejected, minlength=size)
     at = np.flatnonzero(more)
     return at.astype(np.int32), np.sign(more[at]) * np.log1p(np.abs(more[at]))
 
 
-def _ngrams(text: str) -> NDArray[np.int64]:
-    """Buckets of all n-grams of the capped text, its start and end marked so that what stands there is seen.
+def _hash_ngrams(text: str) -> NDArray[np.int64]:
+    """Buckets of all n-grams of the shortened text. Its start and end are marked, so that n-grams there are features
+    of their own.
 
     Why not scikit-learn's `HashingVectorizer`: it takes 14 times as long for the same n-grams, and fails on a lone
     surrogate, which JSON texts may hold. It hashes otherwise, too, which moves the figures that stand in manifests.
@@ -374,30 +377,35 @@ def _ngrams(text: str) -> NDArray[np.int64]:
     return np.concatenate(found).astype(np.int64)
 
 
-def _differences(pairs: Sequence[Pair], look: Callable[[str], list[float]]) -> _Floats:
+def _make_differences(pairs: Sequence[Pair], list_features: Callable[[str], list[float]]) -> _Floats:
     """phi(chosen) - phi(rejected) and its signs ("the longer one" is a trick even where it is longer by little)."""
-    chosen = np.array([look(pair.chosen) for pair in pairs], dtype=np.float64)
-    rejected = np.array([look(pair.rejected) for pair in pairs], dtype=np.float64)
+    chosen = np.array([list_features(pair.chosen) for pair in pairs], dtype=np.float64)
+    rejected = np.array([list_features(pair.rejected) for pair in pairs], dtype=np.float64)
     return np.hstack([chosen - rejected, np.sign(chosen - rejected)])
 
 
-def _scaled(train: _Floats, test: _Floats) -> tuple[_Floats, _Floats]:
-    """Both divided by the columns' root mean square in train; columns that are zero there are left out.
+def _scale_columns(train: _Floats, test: _Floats) -> tuple[_Floats, _Floats]:
+    """Divide the columns of both by their root mean square in train; columns that are zero in train are left out.
 
-    Not centred: that would break the antisymmetry. Limited to 5, since one giant must not outshout all other features.
+    The columns are not centred, which would break the antisymmetry. Values are limited to 5, so that a very large
+    one does not outweigh all others.
     """
     size = np.sqrt((train**2).mean(axis=0))
     kept = size > 0
     return np.clip(train[:, kept] / size[kept], -5, 5), np.clip(test[:, kept] / size[kept], -5, 5)
 
 
-def _utf8(text: str) -> bytes:
+def _encode_utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _short(fraction: float, decimals: int) -> str:
+def _format_fraction(fraction: float, decimals: int) -> str:
     text = f"{fraction:.{decimals}f}"
     return text.removeprefix("0") if fraction < 1 else text
 
 
-_GUESSERS: dict[str, _Differences] = {"length": _length, "format": _format, "completion": _completion}
+_GUESSERS: dict[str, _Differences] = {
+    "length": _compare_lengths,
+    "format": _compare_formats,
+    "completion": _compare_completions,
+}

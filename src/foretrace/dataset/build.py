@@ -1,4 +1,5 @@
-"""Build datasets from traces folders: jobs in parallel, gates over what was written, whole or not at all."""
+"""Build datasets from traces folders: shard jobs run in parallel, then gates check what they wrote. A build that
+fails writes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from foretrace.dataset.statistical_gates import PairSample, make_statistical_gat
 from foretrace.engines.processes import worker_pool
 
 MESSAGES_PER_JOB = 24_000
-"""Messages of one job, about: it decides the number of jobs, and so the files, from the traces alone."""
+"""About how many messages one job gets. The number of jobs, and so of files, follows from the traces alone."""
 
 
 def build(
@@ -67,7 +68,7 @@ def build(
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     if not settings.allow_demo:
         demonstration.refuse_demo_traces(stores)
-    with _staging(out) as staging:
+    with _make_staging_folder(out) as staging:
         check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
         builder = _Builder(stores, staging, settings, workers, progress or ignore_progress)
         report = builder.run()
@@ -100,8 +101,9 @@ def _is_dataset(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _staging(out: Path) -> Generator[Path]:
-    """A folder beside `out`, locked, and gone at the end. What a killed build left in it is cleared, or put back."""
+def _make_staging_folder(out: Path) -> Generator[Path]:
+    """Make a locked folder beside `out`, which is removed at the end. What a killed build left there is removed, or
+    moved back to `out` if it was the previous dataset."""
     staging = out.absolute().with_name(f".{out.name}.building")
     with only_writer(staging):
         previous = staging / "previous"
@@ -132,7 +134,7 @@ def _move(folder: Path, out: Path) -> None:
 
 
 class _BuiltShards:
-    """What all shard jobs made, merged as it comes: of a row only the digest of its prompt is held, 8 bytes."""
+    """What all shard jobs made, merged as each job ends. Of a row, only the digest of its prompt is held (8 bytes)."""
 
     def __init__(self, jobs: int) -> None:
         self.files: list[DatasetFiles] = [{} for _ in range(jobs)]
@@ -192,7 +194,7 @@ class _Builder:
         """Build, check, and write manifest and card."""
         self._clear()
         self._check_room()
-        before = [store.fingerprint() for store in self.stores]
+        before = [store.compute_fingerprint() for store in self.stores]
         jobs, inputs = self._plan()
         ours_alone = not any(":" in name for name in self.settings.recipes)
         with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
@@ -226,7 +228,8 @@ class _Builder:
             folder.mkdir()
 
     def _check_room(self) -> None:
-        """A prompt is a quarter instruction at most: the other shares are for system, task and latest turn."""
+        """Refuse a context in which the instruction takes more than a quarter: the rest is for system, task and
+        latest turn."""
         limit = self.settings.max_context_tokens
         size = make_token_counter(self.settings.tokenizer).count(make_instruction(self.settings.target))
         if size > limit // 4:
@@ -243,7 +246,7 @@ class _Builder:
             raise UsageError(
                 "build takes traces folders with one number of shards; import again with the same ", Setting("shards")
             )
-        tables = [store.columns("key", "id", "group", "n_messages", "success") for store in self.stores]
+        tables = [store.read_columns("key", "id", "group", "n_messages", "success") for store in self.stores]
         keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
         if not keys:
             raise BuildError(f"{self.stores[0].folder}: holds no traces")
@@ -295,7 +298,7 @@ class _Builder:
                 self.progress(doing, count - len(waiting), count)
 
     def _check_inputs(self, before: list[str]) -> Gate:
-        after = [TraceStore(store.folder).fingerprint() for store in self.stores]
+        after = [TraceStore(store.folder).compute_fingerprint() for store in self.stores]
         return Gate(
             name="inputs_unchanged", verdict="pass" if after == before else "fail", figure={"inputs": len(after)}
         )

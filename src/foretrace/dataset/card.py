@@ -28,12 +28,12 @@ _HUB_LICENSES = frozenset(
         "unlicense",
     ]
 )
-"""Identifiers that the Hub accepts; the body of the card names whatever the traces name."""
+"""License identifiers that the Hub accepts. The text of the card names every license that the traces name."""
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 
 
 def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
-    """README.md for those of `configs` that have rows; `place` is what `load_dataset` is to be given."""
+    """README.md for those of `configs` that have rows; `place` is the argument of `load_dataset` in its examples."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
     sections = [
         _make_front_matter(manifest, present),

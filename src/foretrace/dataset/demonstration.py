@@ -1,4 +1,5 @@
-"""Traces of the demo model: a dataset that holds some is a demonstration, asked for by name and never pushed."""
+"""Traces of the demo model: a dataset with such traces is a demonstration. It is built only on request, and never
+pushed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from foretrace.core.trace import DEMO_MODEL
 def is_demo_model(model: str | None) -> bool:
     """Whether a trace's model is the demo model, in this process or behind a server.
 
-    A server's model is known by its own name: behind the kind, without a folder, `.gguf` and a tag, in any case.
+    The server's kind, a folder, the ending `.gguf`, a tag and upper case do not count: `ollama:demo-model:latest` is
+    one.
     """
     parts = (model or "").casefold().replace("\\", "/").split(":")
     return any(part.rpartition("/")[2].removesuffix(".gguf") == DEMO_MODEL for part in parts)
@@ -49,5 +51,5 @@ def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
 
 def _count_demo_traces(store: TraceStore) -> tuple[int, int]:
     """Traces of the demo model, and all traces of the folder."""
-    models = store.columns("model")["model"]
+    models = store.read_columns("model")["model"]
     return sum(row["counts"] for row in models.value_counts().to_pylist() if is_demo_model(row["values"])), len(models)

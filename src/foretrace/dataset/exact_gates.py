@@ -1,4 +1,4 @@
-"""Exact gates: what was written is read back and held against the traces, which are read again too."""
+"""Exact gates: read the written files back, read the traces again, and compare the two."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Rows with target text in the prompt."""
     too_long: list[str] = []
     checks: list[RowCheck] = []
-    """Those of the configs, in their order."""
+    """The checks that the configs add, in the order of the configs."""
 
 
 def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
-    """Read the files of a shard job back and hold them against its traces."""
+    """Read the files of a shard job back and compare them with its traces."""
     release_memory()
     return _ShardChecker(job).check(files, candidates)
 
@@ -98,9 +98,11 @@ class _ShardChecker:
                 check.add_rows(split, group)
 
     def _compare_with_traces(self) -> None:
-        """Make each prompt again from a trace whose target and end are others, and compare it with the messages.
+        """Render each prompt again from a trace whose target and ending were replaced, and check what comes out.
 
-        The digest says that the prompt in the file is the one made here, so what holds for this one holds for that.
+        The digest of the new prompt is compared with that of the prompt in the file. If they are equal, the file's
+        prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
+        too.
         """
         for trace in read_traces_once(self._job):
             if steps := self._rows_by_prompt.pop(trace.key, None):
@@ -256,7 +258,8 @@ def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
 def _make_counts_gate(
     checks: Sequence[ShardCheck], counts: BuildCounts, written: Counter[str], configs: Mapping[str, Config]
 ) -> Gate:
-    """What was read back is what was written, and each config accounts for what it says that it accounts for."""
+    """Check that all written rows were read back, and that each config has a row or a drop for everything it
+    `accounts_for`."""
     read: Counter[str] = Counter()
     for check in checks:
         read.update(check.rows)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Verdict = Literal["pass", "fail", "undecided", "removed"]
+GateVerdict = Literal["pass", "fail", "undecided", "removed"]
 """`removed`: the rows that failed are not in the dataset."""
 MAX_NAMED_ROWS = 5
 """Rows that a failed gate names at most."""
@@ -16,7 +16,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     """One check of a built dataset."""
 
     name: str
-    verdict: Verdict
+    verdict: GateVerdict
     figure: dict[str, Any] = {}
     detail: str = ""
     rows: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ def find_rank(seed: int, row: Row) -> str:
 class TableWriter:
     """Writes one file of one config and split; the file appears with the first row.
 
-    As a context manager it gives the file up where the body raises; `close` is up to the body.
+    As a context manager it discards the file where the body raises; otherwise the body must call `close`.
     """
 
     def __init__(self, path: Path, config: Config, seed: int) -> None:
@@ -113,7 +113,7 @@ class TableWriter:
         return self.rows
 
     def discard(self) -> None:
-        """Give the file up as it is, cut short; nothing is raised or printed, now or when the object is collected."""
+        """Leave the file unfinished; nothing is raised or printed, now or when the object is collected."""
         writer, self._writer = self._writer, None
         if writer is None:
             return

@@ -1,4 +1,4 @@
-"""Digests of prompts: 8 bytes that identify one, and sorted arrays of them, which stay small where sets do not."""
+"""Digests of prompts: 8 bytes identify one, and a sorted array of them takes a tenth of the memory of a set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pack_digests(digests: Collection[bytes]) -> Digests:
 
 
 def merge_digests(arrays: Sequence[Digests]) -> Digests:
-    """All that stand in any of the arrays."""
+    """One sorted array of the digests in any of the arrays."""
     return np.unique(np.concatenate(arrays)) if arrays else np.zeros(0, dtype=">u8")
 
 

@@ -129,8 +129,7 @@ class Prompts:
             target: What the instruction asks for.
             max_tokens: Tokens of a prompt at most.
             counter: Counts them.
-            earlier: Prompts of a trace with the same messages, up to the last message that they show; what they
-                rendered is taken over.
+            earlier: Prompts of a trace that begins with the same messages; what they have rendered is reused.
         """
         messages = trace.messages
         self._counter = counter
@@ -148,7 +147,8 @@ class Prompts:
         self._head = [ChatText("system", make_instruction(target) + own_part)]
         share = max_tokens // 4 // max(1, first - start)
         self._head += [ChatText("user", self._clip(make_message_text(m), share)) for m in messages[start:first]]
-        self._head_cost = sum(self._cost(m.content) for m in self._head) + self._cost(_make_omission_mark(10**6))
+        head_texts = [*(message.content for message in self._head), _make_omission_mark(10**6)]
+        self._head_cost = sum(map(self._count_message_tokens, head_texts))
         """Tokens of what every prompt holds, the mark of what was left out among it."""
         self._messages = messages
         self._body: list[ChatText] = [] if earlier is None else earlier._body
@@ -193,7 +193,7 @@ class Prompts:
 
     def count_tokens(self, prompt: list[ChatText]) -> int:
         """Tokens of a prompt."""
-        return sum(self._cost(m.content) for m in prompt)
+        return sum(self._count_message_tokens(m.content) for m in prompt)
 
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest turn."""
@@ -202,8 +202,8 @@ class Prompts:
         return self._head_cost + latest <= self._max
 
     def has_target_before(self, index: int) -> bool:
-        """Whether target text, such as an answer to our own instruction, stands before the message at `index`: by
-        chance of what the agent worked on."""
+        """Whether text that looks like a target stands before the message at `index`, such as where the agent worked
+        on a dataset like ours."""
         self._render_to(index)
         if self._head_has_target is None:
             self._head_has_target = any(map(has_target, self._texts))
@@ -218,7 +218,7 @@ class Prompts:
             role = "assistant" if message.role == "assistant" else "user"
             text = self._clip(make_message_text(message), self._max // 5)
             self._body.append(ChatText(role, text))
-            self._costs.append(self._cost(text))
+            self._costs.append(self._count_message_tokens(text))
 
     def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         part = OWN_HEADING + own if own else ""
@@ -227,7 +227,7 @@ class Prompts:
             part += TOOLS_HEADING + "\n".join(lines)
         return self._clip(part, self._max // 4)
 
-    def _cost(self, text: str) -> int:
+    def _count_message_tokens(self, text: str) -> int:
         return self._counter.count(text) + _PER_MESSAGE
 
     def _clip(self, text: str, limit: int) -> str:

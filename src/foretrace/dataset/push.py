@@ -42,9 +42,9 @@ _REMEDIES = {
 
 
 def find_repositories() -> dict[str, list[str]]:
-    """How the name of each repository ends, and the configs that it holds; the first one that is there is the default.
+    """Name ending of each repository -> the configs that it holds; the first that has rows is the default.
 
-    Those of foretrace's recipes and of installed packages, as the configs say: code that a dataset names is not loaded.
+    The configs of foretrace and of installed packages count. Code that a dataset names is not loaded.
     """
     found: dict[str, list[str]] = {}
     for config in load_configs().values():
@@ -84,7 +84,7 @@ class _RepositoryPlan(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{len(self.contents)} files, {self.rows} rows, {self.bytes:,} bytes to {self.repo_id}"
 
-    def pushed(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> PushedRepository:
+    def make_report(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> PushedRepository:
         url, files = f"{endpoint}/datasets/{self.repo_id}", tuple(sorted(self.contents))
         return PushedRepository(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
 
@@ -132,12 +132,12 @@ def push(
     if demonstration := describe_demonstration(manifest):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
-    plans = list(_plan(dataset, f"{org}/{name}", manifest, raw))
+    plans = list(_plan_repositories(dataset, f"{org}/{name}", manifest, raw))
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
             progress(f"would push {plan}")
-        return [plan.pushed(base, None) for plan in plans]
+        return [plan.make_report(base, None) for plan in plans]
     hub = _Hub(token, progress)
     hub.check_access(org)
     # every repository is made and looked at before the first one changes
@@ -156,7 +156,7 @@ def _flatten(value: object) -> str:
     return " ".join((value if isinstance(value, str) else json.dumps(value)).split()).replace("|", "\\|")
 
 
-def _dict(value: object) -> dict[str, Any]:
+def _read_dict(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -165,7 +165,7 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
     remedy = "give a folder that `build` wrote"
     try:
         raw = path.read_bytes()
-        manifest = _dict(json.loads(raw))
+        manifest = _read_dict(json.loads(raw))
     except (FileNotFoundError, NotADirectoryError):
         raise PushError(f"{dataset}: is no built dataset (it has no manifest.json): {remedy}") from None
     except (OSError, ValueError) as error:
@@ -193,7 +193,7 @@ def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bo
         raise PushError(f"{dataset}: {what}: build with more data, or push with ", Setting("allow_undecided", True))
 
 
-def _plan(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes) -> Iterator[_RepositoryPlan]:
+def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes) -> Iterator[_RepositoryPlan]:
     """The repositories that this folder makes, in order; every file is checked against the manifest first."""
     repositories = find_repositories()
     files = {config: _find_files(dataset, config, manifest) for held in repositories.values() for config in held}
@@ -213,11 +213,11 @@ def _plan(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes) -> Ite
 
 
 def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Split -> path -> rows of one config: what the manifest lists, and the folder holds nothing else."""
-    splits = _dict(manifest["configs"].get(config))
+    """Split -> path -> rows of one config, from the manifest; refuses a folder that holds other files."""
+    splits = _read_dict(manifest["configs"].get(config))
     found: dict[str, dict[str, int]] = {}
     for split in [*SPLITS, *sorted(set(splits) - set(SPLITS))]:
-        entry = _dict(splits.get(split))
+        entry = _read_dict(splits.get(split))
         paths: list[str] = [str(path) for path in entry.get("files") or []]
         # a manifest must not make us publish a file from elsewhere
         pattern = rf"{re.escape(config)}/{re.escape(split)}-[A-Za-z0-9_-]+\.parquet"
@@ -234,13 +234,13 @@ def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[st
 
 
 def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[str]) -> dict[str, int]:
-    """Path -> rows, as the manifest says: a file that was changed after its gates ran is not pushed."""
+    """Path -> rows, from the manifest; refuses a file that was changed after its gates ran."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     stated: Any = entry.get("sha256") or {}
     listed: list[Any] = [stated] if isinstance(stated, str) else stated
-    digests = _dict(stated) if isinstance(stated, dict) else dict(zip(paths, listed, strict=False))
+    digests = _read_dict(stated) if isinstance(stated, dict) else dict(zip(paths, listed, strict=False))
     found: dict[str, int] = {}
     for path in paths:
         try:
@@ -260,7 +260,7 @@ def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[s
 
 
 class _Hub:
-    """The client with patience and one-line errors; neither the token nor a request ever leaves in an exception."""
+    """The client of the Hub, with retries and one-line errors. No exception holds the token or a request."""
 
     def __init__(self, token: str | None, report: Callable[[str], None]) -> None:
         from huggingface_hub import HfApi, get_token  # here: it reads the environment when it is imported
@@ -280,15 +280,15 @@ class _Hub:
 
     def check_access(self, org: str) -> None:
         """Ask who the token belongs to, because a read-only token is refused late: after repositories were made."""
-        who = _dict(self._call("checking the token", self._api.whoami))
+        who = _read_dict(self._call("checking the token", self._api.whoami))
         name = str(who.get("name", ""))
-        roles = {str(o.get("name", "")).lower(): o.get("roleInOrg") for o in map(_dict, who.get("orgs") or [])}
+        roles = {str(o.get("name", "")).lower(): o.get("roleInOrg") for o in map(_read_dict, who.get("orgs") or [])}
         if org.lower() not in {name.lower(), *roles}:
             raise PushError(f"{name} is not a member of {org}, only of: {', '.join(sorted(roles)) or 'none'}")
         if roles.get(org.lower()) == "read":
             raise PushError(f"{name} may only read in {org}: ask for a role that can write there")
-        access = _dict(_dict(who.get("auth")).get("accessToken"))
-        fine = _dict(access.get("fineGrained")).get("scoped")
+        access = _read_dict(_read_dict(who.get("auth")).get("accessToken"))
+        fine = _read_dict(access.get("fineGrained")).get("scoped")
         if access.get("role") == "read" or (isinstance(fine, list) and not _may_write(cast("list[Any]", fine), org)):
             raise PushError(f"this token cannot write to {org}: make one with write access and set HF_TOKEN to it")
 
@@ -303,7 +303,7 @@ class _Hub:
         return info.sha
 
     def commit(self, plan: _RepositoryPlan, before: str | None) -> PushedRepository:
-        """Send what differs from the head that was `before` in one commit."""
+        """Send everything that differs from the head `before`, in one commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         api, repo_id = self._api, plan.repo_id
@@ -323,7 +323,7 @@ class _Hub:
         made = self._call(f"pushing {repo_id}", send)
         skipped = made.oid == before
         self._report(f"{repo_id}: {'no change' if skipped else f'commit {made.oid[:8]}'}")
-        return plan.pushed(self._api.endpoint, made.oid, skipped=skipped)
+        return plan.make_report(self._api.endpoint, made.oid, skipped=skipped)
 
     def _call(self, what: str, do: Callable[[], _T]) -> _T:
         """Call the client; try again where that can help, else raise one line.
@@ -338,7 +338,7 @@ class _Hub:
                 self._reached = True
                 return answer
             except Exception as error:
-                understood = self._understand(what, error)
+                understood = self._describe_failure(what, error)
             # outside the handler: the exception that holds the request, token included, ends here
             line, again, asked = understood
             wait = next(waits, None)
@@ -348,7 +348,7 @@ class _Hub:
             self._report(f"{line}; trying again in {pause:g} s")
             time.sleep(pause)
 
-    def _understand(self, what: str, error: Exception) -> tuple[str, bool, float | None]:
+    def _describe_failure(self, what: str, error: Exception) -> tuple[str, bool, float | None]:
         """The line to show, whether to try again, and the seconds that the server asked to wait."""
         # the client wraps what an upload raised; names, because its HTTP library changed between versions
         root = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
@@ -361,12 +361,12 @@ class _Hub:
             self._reached = True
             status = int(response.status_code)
             remedy = _REMEDIES.get(status, "the Hub failed: run it again later" if status >= 500 else "")
-            said = self._clean(getattr(root, "server_message", None) or "")
+            said = self._hide_token(getattr(root, "server_message", None) or "")
             line = f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
             return line, status in (408, 429, 500, 502, 503, 504) and not spent, _read_retry_after(response.headers)
         if "OfflineModeIsEnabled" in names:
             return f"{what}: the Hub client is offline: unset HF_HUB_OFFLINE", False, None
-        said = f"{type(root).__name__}: {self._clean(str(root))}"
+        said = f"{type(root).__name__}: {self._hide_token(str(root))}"
         if names & {"TransportError", "RequestException", "ConnectionError", "TimeoutError"}:
             host = urlsplit(self._endpoint or "").hostname or "the Hub"
             line = f"{what}: cannot reach {host} ({said}): check the network and HF_ENDPOINT"
@@ -376,13 +376,13 @@ class _Hub:
             return f"{what}: the answer is not JSON: check HF_ENDPOINT", not spent, None
         return f"{what}: {said}", False, None
 
-    def _clean(self, text: str) -> str:
+    def _hide_token(self, text: str) -> str:
         return " ".join(text.split()).replace(self._token or "\n", "<token>")[:300]
 
 
 def _may_write(scopes: list[Any], org: str) -> bool:
     """Whether a fine-grained token holds a write permission on the namespace or on a repository in it."""
-    may = [_dict(s.get("entity")) for s in map(_dict, scopes) if "repo.write" in s.get("permissions", ())]
+    may = [_read_dict(s.get("entity")) for s in map(_read_dict, scopes) if "repo.write" in s.get("permissions", ())]
     return any(str(entity.get("name", "")).lower().split("/")[0] == org.lower() for entity in may)
 
 

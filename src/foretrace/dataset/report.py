@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
-from foretrace.core.files import sha256
+from foretrace.core.files import compute_sha256
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -126,7 +126,7 @@ def describe_files(folder: Path, splits: Mapping[str, Mapping[str, int]]) -> dic
             "rows": sum(files.values()),
             "bytes": sum((folder / name).stat().st_size for name in files),
             "files": sorted(files),
-            "sha256": {name: sha256(folder / name) for name in sorted(files)},
+            "sha256": {name: compute_sha256(folder / name) for name in sorted(files)},
         }
         for split in SPLITS
         if (files := splits.get(split))

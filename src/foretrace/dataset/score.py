@@ -236,7 +236,7 @@ def _score_slice(name: str, pairs: Sequence[tuple[_GoldRow, _Prediction | None]]
         np.bincount(rng.integers(0, len(groups), len(groups)), minlength=len(groups))[group] for _ in range(RESAMPLES)
     ]
 
-    def figure(metric: str, value: Callable[[Any], float], n: int) -> ScoreRow:
+    def make_row(metric: str, value: Callable[[Any], float], n: int) -> ScoreRow:
         spread = np.array([value(w) for w in weights])
         low, high = np.quantile(spread[~np.isnan(spread)], [0.025, 0.975]) if n else (0.0, 0.0)
         whole = value(np.ones(len(chosen)))
@@ -244,17 +244,17 @@ def _score_slice(name: str, pairs: Sequence[tuple[_GoldRow, _Prediction | None]]
 
     present = [c for c in range(len(classes)) if (gold == c).any()]
     rows = [
-        figure(m, lambda w, h=h, among=among: _measure_share(h, among * w), int(among.sum()))
+        make_row(m, lambda w, h=h, among=among: _measure_share(h, among * w), int(among.sum()))
         for m, (h, among) in hits.items()
         if among.any()
     ]
-    macro = figure(
+    macro = make_row(
         "macro_f1", lambda w: float(np.nanmean([_measure_f1(gold == c, guess == c, w) for c in present])), len(chosen)
     )
     rows.insert(1, macro)
     counts = Counter(gold.tolist())
     for c in present:
-        rows.append(figure(f"f1/{classes[c]}", lambda w, c=c: _measure_f1(gold == c, guess == c, w), counts[c]))
+        rows.append(make_row(f"f1/{classes[c]}", lambda w, c=c: _measure_f1(gold == c, guess == c, w), counts[c]))
     return rows
 
 

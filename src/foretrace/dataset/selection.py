@@ -28,7 +28,7 @@ class SelectionResult(msgspec.Struct, frozen=True):
 
 
 def write_selected(config: Config, candidates: Sequence[Path], path: Path, settings: BuildSettings) -> SelectionResult:
-    """Write the rows that the config's selector chooses to the file `path`; no row, no file."""
+    """Write the rows that the config's selector chooses to the file `path`; without such rows, no file is made."""
     assert config.selector is not None
     selector = config.selector(settings)
     plain = [name for name, kind in config.columns.items() if kind not in ("messages", "trajectory")]

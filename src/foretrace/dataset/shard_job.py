@@ -71,7 +71,7 @@ def build_shards(job: ShardJob) -> ShardResult:
 
 
 def read_traces_once(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
-    """Traces of the job's shards, those of one task together; a trace that two inputs hold comes once."""
+    """Read the traces of the job's shards, those of one task together; a trace that stands in two inputs comes once."""
     stores = [TraceStore(Path(s)) for s in job.stores]
     for shard in job.shards:
         streams = [store.read(shard) for store in stores if shard in store.shards]

@@ -1,4 +1,4 @@
-"""Splits by group: every row of a group lands in the split that the group's hash says, whatever else is there."""
+"""Splits by group: the hash of a group decides its split, and all of its rows go there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from foretrace.dataset.settings import SPLITS
 
 
 def assign_splits(
-    groups: Collection[str], shares: tuple[float, float, float], seed: int, filling: Collection[str] | None = None
+    groups: Collection[str],
+    shares: tuple[float, float, float],
+    seed: int,
+    groups_with_rows: Collection[str] | None = None,
 ) -> tuple[dict[str, str], list[str]]:
-    """The split of each group, and warnings. `filling`: the groups that will give rows (default: all).
+    """Assign each group to a split; returns the split of each group, and warnings.
 
-    A group's place in [0, 1) is its hash; the shares cut that range. Where a split with a share would stay empty,
-    the group nearest to its range moves in, taken from a split that keeps others.
+    A group's place in [0, 1) is its hash, and the shares cut that range: with shares .8, .1 and .1, a group at .85 is
+    in `validation`. Where a split with a share would stay empty, the group nearest to its range moves there, out of a
+    split that keeps other groups.
+
+    Args:
+        groups_with_rows: Groups that will give rows; a split with none of them counts as empty. `None`: all groups.
     """
     places = {group: hash_fraction("split", str(seed), group) for group in sorted(groups)}
     bounds: dict[str, tuple[float, float]] = {}
@@ -25,7 +32,7 @@ def assign_splits(
     result = {group: _find_split(place, bounds) for group, place in places.items()}
     warnings: list[str] = []
     for name, share in zip(SPLITS, shares, strict=True):
-        filled = {g: s for g, s in result.items() if filling is None or g in filling}
+        filled = {g: s for g, s in result.items() if groups_with_rows is None or g in groups_with_rows}
         if share == 0 or name in filled.values():
             continue
         sizes = {s: sum(v == s for v in filled.values()) for s in SPLITS}

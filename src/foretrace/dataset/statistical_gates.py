@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from foretrace.core.files import partial_name
+from foretrace.core.files import make_partial_name
 from foretrace.dataset.blind_guessers import Pair, describe_shortcut, find_shortcuts
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.parquet import TableWriter, read_rows
@@ -22,7 +22,7 @@ class SampledPair(msgspec.Struct, frozen=True, array_like=True):
     """One pair as the statistical gates see it."""
 
     place: str
-    """Its place among all pairs, from a hash: those in front are in the sample."""
+    """A hash that orders all pairs of the family: the first ones are the sample."""
     pair: str
     group: str
     chosen: str
@@ -36,7 +36,7 @@ class PairSample:
         self._families: dict[str, list[SampledPair]] = {}
 
     def add(self, family: str, *pairs: SampledPair) -> None:
-        """Take pairs; those of one place must come in one order in every build."""
+        """Take pairs. Pairs with the same place must come in the same order in every build."""
         sample = self._families.setdefault(family, [])
         sample.extend(pairs)
         if len(sample) > 2 * MAX_SAMPLED_PAIRS:
@@ -86,8 +86,9 @@ def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -
 
 
 def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
-    """Write a file of pairs again without some families; the number of rows that stay, without any the file is gone."""
-    partial = partial_name(path)
+    """Rewrite a file of pairs without some families, and return how many rows stay; where none stays, the file is
+    removed."""
+    partial = make_partial_name(path)
     with TableWriter(partial, config, seed) as writer:
         for values in read_rows(path, config):
             if values["family"] not in families:

@@ -14,7 +14,7 @@ from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _MARKED = re.compile(r'\{\s*"action"\s*:\s*"(?:' + "|".join(ActionType) + r')"|\[Next Action Prediction\]')
-"""How a target begins, however its JSON is spaced, and a marker of older datasets of this kind."""
+"""The beginning of a target, with any spacing of its JSON, and a marker that older datasets of this kind have."""
 
 
 def has_target(text: str) -> bool:
@@ -36,7 +36,7 @@ def make_target_text(message: Message, action: ActionType, form: TargetFormat) -
         return head + "}"
     if not message.tool_calls:
         return head + ',"tool":null,"arguments":{}}'
-    first, *rest = ((_json(c.name), _canonical(c.arguments)) for c in message.tool_calls)
+    first, *rest = ((_encode_json(c.name), _make_canonical(c.arguments)) for c in message.tool_calls)
     text = f'{head},"tool":{first[0]},"arguments":{first[1]}'
     if rest:
         more = ",".join(f'{{"tool":{name},"arguments":{arguments}}}' for name, arguments in rest)
@@ -51,9 +51,9 @@ def make_message_text(message: Message) -> str:
     return "\n".join([text, *calls] if text else calls) if calls else text
 
 
-def _json(value: Any) -> str:
+def _encode_json(value: Any) -> str:
     return _encoder.encode(value).decode()
 
 
-def _canonical(arguments: str) -> str:
-    return _json(msgspec.json.decode(arguments))
+def _make_canonical(arguments: str) -> str:
+    return _encode_json(msgspec.json.decode(arguments))

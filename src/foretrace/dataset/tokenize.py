@@ -68,8 +68,8 @@ class _ChatTemplate:
         """Whether the template takes arguments as objects, else as JSON text."""
         self._parallel = False
         """Whether the template is known to show several calls of one message."""
-        self._objects = self._probe(1)
-        self._joins = self._ids("\na") == [*self._ids("\n"), *self._ids("a")]
+        self._objects = self._find_argument_form(1)
+        self._joins = self._encode_text("\na") == [*self._encode_text("\n"), *self._encode_text("a")]
         """Whether a text's tokens are those of its pieces: some tokenizers put a space before every text."""
 
     def render(self, row: dict[str, Any], where: str) -> tuple[str, list[Span]]:
@@ -78,7 +78,7 @@ class _ChatTemplate:
         Only text is rendered again for each trained message: it is tokenised once.
         """
         if not self._parallel and any(len(m["tool_calls"] or ()) > 1 for m in row["messages"]):
-            self._objects = self._probe(2)
+            self._objects = self._find_argument_form(2)
             self._parallel = True
         messages = _make_messages(row["messages"], as_objects=self._objects)
         tools = msgspec.json.decode(row["tools"] or "[]") or None
@@ -107,12 +107,12 @@ class _ChatTemplate:
         trained: list[Span] = []
         done = 0
         for start, end in spans:
-            ids += self._ids(text[done:start])
+            ids += self._encode_text(text[done:start])
             first = len(ids)
-            ids += self._ids(text[start:end])
+            ids += self._encode_text(text[start:end])
             trained.append((first, len(ids)))
             done = end
-        return ids + self._ids(text[done:]), trained
+        return ids + self._encode_text(text[done:]), trained
 
     def _encode_whole(self, text: str, spans: list[Span], where: str) -> tuple[list[int], list[Span]]:
         """The same without cutting the text: by the characters that each token stands for."""
@@ -134,7 +134,7 @@ class _ChatTemplate:
             trained.append((found[0], found[1]))
         return list(encoded["input_ids"]), trained
 
-    def _ids(self, text: str) -> list[int]:
+    def _encode_text(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
 
     def _apply(self, messages: Sequence[dict[str, Any]], tools: Any, where: str, *, generate: bool = False) -> str:
@@ -145,8 +145,9 @@ class _ChatTemplate:
         except Exception as error:  # templates raise what they like
             raise BuildError(f"the chat template cannot show {where}: {error}") from None
 
-    def _probe(self, calls: int) -> bool:
-        """Whether arguments are given as objects, after a look at what the template shows of a chat with calls.
+    def _find_argument_form(self, calls: int) -> bool:
+        """Find whether the template wants arguments as objects (else as JSON text), by rendering a small chat with
+        calls.
 
         A template that drops tool calls raises nothing: it would train empty turns.
 
@@ -156,7 +157,7 @@ class _ChatTemplate:
         refusal: BuildError | None = None
         for as_objects in (True, False):
             try:
-                self._look(calls, as_objects)
+                self._check_calls_shown(calls, as_objects)
             except BuildError as error:
                 refusal = refusal or error
             else:
@@ -164,7 +165,7 @@ class _ChatTemplate:
         assert refusal is not None
         raise refusal
 
-    def _look(self, calls: int, as_objects: bool) -> None:
+    def _check_calls_shown(self, calls: int, as_objects: bool) -> None:
         numbers = range(calls)
         values = [f'{{"probe":"probe_value_{n}"}}' for n in numbers]
         asked = [

@@ -10,7 +10,7 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import attach_span
-from foretrace.encodings.json_arguments import dumps
+from foretrace.encodings.json_arguments import encode_json
 
 _BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
 _ANY_FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
@@ -46,7 +46,7 @@ class Fence:
                 return [_attach_span(call, text, opening.start())]
         opening = _find_last_block(text, openings, end)
         body = text[opening.end() : end]
-        return [_attach_span(ToolCall(name="bash", arguments=dumps({"command": body})), text, opening.start())]
+        return [_attach_span(ToolCall(name="bash", arguments=encode_json({"command": body})), text, opening.start())]
 
     def render(self, call: ToolCall) -> str:
         """Write the fence with the line of the call; for a parsed call exactly what its span covers."""
@@ -125,7 +125,7 @@ def _parse_tool_line(line: str) -> ToolCall | None:
             return None
         arguments[key] = _parse_value(key, values)
         at += 1 + width
-    return ToolCall(name=_EDITOR, arguments=dumps(arguments))
+    return ToolCall(name=_EDITOR, arguments=encode_json(arguments))
 
 
 def _parse_value(key: str, values: list[str]) -> Any:

@@ -8,7 +8,7 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import attach_span
-from foretrace.encodings.json_arguments import dumps
+from foretrace.encodings.json_arguments import encode_json
 
 _OPEN = re.compile(r"<function=([^<>\s]+)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>")
@@ -19,7 +19,7 @@ _CUT_TAG = re.compile(r"\s*(?:<[^<>]*)?\Z")
 _MULTILINE_PARAMETERS = frozenset({"old_str", "new_str", "file_text"})
 """Parameters whose value is written between two line breaks, which are not part of it."""
 _MAX_ENDS = 64
-"""Closing tags that are tried, from the first that could end the value, for one that leaves no quoted block open."""
+"""How many closing tags are tried to find one that leaves no quoted block open."""
 
 
 class FunctionXml:
@@ -45,7 +45,7 @@ class FunctionXml:
         bare = set(call.extra.get("bare", ()))
         lines = [f"<function={call.name}>"]
         for key, value in msgspec.json.decode(call.arguments).items():
-            text = value if isinstance(value, str) else dumps(value)
+            text = value if isinstance(value, str) else encode_json(value)
             if key in _MULTILINE_PARAMETERS and key not in bare:
                 text = f"\n{text}\n"
             lines.append(f"<parameter={key}>{text}</parameter>")
@@ -80,7 +80,7 @@ def _read_block(text: str, opening: re.Match[str]) -> ToolCall | None:
         if at == opening.end() and not _CUT_TAG.match(text, at):
             return None
         return _make_broken_call(text, opening, stop, "function block without an end")
-    call = ToolCall(name=opening.group(1), arguments=dumps(arguments), extra={"bare": bare} if bare else {})
+    call = ToolCall(name=opening.group(1), arguments=encode_json(arguments), extra={"bare": bare} if bare else {})
     call = attach_span(PLUGIN, call, text, (opening.start(), closing.end()))
     return msgspec.structs.replace(call, repairs=("layout",)) if "raw" in call.extra else call
 

@@ -12,7 +12,7 @@ _TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WINDOW = 4096
 _MAX_REPAIRED = 64 * 1024
-"""Characters of broken JSON that repair is tried on: it takes long on more."""
+"""Longest broken JSON, in characters, that repair is tried on; longer texts would take too long."""
 
 
 class JsonArguments(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class JsonArguments(msgspec.Struct, frozen=True):
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def dumps(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """Write a value as JSON, keys in the given order and text not escaped to ASCII: the form of parsed arguments.
 
     Raises:
@@ -75,7 +75,7 @@ def read_arguments(text: str) -> JsonArguments:
         return _repair(text)
     if isinstance(value, dict):
         return JsonArguments(text)
-    return JsonArguments(dumps({"input": value}), ("wrapped",))
+    return JsonArguments(encode_json({"input": value}), ("wrapped",))
 
 
 def _repair(text: str) -> JsonArguments:
@@ -96,7 +96,7 @@ def _repair(text: str) -> JsonArguments:
     if not isinstance(value, dict):
         return JsonArguments("{}", error="arguments are not a JSON object")
     try:
-        repaired = dumps(value)
+        repaired = encode_json(value)
     except (ValueError, RecursionError) as error:
         return JsonArguments("{}", error=f"arguments are not JSON: {error}")
     if whole := _replace_lone_surrogates(repaired):

@@ -52,12 +52,12 @@ _OUTPUT_NAMES = (
 )
 _SPEAKER_NAMES = r"(?:user|human|system|environment|tool|sandbox|interpreter|executor)"
 _OUTPUT_LABEL = re.compile(rf"\s*(?P<at>[*_#> \t]*(?:{_OUTPUT_NAMES}|{_SPEAKER_NAMES})[*_ \t]*:)", re.IGNORECASE)
-"""What a model writes behind its code when it goes on in the place of the environment."""
+"""Words with which a model that goes on behind its code makes up what the environment would answer."""
 _SPEAKER_LABEL = re.compile(r"\n[ \t]*\n(?P<at>[*_#> \t]*(?:User|Human|System)[*_ \t]*:)")
 _CHAT_TEMPLATE_TURN = re.compile(
     r"<\|(?:(?:im_start|start_header_id)\|>\s*(?:user|tool|system|ipython)\b|(?:user|tool|observation)\|>)"
 )
-"""A turn that is not the model's, in the control tokens of chat templates."""
+"""The start of a turn of somebody else, in the control tokens of chat templates."""
 _EXECUTED_KINDS = frozenset({"code", "action", "verify"})
 _END_OF_CODE = re.compile(r"(?:```|</(?:code|tool_call|action)>|\[/(?:CODE|ACTION)\]|\nAction Input:[^\n]*)\s*\Z")
 

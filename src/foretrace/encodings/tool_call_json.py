@@ -10,14 +10,14 @@ import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import attach_span
-from foretrace.encodings.json_arguments import JsonArguments, dumps, find_json_end, read_arguments
+from foretrace.encodings.json_arguments import JsonArguments, encode_json, find_json_end, read_arguments
 
 _OPEN = re.compile(r"<tool_call>")
 _TAG = re.compile(r"</?tool_call>")
 
 
 class ToolCallJson:
-    """A closing tag inside of a JSON string ends nothing: a block ends behind its JSON."""
+    """A block ends behind its JSON, so a closing tag inside of a JSON string does not end it."""
 
     name = "tool_call_json"
 
@@ -36,7 +36,7 @@ class ToolCallJson:
         """Write the block; for a parsed call exactly what its span covers."""
         if raw := call.extra.get("raw"):
             return str(raw)
-        body = f'{{"name": {dumps(call.name)}, "arguments": {call.arguments}}}'
+        body = f'{{"name": {encode_json(call.name)}, "arguments": {call.arguments}}}'
         return f"<tool_call>\n{body}\n</tool_call>"
 
 
@@ -61,7 +61,7 @@ def _make_call(body: str, text: str, span: tuple[int, int]) -> ToolCall:
     elif isinstance(inner, str):
         arguments = read_arguments(inner)
     else:
-        arguments = read_arguments(written or dumps(inner))
+        arguments = read_arguments(written or encode_json(inner))
     call = ToolCall(
         name=name if isinstance(name, str) else "",
         arguments=arguments.text,

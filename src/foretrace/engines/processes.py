@@ -47,8 +47,8 @@ def limit_memory() -> None:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system, where the C library keeps it for later (glibc): a worker that builds many
-    parts would else grow with each."""
+    """Return freed memory to the system, where the C library (glibc) keeps it for later: otherwise a worker that runs
+    many shard jobs would grow with each of them."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

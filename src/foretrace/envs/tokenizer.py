@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from foretrace.core.completion import ChatMessage, Request, Sampling
-from foretrace.core.errors import Setting, UsageError, first_line
+from foretrace.core.errors import Setting, UsageError, find_first_line
 from foretrace.models.base import ChatModel, TokenModel
 
 _CHECK_TEXTS = ("def f(x):\n    return x + 1\n", 'Größe "é" 🙂\t<tool_call> 1234567', "  \n\n</think>\n```python\n")
@@ -77,7 +77,7 @@ class LocalTokenizer:
             )
         except Exception as error:  # a template raises what it likes
             raise UsageError(
-                f"{self.name}: its chat template cannot render the messages: {first_line(error)}"
+                f"{self.name}: its chat template cannot render the messages: {find_first_line(error)}"
             ) from None
         return tuple(int(token) for token in ids)
 

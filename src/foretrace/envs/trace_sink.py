@@ -32,7 +32,7 @@ class TraceSink:
         self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left behind
         self._writer.checkpoint()
         self._journal = AsyncJournal(Journal(self._writer.folder, run))
-        for key in TraceStore(folder).columns("key")["key"].to_pylist():
+        for key in TraceStore(folder).read_columns("key")["key"].to_pylist():
             prefix, _, sample = key.rpartition("/")
             if sample.isdecimal():
                 self._next_sample[prefix] = max(self._next_sample[prefix], int(sample) + 1)

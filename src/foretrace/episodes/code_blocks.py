@@ -18,7 +18,7 @@ class _CodeBlock(NamedTuple):
 
 
 class CodeBlocks:
-    """The blocks of an answer: one that raises is not added, and a new definition takes the place of the old one."""
+    """The blocks of an answer. A block that raises is not added; a new definition of a name replaces the old one."""
 
     def __init__(self, sandbox: Sandbox, prelude: str = "") -> None:
         self._sandbox = sandbox
@@ -46,9 +46,9 @@ class CodeBlocks:
     async def run(self, code: str) -> RunResult:
         """Run a block in the session, and add it to the answer where it does not raise.
 
-        Returns the result of the block run last, as in a notebook. Where it defines something anew, that takes the
-        place of the old definition, and all later blocks are run again, so that nothing is left of what the old code
-        had computed; where that fails, the block is added as the last one.
+        Returns the result of the last block that was run, as in a notebook. Where the block redefines something, the
+        new definition replaces the old one, and all later blocks are run again, so that no value computed by the old
+        code is left. Where that fails, the block is added behind the others.
         """
         result = await self.run_detached(code)
         if not result.ok:
@@ -68,10 +68,10 @@ class CodeBlocks:
         """Run code behind all blocks without adding it; later runs do not see its effects."""
         session = await self._open()
         try:
-            return await session.run(code, at=self._state_before(len(self._blocks)))
+            return await session.run(code, at=self._find_state_before(len(self._blocks)))
         except SandboxError:  # code can end its own session
             session = await self._reopen()
-            return await session.run(code, at=self._state_before(len(self._blocks)))
+            return await session.run(code, at=self._find_state_before(len(self._blocks)))
 
     async def close(self) -> None:
         """End the session."""
@@ -79,7 +79,7 @@ class CodeBlocks:
         if session is not None:
             await session.close()
 
-    def _state_before(self, index: int) -> int:
+    def _find_state_before(self, index: int) -> int:
         """The state of the session behind the blocks before `index`."""
         states = [block.state for block in self._blocks[:index] if block.state is not None]
         return states[-1] if states else self._start
@@ -88,7 +88,7 @@ class CodeBlocks:
         """Run codes one after the other behind the blocks before `start`; `None` where one fails."""
         session = await self._open()
         blocks: list[_CodeBlock] = []
-        state = self._state_before(start)
+        state = self._find_state_before(start)
         for code in codes:
             try:
                 result = await session.run(code, at=state)
@@ -119,7 +119,7 @@ class CodeBlocks:
         session = await self._open()
         codes, self._blocks = [block.code for block in self._blocks], []
         for code in codes:
-            result = await session.run(code, at=self._state_before(len(self._blocks)))
+            result = await session.run(code, at=self._find_state_before(len(self._blocks)))
             if result.step is None:
                 raise SandboxError("the session was lost, and its blocks did not run again")
             self._blocks.append(_CodeBlock(code, result.step))

@@ -1,6 +1,8 @@
-"""One live attempt at a problem: a state machine that is fed completions, runs what they do, and ends in one Trace.
+"""One live attempt at a problem: a state machine that takes completions, carries out what they ask for, and gives
+one Trace.
 
-An episode never calls a model: `rollout` feeds it from one, an RL trainer from its own server, a test from a text.
+An episode never calls a model. Completions come from `rollout`, which asks a model, from the server of an RL
+trainer, or from the text of a test.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class _HandledAct(NamedTuple):
 
 
 class Episode:
-    """One attempt: `start`, then `step` for each completion until `done`, then `trace`.
+    """One attempt: `start`, then `step` for each completion until `done`, then `make_trace`.
 
     Args:
         tokens: The model's tokenizer. With it, the prompt is one growing list of token ids: sampled text is never
@@ -175,13 +177,13 @@ class Episode:
 
     async def fail(self, kind: str, message: str) -> None:
         """End the episode because a server or the sandbox failed: its trace has an error and no reward."""
-        self._outcome = self._workspace.make_failure(kind, message, self._events.totals())
+        self._outcome = self._workspace.make_failure(kind, message, self._events.make_totals())
         self.done = True
         await self._workspace.close()
 
     async def _carry_out_all(self, reply: Reply) -> list[_HandledAct]:
-        """Carry out the acts that do something. An answer is not submitted behind a failure that the model has not
-        seen yet."""
+        """Carry out the acts that do something. An answer is not submitted if an act before it in the same reply
+        failed, because the model has not seen that failure yet."""
         handled: list[_HandledAct] = []
         for act in reply.acts:
             if act.handling is None and act.error is None:
@@ -257,11 +259,11 @@ class Episode:
             tools=self.protocol.tools,
             messages=self._transcript.messages,
             outcome=self._outcome,
-            provenance=make_provenance(self.problem, self.protocol, self.identity, self._sampling_record()),
+            provenance=make_provenance(self.problem, self.protocol, self.identity, self._make_sampling_record()),
             extra={"reward_formula": RewardRule(structure_bonus=self.settings.structure_bonus).formula},
         )
 
-    def _sampling_record(self) -> dict[str, Any]:
+    def _make_sampling_record(self) -> dict[str, Any]:
         """The sampling and the settings of the episode, for its trace."""
         mode = {"feedback": self.settings.feedback, "hints": self.settings.hints, "max_turns": self.max_turns}
         return {**self.identity.sampling, **mode}

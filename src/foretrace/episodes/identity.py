@@ -1,4 +1,4 @@
-"""Which attempt an episode is: its key, seed, sampling and task, and where its trace says that it comes from."""
+"""The identity of an attempt: its key, seed, sampling and task, and the provenance in its trace."""
 
 from __future__ import annotations
 
@@ -41,21 +41,22 @@ def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity
     sample; the server's address is no part of it."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
-    attempt = _digest([protocol.name, _hashed(settings), identity.model, sampling, identity.seed, tests])
+    attempt = _digest([protocol.name, _list_hashed_settings(settings), identity.model, sampling, identity.seed, tests])
     return f"generated/{qualify_id(problem)}/{attempt}/{identity.sample}"
 
 
 def make_run_name(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The name of a run: the same for the same protocol, settings, model, sampling and seed."""
-    return _digest([protocol.name, _hashed(settings), identity.model, identity.sampling, identity.seed])
+    return _digest([protocol.name, _list_hashed_settings(settings), identity.model, identity.sampling, identity.seed])
 
 
 def _digest(parts: list[Any]) -> str:
     return digest(msgspec.json.encode(parts, order="sorted").decode())
 
 
-def _hashed(settings: EpisodeSettings) -> dict[str, Any]:
-    """The settings under the names that they had when the first keys were made: a run goes on with older attempts."""
+def _list_hashed_settings(settings: EpisodeSettings) -> dict[str, Any]:
+    """The settings under the names that they had when the first keys were made, so that older attempts keep their
+    keys."""
     values = msgspec.structs.asdict(settings)
     return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
 

@@ -21,7 +21,7 @@ class EventCounter:
         self._last_code = ""
         self._sums: dict[str, float] = {"turns": 0, "cut_replies": 0, "model_s": 0.0, "tool_s": 0.0}
 
-    def totals(self) -> dict[str, float]:
+    def make_totals(self) -> dict[str, float]:
         """Turns, cut replies, seconds and tokens so far; tokens only where the server counts them."""
         return {name: round(float(value), 6) for name, value in self._sums.items()}
 
@@ -74,7 +74,7 @@ def compute_metrics(
         "repairs": events.repairs,
     }
     metrics["is_ideal"] = evaluation.success and all(metrics[name] for name in protocol.ideal_metrics)
-    return events.totals() | {name: float(value) for name, value in metrics.items()}
+    return events.make_totals() | {name: float(value) for name, value in metrics.items()}
 
 
 def is_interleaved(kinds: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Put a new definition of a function or class in the place of the old one, in code that was written block by block."""
+"""Replace an old definition of a function or class by a new one, in code that was written block by block."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ class Replacement(NamedTuple):
 def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
     """Ways to put the definitions of `fix` in the place of older ones, the best first; empty where that is not safe.
 
-    They take the place of the first older definition; further old definitions of these names are removed, and all else
-    of the earlier blocks stays. What the fix does beside defining comes last, as it did when it ran.
+    The new definitions stand where the first old one stood; further old definitions of these names are removed, and
+    all else in the earlier blocks stays. Statements of the fix that define nothing come last, as they did when it
+    ran.
     A fix that needs what it replaces (`old = f` before a new `f`), or whose function has a second name (`old = f` in a
     later block), has no replacement: the new definition then stands behind the old one.
     """
     tree = _parse(fix)
     if tree is None:
         return []
-    names = _defined_names(tree)
+    names = _find_defined_names(tree)
     trees = [_parse(block) for block in blocks]
-    changed = [index for index, found in enumerate(trees) if found is not None and _defined_names(found) & names]
+    changed = [index for index, found in enumerate(trees) if found is not None and _find_defined_names(found) & names]
     if not changed:
         return []
     start = changed[0]
     behind = [found for found in trees[start:] if found is not None]
-    if _uses_old_definition(tree, names) or any(_aliases(found, names) for found in (tree, *behind)):
+    if _uses_old_definition(tree, names) or any(_has_alias(found, names) for found in (tree, *behind)):
         return []
     before, after = _split_around(blocks[start], names)
     later = [_remove_definitions(block, names) for block in blocks[start + 1 :]]
@@ -52,8 +53,8 @@ def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
     if not tail.strip():
         return [whole]
     best = Replacement(start, _drop_empty([before, head, after, *later, tail]))
-    sets = _names_set(tree) - names
-    return [best] if any(_names_set(found) & sets for found in behind) else [best, whole]
+    sets = _find_names_set(tree) - names
+    return [best] if any(_find_names_set(found) & sets for found in behind) else [best, whole]
 
 
 @lru_cache(maxsize=64)
@@ -74,17 +75,17 @@ def replace_unrun(code: str, fix: str) -> str | None:
     tree = _parse(fix)
     if tree is None or _parse(code) is not None:
         return None
-    left = _remove_broken_definitions(code, _defined_names(tree))
+    left = _remove_broken_definitions(code, _find_defined_names(tree))
     return f"{left}\n\n{fix}" if left != code and _parse(f"{left}\n\n{fix}") is not None else None
 
 
 def _uses_name_too_early(tree: ast.Module) -> bool:
     """Whether a statement reads a name that only a later one sets."""
-    later = _names_set(tree)
+    later = _find_names_set(tree)
     for node in tree.body:
-        if _names_read(node) & (later - _names_set(node)):
+        if _find_names_read(node) & (later - _find_names_set(node)):
             return True
-        later -= _names_set(node)
+        later -= _find_names_set(node)
     return False
 
 
@@ -103,7 +104,7 @@ def _remove_broken_definitions(code: str, names: set[str]) -> str:
     return "\n".join(kept)
 
 
-def _defined_names(tree: ast.Module) -> set[str]:
+def _find_defined_names(tree: ast.Module) -> set[str]:
     """Names of functions and classes defined at the top level."""
     return {node.name for node in tree.body if isinstance(node, _DEFINITIONS)}
 
@@ -112,14 +113,14 @@ def _uses_old_definition(tree: ast.Module, names: set[str]) -> bool:
     """Whether it reads one of the names before it defines that name itself."""
     defined: set[str] = set()
     for node in tree.body:
-        if _names_read(node) & (names - defined):
+        if _find_names_read(node) & (names - defined):
             return True
         if isinstance(node, _DEFINITIONS):
             defined.add(node.name)
     return False
 
 
-def _aliases(tree: ast.Module, names: set[str]) -> bool:
+def _has_alias(tree: ast.Module, names: set[str]) -> bool:
     """Whether one of the functions gets a second name, under which the new one may call the old one."""
     values = (
         node.value for statement in tree.body for node in _walk_executed(statement) if isinstance(node, ast.Assign)
@@ -127,11 +128,11 @@ def _aliases(tree: ast.Module, names: set[str]) -> bool:
     return any(isinstance(value, ast.Name) and value.id in names for value in values)
 
 
-def _names_read(node: ast.AST) -> set[str]:
+def _find_names_read(node: ast.AST) -> set[str]:
     return {n.id for n in _walk_executed(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def _names_set(tree: ast.AST) -> set[str]:
+def _find_names_set(tree: ast.AST) -> set[str]:
     """Names that running it sets."""
     found: set[str] = set()
     for node in _walk_executed(tree):
@@ -162,7 +163,7 @@ def _split_lines(code: str) -> list[str]:
     return _LINE.split(code)
 
 
-def _line_range(node: ast.stmt) -> range:
+def _find_line_range(node: ast.stmt) -> range:
     """0-based lines of a statement, decorators included."""
     decorators = node.decorator_list if isinstance(node, _DEFINITIONS) else []
     return range(min(n.lineno for n in (node, *decorators)) - 1, node.end_lineno or node.lineno)
@@ -171,7 +172,7 @@ def _line_range(node: ast.stmt) -> range:
 def _split_around(code: str, names: set[str]) -> tuple[str, str]:
     """The code before the first definition of the names, and the code behind it, without further definitions."""
     tree = _parse(code) or ast.Module([], [])
-    first = next(_line_range(n) for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names)
+    first = next(_find_line_range(n) for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names)
     lines = _split_lines(code)
     cut = "\n".join(lines[: first.start])
     return cut, _remove_definitions("\n" * first.start + "\n".join(lines[first.start :]), names)
@@ -182,7 +183,7 @@ def _remove_definitions(code: str, names: set[str]) -> str:
     tree = _parse(code)
     if tree is None:
         return code
-    removed = {row for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names for row in _line_range(n)}
+    removed = {row for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names for row in _find_line_range(n)}
     return "\n".join(line for row, line in enumerate(_split_lines(code)) if row not in removed) if removed else code
 
 
@@ -193,7 +194,7 @@ def _split_definitions(code: str, tree: ast.Module) -> tuple[str, str]:
     lines, at = _split_lines(code), 0
     kinds = (*_DEFINITIONS, ast.Import, ast.ImportFrom)
     for node in tree.body:
-        end = _line_range(node).stop
+        end = _find_line_range(node).stop
         (head if isinstance(node, kinds) else tail).extend(lines[at:end])
         at = max(at, end)
     tail += lines[at:]

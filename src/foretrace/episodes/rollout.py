@@ -1,4 +1,4 @@
-"""Run one episode to its end: the only loop of start, completion and step, and the names of what can fail in it.
+"""Run one episode to its end: the only loop of start, completion and step, and the names of its failures.
 
 `rollout` is for those who want a trace, whatever happens; `run_episode` for those who must see the error itself.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError, ModelError, ProblemError, SandboxError, Setting, UsageError
-from foretrace.core.trace import Failure, Outcome, Trace, with_id
+from foretrace.core.trace import Failure, Outcome, Trace, add_trace_id
 from foretrace.episodes.episode import Episode
 from foretrace.models.base import ChatModel
 from foretrace.models.server_errors import public_message
@@ -26,7 +26,7 @@ ENCODING_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, R
 
 
 class EpisodeLimitError(Exception):
-    """A completion function raises it where the run around the episode allows no further completion.
+    """Raised by a completion function when the run around the episode allows no further completion.
 
     The episode ends there, as at its limit of turns, and what there is of an answer is judged.
 
@@ -69,13 +69,14 @@ async def rollout(
                 raise
         trace = episode.trace()
     try:
-        return with_id(trace)
+        return add_trace_id(trace)
     except ENCODING_ERRORS as error:
         return mark_unwritable(trace, error)
 
 
-def failure_kind(error: Exception) -> str:
-    """Under which name a failure is counted: a model server's own kind, or what else failed around the model."""
+def find_failure_kind(error: Exception) -> str:
+    """The name under which a failure is counted: the kind of a `ModelError`, else the part that failed, such as
+    `sandbox`."""
     if isinstance(error, ModelError):
         return error.kind
     if isinstance(error, SandboxError):
@@ -85,7 +86,7 @@ def failure_kind(error: Exception) -> str:
     return "protocol" if isinstance(error, ForetraceError) else "unexpected"
 
 
-def failure_message(error: Exception, style: Callable[[Setting], str] = str) -> str:
+def make_failure_message(error: Exception, style: Callable[[Setting], str] = str) -> str:
     """What a trace says of a failure: one line, with settings written by `style`, without the address of a model
     server."""
     if isinstance(error, ModelError):
@@ -99,7 +100,7 @@ async def run_episode(
     sampling: Sampling | None = None,
     *,
     logprobs: bool = True,
-    describe: Callable[[Exception], str] = failure_message,
+    describe: Callable[[Exception], str] = make_failure_message,
 ) -> None:
     """Start an episode and feed it completions until it is done. The caller closes it.
 
@@ -112,7 +113,7 @@ async def run_episode(
         describe: What the trace says of a failure; an environment may name settings as its own users give them.
 
     Raises:
-        Exception: whatever failed. The episode has then ended as failed; its kind is that of `failure_kind`.
+        Exception: whatever failed. The episode has then ended as failed; its kind is that of `find_failure_kind`.
     """
     sampling = sampling or Sampling()
     try:
@@ -129,12 +130,12 @@ async def run_episode(
             else:
                 await episode.step(completion)
     except Exception as error:
-        await episode.fail(failure_kind(error), describe(error))
+        await episode.fail(find_failure_kind(error), describe(error))
         raise
 
 
 def mark_unwritable(trace: Trace, error: Exception) -> Trace:
-    """In place of a trace that cannot be written (text that is no Unicode, a number beyond all bounds): one that says
-    so."""
+    """Make the trace that is stored in place of one that cannot be written (lone surrogates, a number out of range),
+    and that says so."""
     failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
-    return with_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))
+    return add_trace_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))

@@ -1,4 +1,4 @@
-"""How an episode is run: what a user can set of it."""
+"""The settings of an episode."""
 
 from __future__ import annotations
 

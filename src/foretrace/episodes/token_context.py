@@ -1,4 +1,4 @@
-"""The context of a model as one growing list of token ids, which are never made from the text again."""
+"""The context of a model as one growing list of token ids, so that sampled text is never tokenised again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AddedCompletion(NamedTuple):
     """A completion as it was added to the context."""
 
     completion: Completion
-    """Its text is what is kept of it, and its ids are those that were added."""
+    """The completion, with the part of the text that was kept and the ids that were added."""
     end_ids: int
     """How many of its last ids only end the model's turn: they are removed if the turn goes on."""
 
@@ -26,9 +26,9 @@ class AddedCompletion(NamedTuple):
 class TokenContext:
     """The ids of the rendered prompt, then those that were sampled and those that were injected.
 
-    The ids are never made from the text again. Where they cannot be known (a text that was cut inside a token, a
-    closing tag that the model did not write, a server that left some out), the text from there on is tokenised, has no
-    logprobs, and the completion says that it is exact by its text alone.
+    Sampled ids are kept as they are. In some cases the ids of a text are not known: it was cut inside a token, a
+    closing tag was added, or the server left ids out. From there on, the text of the completion is tokenised and has
+    no logprobs, and its `exact` is `text`.
     """
 
     def __init__(self, tokens: TokenModel) -> None:
@@ -70,7 +70,7 @@ class TokenContext:
         The end of the assistant's turn is added where the model did not sample it.
 
         Raises:
-            UsageError: the model's template gives turns no place of their own.
+            UsageError: the model's chat template does not let turns be appended.
         """
         frame = await _find_turn_frame(self._tokens)
         before = frame.before[1:] if self._ids[-1:] == frame.before[:1] else frame.before
@@ -115,15 +115,15 @@ def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | Non
     ended = completion.finish == "stop" and spelled.startswith(completion.text)
     if ended and len(ids) > count + 1:  # half a character in front of the end: its ids are of no text
         return None
-    most = len(ids) if ended else count
+    kept_count = len(ids) if ended else count
     own = msgspec.structs.replace(
         completion,
         text=spelled,
-        token_ids=ids[:most],
-        logprobs=completion.logprobs[:most],
-        pieces=pieces[:most],
+        token_ids=ids[:kept_count],
+        logprobs=completion.logprobs[:kept_count],
+        pieces=pieces[:kept_count],
     )
-    return AddedCompletion(own, most - count)
+    return AddedCompletion(own, kept_count - count)
 
 
 class _TurnFrame(NamedTuple):
@@ -140,7 +140,7 @@ _frames: WeakKeyDictionary[TokenModel, _TurnFrame] = WeakKeyDictionary()
 
 
 async def _find_turn_frame(tokens: TokenModel) -> _TurnFrame:
-    """The ids that stay the same while the texts of the turns change, in three renderings of the model's template.
+    """Find the ids around a user's message: those that stay the same in three renderings with different texts.
 
     Raises:
         UsageError: the template changes earlier turns, or hides a user's message.

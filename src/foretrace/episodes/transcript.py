@@ -1,4 +1,4 @@
-"""The messages of an episode's trace: each block that is carried out is a message of its own."""
+"""The messages of an episode's trace: each act that is carried out becomes a message of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOOL_NAMES = {
     "append": "append_file",
     "submit": "submit",
 }
-"""The tool as whose call an act is recorded, by its handling."""
+"""Handling of an act -> name of the tool under which the act is recorded as a call."""
 SOLUTION_FILE = "solution.py"
 """Path in the recorded calls of `append_file`."""
 
@@ -87,7 +87,7 @@ class Transcript:
                     continues=continues or not first,
                     sampled=tokens.take(end, first=first and not continues, last=last),
                     model_s=completion.seconds if first else None,
-                    extra=_completion_details(completion) if first else {},
+                    extra=_get_completion_details(completion) if first else {},
                 )
             )
         return ids
@@ -96,9 +96,9 @@ class Transcript:
         """Remove the last ids of the last message: the model ended its turn, but the turn goes on."""
         sampled = self._messages[-1].sampled
         if count and sampled is not None:
-            most = len(sampled.token_ids) - count
+            kept_count = len(sampled.token_ids) - count
             sampled = msgspec.structs.replace(
-                sampled, token_ids=sampled.token_ids[:most], logprobs=sampled.logprobs[:most]
+                sampled, token_ids=sampled.token_ids[:kept_count], logprobs=sampled.logprobs[:kept_count]
             )
             self._messages[-1] = msgspec.structs.replace(self._messages[-1], sampled=sampled)
 
@@ -125,7 +125,7 @@ class Transcript:
             )
 
 
-def _completion_details(completion: Completion) -> dict[str, Any]:
+def _get_completion_details(completion: Completion) -> dict[str, Any]:
     """Further facts of a completion, without its retries, in which equal attempts may differ."""
     return {name: value for name, value in completion.extra.items() if name != "retried"}
 

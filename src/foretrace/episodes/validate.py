@@ -17,7 +17,7 @@ from foretrace.core.python_source import try_parse
 from foretrace.episodes.workspace import judge_with_retry
 from foretrace.sandbox.base import Limits, Sandbox
 
-IssueKind = Literal["reference_failed", "empty_passed", "unusable", "lost", "bad_row"]
+FaultKind = Literal["reference_failed", "empty_passed", "unusable", "lost", "bad_row"]
 """What is wrong with a problem.
 
 `reference_failed`: its reference fails its tests. `empty_passed`: an answer that does nothing passes them. `unusable`:
@@ -26,12 +26,12 @@ the set is no problem.
 """
 
 
-class ValidationIssue(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault of one problem."""
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault of one problem. In JSON, `kind` is called `fault`."""
 
     problem: str
     """Its id; of a bad row, its place in the file."""
-    fault: IssueKind
+    kind: FaultKind = msgspec.field(name="fault")
     tests: Literal["public", "hidden"] | None = None
     """Which of its tests showed it; `None` for tests that cannot be judged."""
     detail: str = ""
@@ -39,7 +39,7 @@ class ValidationIssue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of validating a set; issues are in the order of the set."""
+    """The result of validating a set. In JSON, `faults` is called `findings`."""
 
     problems: int
     references_passed: int
@@ -55,20 +55,21 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     """Hidden tests as the sandbox counts them: check code counts an assert as a test where it can tell them apart."""
     with_public: int
     """Problems with at least one public test."""
-    findings: tuple[ValidationIssue, ...]
+    faults: tuple[Fault, ...] = msgspec.field(name="findings")
+    """In the order of the set."""
     seconds: float
 
     @property
     def sound(self) -> bool:
-        """Whether no problem has an issue."""
-        return not self.findings
+        """Whether no problem has a fault."""
+        return not self.faults
 
 
 class _ProblemResult(msgspec.Struct):
     """The result of one problem."""
 
     problem: Problem
-    findings: list[ValidationIssue]
+    faults: list[Fault]
     form: str | None = None
     hidden: int = 0
     reference_passed: bool = False
@@ -121,7 +122,7 @@ def _make_report(results: list[_ProblemResult], seconds: float) -> ValidationRep
         public=sum(len(result.problem.public_tests) for result in results),
         hidden=sum(result.hidden for result in results),
         with_public=sum(bool(result.problem.public_tests) for result in results),
-        findings=tuple(finding for result in results for finding in result.findings),
+        faults=tuple(fault for result in results for fault in result.faults),
         seconds=round(seconds, 3),
     )
 
@@ -136,11 +137,11 @@ async def _validate(problem: Problem, sandbox: Sandbox, limits: Limits | None) -
         result.form, result.hidden = verdict.integrity, len(verdict.tests) if which == "hidden" else 0
         if verdict.passed:
             result.empty_passed = True
-            result.findings.append(_make_issue(problem, "empty_passed", which, "an answer that does nothing passes"))
+            result.faults.append(_make_fault(problem, "empty_passed", which, "an answer that does nothing passes"))
         elif verdict.ending == "lost":
-            result.findings.append(_make_issue(problem, "lost", which, _explain(verdict)))
+            result.faults.append(_make_fault(problem, "lost", which, _explain(verdict)))
     except ProblemError as error:
-        result.findings.append(_make_issue(problem, "unusable", None, str(error)))
+        result.faults.append(_make_fault(problem, "unusable", None, str(error)))
     return result
 
 
@@ -153,14 +154,14 @@ async def _validate_reference(result: _ProblemResult, reference: str, sandbox: S
         verdict = await judge_with_retry(sandbox, problem, reference, tests, limits)
         if not verdict.passed:
             fault = "lost" if verdict.ending == "lost" else "reference_failed"
-            result.findings.append(_make_issue(problem, fault, which, _explain(verdict)))
+            result.faults.append(_make_fault(problem, fault, which, _explain(verdict)))
             passed = False
     return passed
 
 
-def _make_issue(problem: Problem, fault: IssueKind, which: str | None, detail: str) -> ValidationIssue:
+def _make_fault(problem: Problem, kind: FaultKind, which: str | None, detail: str) -> Fault:
     line = " ".join(detail.split())[:300]
-    return msgspec.convert({"problem": problem.id, "fault": fault, "tests": which, "detail": line}, ValidationIssue)
+    return msgspec.convert({"problem": problem.id, "fault": kind, "tests": which, "detail": line}, Fault)
 
 
 def _explain(verdict: Verdict) -> str:
@@ -176,18 +177,18 @@ def _explain(verdict: Verdict) -> str:
 
 
 def make_empty_answer(problem: Problem) -> str:
-    """An answer of the right shape that does nothing: a function that returns None, a class whose methods do, or a
-    program without a line. Its parameters are those of the reference, else those of the prompt."""
+    """An answer of the right shape that does nothing: a function that returns `None`, a class whose methods return
+    `None`, or an empty program. Its parameters are those of the reference, else those of the prompt."""
     if problem.entry_point is None:
         return ""
     for code in (problem.reference, problem.prompt):
         node = _find_definition(code or "", problem.entry_point)
         if isinstance(node, ast.ClassDef):
             methods = [n for n in node.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-            body = "\n".join(_empty_function(method, "    ") for method in methods) or "    pass"
+            body = "\n".join(_make_empty_function(method, "    ") for method in methods) or "    pass"
             return f"class {node.name}:\n{body}\n"
         if node is not None:
-            return _empty_function(node, "") + "\n"
+            return _make_empty_function(node, "") + "\n"
     return f"def {problem.entry_point}(*args, **kwargs):\n    return None\n"
 
 
@@ -198,7 +199,7 @@ def _find_definition(code: str, name: str) -> ast.FunctionDef | ast.AsyncFunctio
     return next((node for node in reversed(body) if isinstance(node, kinds) and node.name == name), None)
 
 
-def _empty_function(function: ast.FunctionDef | ast.AsyncFunctionDef, indent: str) -> str:
+def _make_empty_function(function: ast.FunctionDef | ast.AsyncFunctionDef, indent: str) -> str:
     """The function with its parameters and an empty body.
 
     Defaults become `None`, and annotations are removed: both may need names that are not defined. Only decorators that

@@ -1,4 +1,4 @@
-"""The code of one episode: run and judged in the sandbox while it is written, and evaluated at the end."""
+"""The code of one episode, which is run and judged in the sandbox during the episode and evaluated at its end."""
 
 from __future__ import annotations
 

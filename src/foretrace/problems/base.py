@@ -34,7 +34,7 @@ class UnusableRow(NamedTuple):
     """A row that cannot be used."""
 
     at: str
-    """Where it stands, as `Row.at`."""
+    """Where it stands, as `ProblemRow.at`."""
     reason: str
 
 
@@ -75,7 +75,7 @@ def make_problems(
             if problem.id in seen:
                 raise UnusableError(f"the id {problem.id!r} stands at {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
-            yield UnusableRow(row.at, _reason(error))
+            yield UnusableRow(row.at, _find_reason(error))
             continue
         seen[problem.id] = row.at
         yield problem
@@ -127,13 +127,13 @@ def require_tests(problem: Problem) -> None:
 
 
 def qualify_id(problem: Problem) -> str:
-    """The set's name and the problem's own, which many sets begin with theirs."""
+    """The problem's id with the name of its set in front, unless the id begins with it."""
     source = problem.source or "problems"
     return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
 
 
 def check_problem(problem: Problem) -> Problem:
-    """The Problem, held against its own field types and what can be judged.
+    """Check that the fields of a Problem have their types and that its tests can be judged; returns it.
 
     Raises:
         UnusableError: it has no test, tests that do not parse, or tests of both kinds.
@@ -234,7 +234,7 @@ def _check_code(code: str, what: str) -> None:
         raise UnusableError(f"{what} is {error}") from None
 
 
-def _reason(error: BaseException) -> str:
+def _find_reason(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"no key {error.args[0]!r}"
     return " ".join(str(error).split())[:300] or type(error).__name__

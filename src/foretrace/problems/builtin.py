@@ -1,4 +1,4 @@
-"""Problems that come with foretrace: 18 small tasks with tests for what is easily got wrong."""
+"""Problems that come with foretrace: 18 small tasks, with tests for typical mistakes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Builtin:
         """See `ProblemSet.load`; there is nothing to read, so a path is an error."""
         if path is not None:
             raise UsageError("the builtin problems come with foretrace: leave ", Setting("path"), " out")
-        return (check_problem(problem) for problem in (*map(_function, _FUNCTIONS), *map(_program, PROGRAMS)))
+        problems = (*map(_make_function_problem, _FUNCTIONS), *map(_make_program_problem, PROGRAMS))
+        return (check_problem(problem) for problem in problems)
 
 
-def _function(item: Item) -> Problem:
+def _make_function_problem(item: Item) -> Problem:
     (entry_point,) = find_definitions(item.prompt)
     return Problem(
         id=f"builtin/{item.id}",
@@ -45,19 +46,19 @@ def _function(item: Item) -> Problem:
     )
 
 
-def _program(item: Item) -> Problem:
+def _make_program_problem(item: Item) -> Problem:
     return Problem(
         id=f"builtin/{item.id}",
         statement=item.prompt,
-        public_tests=_cases(item.public),
-        hidden_tests=_cases(item.hidden),
+        public_tests=_make_cases(item.public),
+        hidden_tests=_make_cases(item.hidden),
         reference=item.solution,
         source=Builtin.name,
         license=Builtin.license,
     )
 
 
-def _cases(texts: tuple[str, ...]) -> tuple[Test, ...]:
+def _make_cases(texts: tuple[str, ...]) -> tuple[Test, ...]:
     pairs = zip(texts[::2], texts[1::2], strict=True)
     return tuple(Test(stdin=stdin, stdout=stdout) for stdin, stdout in pairs)
 

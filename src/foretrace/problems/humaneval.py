@@ -37,9 +37,9 @@ class HumanEval:
 
     def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """See `ProblemSet.load`."""
-        return make_problems(read_problem_rows(path, self.hub), self._problem)
+        return make_problems(read_problem_rows(path, self.hub), self._make_problem)
 
-    def _problem(self, row: ProblemRow) -> Problem:
+    def _make_problem(self, row: ProblemRow) -> Problem:
         own, prompt = get_text(row, "task_id"), get_text(row, "prompt")
         entry_point, test = get_text(row, "entry_point"), get_text(row, "test")
         if "def check(" not in test:

@@ -40,31 +40,31 @@ class Jsonl:
 
     def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """See `ProblemSet.load`."""
-        return make_problems(read_problem_rows(path, self.hub), self._problem)
+        return make_problems(read_problem_rows(path, self.hub), self._make_problem)
 
-    def _problem(self, row: ProblemRow) -> Problem:
+    def _make_problem(self, row: ProblemRow) -> Problem:
         left = {key: value for key, value in row.value.items() if value is not None}
         own = _take(left, _ID)
-        statement, entry_point = _text(left, _STATEMENT), _text(left, ("entry_point",))
+        statement, entry_point = _take_text(left, _STATEMENT), _take_text(left, ("entry_point",))
         if statement is None:
             raise UnusableError(f"no statement: give one of the keys {', '.join(_STATEMENT)}")
         # Where there is a statement, `prompt` is code; where there is none, it is the statement and may be code.
-        prompt = _text(left, ("prompt",)) or (statement if entry_point in find_definitions(statement) else "")
-        reference = _text(left, _REFERENCE)
+        prompt = _take_text(left, ("prompt",)) or (statement if entry_point in find_definitions(statement) else "")
+        reference = _take_text(left, _REFERENCE)
         if reference and prompt and entry_point and entry_point not in find_definitions(reference):
             reference = prompt + reference
         tolerance = _take(left, ("tolerance",))
-        given = _tests(left, "tests", tolerance) + _tests(left, "cases", tolerance)
-        check = _text(left, _CHECK)
+        given = _take_tests(left, "tests", tolerance) + _take_tests(left, "cases", tolerance)
+        check = _take_text(left, _CHECK)
         given += [Test(code=check)] if check else []
-        public = _tests(left, "public_tests", tolerance)
+        public = _take_tests(left, "public_tests", tolerance)
         if not public and given and given[0].stdout is None:
             public = list(extract_public_tests(f"{statement}\n\n{prompt}", entry_point, code=prompt or reference or ""))
-        shown = {_normal(test) for test in public}
-        setup = _text(left, ("setup",))
+        shown = {_make_test_key(test) for test in public}
+        setup = _take_text(left, ("setup",))
         if setup is None:  # helpers beside the function may be what the tests call
             setup = prompt if set(find_definitions(prompt)) - {entry_point} else ""
-        form: Any = _text(left, ("form",))
+        form: Any = _take_text(left, ("form",))
         if left and not (given or public):
             unread = ", ".join(sorted(left)[:5])
             raise UnusableError(f"no test at all: tests, cases, check and public_tests are read; {unread} not")
@@ -75,12 +75,12 @@ class Jsonl:
             prompt=prompt,
             setup=setup,
             public_tests=tuple(public),
-            hidden_tests=tuple(test for test in given if _normal(test) not in shown),
+            hidden_tests=tuple(test for test in given if _make_test_key(test) not in shown),
             reference=reference,
             form=form,
             source=self.name,
-            group=_text(left, ("group",)),
-            license=_text(left, ("license", "licence")),
+            group=_take_text(left, ("group",)),
+            license=_take_text(left, ("license", "licence")),
             extra=left,
         )
 
@@ -90,7 +90,7 @@ def _take(left: dict[str, Any], keys: tuple[str, ...]) -> Any:
     return next((left.pop(key) for key in keys if key in left), None)
 
 
-def _text(left: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+def _take_text(left: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     key = next((key for key in keys if key in left), None)
     if key is None:
         return None
@@ -99,31 +99,31 @@ def _text(left: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return left.pop(key)
 
 
-def _tests(left: dict[str, Any], key: str, tolerance: Any) -> list[Test]:
+def _take_tests(left: dict[str, Any], key: str, tolerance: Any) -> list[Test]:
     """Tests under one key: a text of asserts, or a list of such texts and of cases."""
     value = left.pop(key, None) or []
     if isinstance(value, str):
         return list(split_asserts(value))
     if not isinstance(value, list):
         raise UnusableError(f"`{key}` must be a list of asserts or of cases, or one text")
-    return [_test(key, number, item, tolerance) for number, item in enumerate(value)]
+    return [_make_test(key, number, item, tolerance) for number, item in enumerate(value)]
 
 
-def _test(key: str, number: int, item: Any, tolerance: Any) -> Test:
+def _make_test(key: str, number: int, item: Any, tolerance: Any) -> Test:
     if isinstance(item, str):
         return Test(code=item)
     if not isinstance(item, dict) or set(item) - _CASE_KEYS:
         raise UnusableError(f"{key}[{number}] must be an assert, or a case with stdin, stdout and perhaps tolerance")
     case = {name: value for name, value in item.items() if value is not None}
-    stdin, stdout = _text(case, _CASE_IN), _text(case, _CASE_OUT)
+    stdin, stdout = _take_text(case, _CASE_IN), _take_text(case, _CASE_OUT)
     own = _take(case, ("tolerance",))
     if stdout is None:
         raise UnusableError(f"{key}[{number}] has no stdout")
     return Test(stdin=stdin or "", stdout=stdout, tolerance=tolerance if own is None else own)
 
 
-def _normal(test: Test) -> tuple[object, ...]:
-    """What two tests have in common that ask the same."""
+def _make_test_key(test: Test) -> tuple[object, ...]:
+    """A key that is equal for tests that ask the same."""
     if test.stdout is not None:
         return (test.stdin, test.stdout)
     return (ast.unparse(parse_code(test.code)),)

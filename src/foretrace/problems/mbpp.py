@@ -2,7 +2,7 @@
 
 Rows are those of the full set (`text`, `code`, `test_list`, `test_setup_code`, `challenge_test_list`) or of the
 sanitized one (`prompt`, `code`, `test_imports`, `test_list`). The first assert is public, and part of the statement:
-it shows the types of the arguments. The others are hidden; where there is one only, it is.
+it shows the types of the arguments. The others are hidden; a single assert is hidden too.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Mbpp:
 
     def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """See `ProblemSet.load`."""
-        return make_problems(read_problem_rows(path, self.hub), self._problem)
+        return make_problems(read_problem_rows(path, self.hub), self._make_problem)
 
-    def _problem(self, row: ProblemRow) -> Problem:
+    def _make_problem(self, row: ProblemRow) -> Problem:
         asked = get_text(row, "text" if "text" in row.value else "prompt")
         code = get_text(row, "code")
         shown, *others = [*get_texts(row, "test_list"), *get_texts(row, "challenge_test_list")] or [""]
         if not shown:
             raise UnusableError("no test at all: `test_list` is empty")
         setup = "\n".join([*get_texts(row, "test_imports"), *get_texts(row, "test_setup_code")]).strip()
-        entry_point = _entry_point([shown, *others], code)
-        beside = _beside([shown, *others], code, setup, entry_point)
+        entry_point = _find_entry_point([shown, *others], code)
+        beside = _find_other_names([shown, *others], code, setup, entry_point)
         needs = f"\n\nThe tests also use your {', '.join(f'`{name}`' for name in beside)}." if beside else ""
         example = f" For example:\n\n{shown.strip()}" if others else ""
         return Problem(
@@ -64,7 +64,7 @@ class Mbpp:
         )
 
 
-def _entry_point(tests: Sequence[str], code: str) -> str:
+def _find_entry_point(tests: Sequence[str], code: str) -> str:
     """The function that the tests are of: the one defined in the code that most of them call."""
     known = find_definitions(code)
     calls = [
@@ -81,8 +81,8 @@ def _entry_point(tests: Sequence[str], code: str) -> str:
     return max(functions, key=lambda name: (functions.count(name), -functions.index(name)))
 
 
-def _beside(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
-    """What the tests use of the code beside the entry point, such as a class of their arguments."""
+def _find_other_names(tests: Sequence[str], code: str, setup: str, entry_point: str) -> list[str]:
+    """Other names of the code that the tests use, such as the class of an argument."""
     used = {node.id for test in tests for node in ast.walk(parse_code(test)) if isinstance(node, ast.Name)}
     return sorted((used & set(find_definitions(code))) - {entry_point} - set(find_definitions(setup)))
 

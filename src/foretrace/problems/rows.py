@@ -13,7 +13,7 @@ from foretrace.rows.base import Drop, Hub, RawRow
 from foretrace.rows.hub import HubRows
 
 _DAMAGE = ("truncated_file", "damaged_rows", "line_too_long")
-"""Reasons of drops after which a set is not whole: which of its problems would be missing cannot be said."""
+"""Reasons of drops that make a set unusable, because nobody can say which problems are missing."""
 _NO_JSON = ("bad_json", "not_utf8", "nested_too_deep")
 
 
@@ -30,7 +30,7 @@ def read_problem_rows(path: Path | None, hub: Hub | None) -> Iterator[ProblemRow
         rows, place, name = _open(path, hub)
         for raw in rows.read():
             if raw.value != Drop("empty_line"):  # blank lines count as rows, and are none
-                yield _problem_row(raw, f"{place} row {raw.at.row}", f"{name}/{raw.at.row}")
+                yield _make_problem_row(raw, f"{place} row {raw.at.row}", f"{name}/{raw.at.row}")
     except SourceError as error:
         hint = ["; or name a local file with ", Setting("path", "FILE")] if path is None else []
         raise ProblemError(*error.parts, *hint) from None
@@ -47,7 +47,7 @@ def _open(path: Path | None, hub: Hub | None) -> tuple[Any, str, str]:
     return HubRows(home), f"{home.repo} split {home.split}", Path(home.repo).name
 
 
-def _problem_row(raw: RawRow, at: str, name: str) -> ProblemRow | UnusableRow:
+def _make_problem_row(raw: RawRow, at: str, name: str) -> ProblemRow | UnusableRow:
     if not isinstance(raw.value, Drop):
         return ProblemRow(at, name, raw.value)
     if raw.value.reason in _DAMAGE:

@@ -1,4 +1,4 @@
-"""Raw rows before anybody knows what they mean: where they were read, and why one could not be."""
+"""Raw rows as they were read: where each stands, and why one could not be read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Rows(Protocol):
     label: str
     """The input's name in messages."""
     fingerprint: str
-    """Changes when the input changes: a cursor is only believed for the same fingerprint."""
+    """Changes when the input changes: an import goes on from a cursor only if its fingerprint is the same."""
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
         """Rows from number `start` on."""

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from foretrace.core.errors import SourceError, first_line
+from foretrace.core.errors import SourceError, find_first_line
 from foretrace.rows.base import Drop, RawRow, RowRef
 
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".parquet", ".gz", ".zst")
@@ -62,7 +62,7 @@ class FileRows:
     def read(self, start: int = 0) -> Iterator[RawRow]:
         """Rows from number `start` on; what cannot be read is a Drop with its row number."""
         try:
-            for number, value in enumerate(self._values()):
+            for number, value in enumerate(self._read_values()):
                 if number >= start:
                     row = decode_row(value) if isinstance(value, bytes) else value
                     yield RawRow(RowRef(number, self.path.name), row)
@@ -70,7 +70,7 @@ class FileRows:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
     def count(self) -> int | None:
-        """Number of rows, without decoding them; None for one JSON document, which must be read to know it."""
+        """Number of rows, counted without decoding them; `None` for a JSON document, which must be read for that."""
         stem = self.stem
         if stem.endswith(".json"):
             return None
@@ -78,7 +78,7 @@ class FileRows:
             return _count_parquet(self.path) if stem == self.path.name else None
         lines, last = 0, b"\n"
         with self._open() as raw, contextlib.suppress(TruncatedError):
-            for chunk in _plain(self.path, raw):
+            for chunk in _read_unpacked(self.path, raw):
                 lines, last = lines + chunk.count(b"\n"), chunk[-1:] or last
         return lines + (last != b"\n")
 
@@ -88,16 +88,16 @@ class FileRows:
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
-    def _values(self) -> Iterator[bytes | dict[str, Any] | Drop]:
+    def _read_values(self) -> Iterator[bytes | dict[str, Any] | Drop]:
         if self.stem.endswith(".parquet"):
-            yield from _parquet(self.path)
+            yield from _read_parquet(self.path)
             return
         with self._open() as raw:
-            chunks = _without_bom(_plain(self.path, raw))
+            chunks = _remove_bom(_read_unpacked(self.path, raw))
             if self.stem.endswith(".json"):
-                yield from _document(chunks, self._max_document)
+                yield from _read_document(chunks, self._max_document)
             else:
-                yield from _lines(chunks)
+                yield from _read_lines(chunks)
 
 
 class TruncatedError(Exception):
@@ -119,7 +119,7 @@ def decode_row(line: bytes) -> dict[str, Any] | Drop:
     return value if isinstance(value, dict) else Drop("not_an_object", f"a JSON {type(value).__name__}, not an object")
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
+def _read_lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
     pieces: list[bytes] = []
     size = 0
     try:
@@ -127,7 +127,7 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
             *ended, rest = chunk.split(b"\n")
             for line in ended:
                 pieces.append(line)
-                yield b"".join(pieces) if size + len(line) <= MAX_LINE else _too_long("line")
+                yield b"".join(pieces) if size + len(line) <= MAX_LINE else _make_too_long_drop("line")
                 pieces, size = [], 0
             size += len(rest)
             if size <= MAX_LINE:
@@ -138,16 +138,16 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
         yield Drop("truncated_file", str(error))
         return
     if size > MAX_LINE:
-        yield _too_long("line")
+        yield _make_too_long_drop("line")
     elif b"".join(pieces).strip():
         yield b"".join(pieces)
 
 
-def _too_long(what: str, limit: int | None = None) -> Drop:
+def _make_too_long_drop(what: str, limit: int | None = None) -> Drop:
     return Drop("line_too_long", f"a {what} of more than {limit or MAX_LINE:,} bytes")
 
 
-def _document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes | dict[str, Any] | Drop]:
+def _read_document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes | dict[str, Any] | Drop]:
     """Rows of one JSON document: a list, an object with a list under `data` or `problems`, or one object. JSON lines
     are often named .json too."""
     data = bytearray()
@@ -155,7 +155,7 @@ def _document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes | di
         for chunk in chunks:
             data += chunk
             if limit is not None and len(data) > limit:
-                yield _too_long("document", limit)
+                yield _make_too_long_drop("document", limit)
                 return
     except TruncatedError as error:
         yield Drop("truncated_file", str(error))
@@ -167,7 +167,7 @@ def _document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes | di
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         first, _, rest = data.partition(b"\n")
         if rest.strip() and isinstance(decode_row(bytes(first)), dict):
-            yield from _lines(iter([bytes(data)]))
+            yield from _read_lines(iter([bytes(data)]))
         else:
             yield decode_row(bytes(data))
         return
@@ -178,7 +178,7 @@ def _document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes | di
 
 
 def _refuse_other_format(path: Path, head: bytes) -> None:
-    """A file whose first bytes and name disagree would give thousands of rows of noise."""
+    """Refuse a file whose first bytes and name disagree: it would give thousands of meaningless rows."""
     content = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), None)
     name = next((suffix for suffix in (".gz", ".zst", ".parquet") if path.name.endswith(suffix)), None)
     skippable = name == ".zst" and head[1:4] == b"\x2a\x4d\x18"
@@ -187,13 +187,13 @@ def _refuse_other_format(path: Path, head: bytes) -> None:
         raise SourceError(f"{path}: {looks}, whatever its name says; rename it")
 
 
-def _plain(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+def _read_unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
     if path.name.endswith(".gz"):
         return _gunzip(raw)
     return _unzstd(raw) if path.name.endswith(".zst") else iter(lambda: raw.read(_CHUNK), b"")
 
 
-def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _remove_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Editors on Windows put a byte order mark before the text, which is no JSON."""
     first = next(chunks, b"")
     if len(first) < 3:
@@ -240,7 +240,7 @@ def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
         raise TruncatedError("zstd: the file was cut short")
 
 
-def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
+def _read_parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -248,12 +248,12 @@ def _parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
         source: Any = path
         if path.name.endswith((".gz", ".zst")):
             with path.open("rb") as raw:
-                source = io.BytesIO(b"".join(_plain(path, raw)))
+                source = io.BytesIO(b"".join(_read_unpacked(path, raw)))
         with pq.ParquetFile(source) as file:
             for group in range(file.num_row_groups):
-                yield from _row_group(file, group)
+                yield from _read_row_group(file, group)
     except (pa.ArrowException, OSError, TruncatedError) as error:
-        yield Drop("truncated_file", f"parquet: {first_line(error)}")
+        yield Drop("truncated_file", f"parquet: {find_first_line(error)}")
 
 
 def _count_parquet(path: Path) -> int | None:
@@ -266,21 +266,22 @@ def _count_parquet(path: Path) -> int | None:
         return None
 
 
-def _row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of one row group; damage in it costs its own rows, each of which is counted, and no others."""
+def _read_row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
+    """Rows of one row group. Where it is damaged, each row that cannot be read becomes one Drop; other groups are
+    still read."""
     import pyarrow as pa
 
     left: int = file.metadata.row_group(group).num_rows
     try:
         for batch in file.iter_batches(batch_size=16, row_groups=[group]):
-            for row in _batch_rows(batch):
+            for row in _read_batch(batch):
                 left -= 1
                 yield row
     except (pa.ArrowException, OSError) as error:
-        yield from itertools.repeat(Drop("damaged_rows", f"parquet: {first_line(error)}"), left)
+        yield from itertools.repeat(Drop("damaged_rows", f"parquet: {find_first_line(error)}"), left)
 
 
-def _batch_rows(batch: Any) -> Iterator[dict[str, Any] | Drop]:
+def _read_batch(batch: Any) -> Iterator[dict[str, Any] | Drop]:
     try:
         yield from batch.to_pylist()
         return

@@ -8,23 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foretrace.core.errors import SourceError, UsageError, first_line
+from foretrace.core.errors import SourceError, UsageError, find_first_line
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
 
 class HubRows:
-    """Rows of one split, streamed: nothing is downloaded twice within a pass, nothing is held."""
+    """Rows of one split, streamed: one pass downloads nothing twice, and holds no rows."""
 
     def __init__(self, hub: Hub, *, split: str | None = None, revision: str | None = None) -> None:
         self._hub = hub
         self._split = split or hub.split
         self._local = Path(hub.repo).is_dir()
-        self._revision = None if self._local else _pin(hub.repo, revision)
+        self._revision = None if self._local else _find_commit(hub.repo, revision)
         where = hub.repo if self._local else f"{hub.repo}@{(self._revision or '')[:12]}"
         self.label = f"{where} split {self._split}"
         self.fingerprint = f"hub:{hub.repo}@{self._revision}/{hub.config or ''}/{self._split}"
         if self._local:
-            self.fingerprint += f":{_folder_digest(Path(hub.repo))}"
+            self.fingerprint += f":{_digest_folder(Path(hub.repo))}"
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
         """Rows from number `start` on."""
@@ -36,7 +36,7 @@ class HubRows:
                 yield RawRow(at, row if isinstance(row, dict) else Drop("not_an_object"))
         except Exception as error:  # datasets raises many kinds: its own, httpx's, fsspec's, pyarrow's
             raise SourceError(
-                f"{self.label}: reading stopped at row {next(numbers)}: {first_line(error)}; "
+                f"{self.label}: reading stopped at row {next(numbers)}: {find_first_line(error)}; "
                 "run it again (an import goes on from its last checkpoint)"
             ) from error
 
@@ -52,10 +52,10 @@ class HubRows:
                 revision=self._revision,
             )
         except Exception as error:
-            raise SourceError(f"{self.label}: cannot open: {first_line(error)}") from error
+            raise SourceError(f"{self.label}: cannot open: {find_first_line(error)}") from error
 
 
-def _pin(repo: str, revision: str | None) -> str:
+def _find_commit(repo: str, revision: str | None) -> str:
     """The commit that the branch or tag has now (default: the main branch), so that every row names what it is from."""
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("0", ""):
         raise UsageError(f"{repo}: HF_HUB_OFFLINE is set; name local files instead")
@@ -69,15 +69,16 @@ def _pin(repo: str, revision: str | None) -> str:
     except RepositoryNotFoundError:
         raise SourceError(f"{repo}: no such dataset on the Hub, or it needs a token (HF_TOKEN)") from None
     except HfHubHTTPError as error:
-        raise SourceError(f"{repo}: the Hub answered: {first_line(error)}") from None
+        raise SourceError(f"{repo}: the Hub answered: {find_first_line(error)}") from None
     except Exception as error:
         raise SourceError(
-            f"{repo}: cannot reach the Hugging Face Hub ({first_line(error)}); check the network, or name local files"
+            f"{repo}: cannot reach the Hugging Face Hub ({find_first_line(error)}); "
+            "check the network, or name local files"
         ) from error
     return info.sha or revision or "main"
 
 
-def _folder_digest(folder: Path) -> str:
+def _digest_folder(folder: Path) -> str:
     from foretrace.core.digest import digest
 
     files = sorted(p for p in folder.rglob("*") if p.is_file())

@@ -1,8 +1,9 @@
 """The contract of a source: one raw row in, one Trace or one counted Drop out.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `Source`, and name it in `BUILT_IN` of
-`core/plugins.py`. It may have more: `scan`, if it must see all rows once before it can decide, and `settings`, a text,
-if it can be set so that the same rows give other traces (a cursor is only believed under the same settings).
+`core/plugins.py`. It may have more: `scan`, if it must see all rows once before it can decide, and `settings`, a
+text, if its settings change what traces the rows give (an import goes on from a cursor only under the same
+settings).
 See docs/add-a-source.md.
 """
 
@@ -36,7 +37,7 @@ class TwoPassSource(Protocol):
     """A source that must see all rows once, in order, before the first `to_trace`."""
 
     def scan(self, rows: Iterable[RawRow]) -> None:
-        """Remember what the decision takes, and no more."""
+        """Look at all rows, and remember only what `to_trace` needs to decide."""
         ...
 
 

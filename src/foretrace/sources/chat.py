@@ -15,15 +15,15 @@ from foretrace.encodings.calls_in_text import find_calls
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.sources.base import RowError, make_row_id
 from foretrace.sources.openai_messages import (
-    answered_ids,
-    content_of,
     decode_list,
-    function_call,
-    native_calls,
-    rest_of,
-    tool_specs,
+    find_unknown_fields,
+    read_answered_ids,
+    read_content,
+    read_function_call,
+    read_native_calls,
+    read_tool_specs,
 )
-from foretrace.sources.repositories import repository
+from foretrace.sources.repositories import find_repository
 
 FIELDS = {
     "messages": ("messages", "conversations", "conversation"),
@@ -81,7 +81,7 @@ _MARKER = re.compile(
     r"^(?:OBSERVATION:\n|Observation:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
     r"|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
-"""Marks of tool output: they tell it where it arrives with the role of a user."""
+"""Beginnings that mark a message of role `user` as the output of a tool."""
 
 
 class Chat:
@@ -103,26 +103,26 @@ class Chat:
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one conversation."""
-        column = self._column("messages", row)
+        column = self._find_column("messages", row)
         if column is None:
             there = ", ".join(sorted(row)[:MAX_SHOWN_COLUMNS]) + (", ..." if len(row) > MAX_SHOWN_COLUMNS else "")
             remedy = ("name the one that holds the messages: ", Setting("columns", {"messages": "COLUMN"}))
             raise RowError("missing_column", f"messages; it has {there}", *remedy)
         raw = decode_list(row, column)
-        messages = _messages(raw)
+        messages = _make_messages(raw)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        raw_id = self._text("id", row)
+        raw_id = self._read_text("id", row)
         own = raw_id or make_row_id(row)
         first = next((m.content for m in messages if m.role == "user"), "") or own
-        instance = self._text("instance", row) or f"chat:{digest(first)}"
-        tools = tool_specs(row.get(self._column("tools", row) or ""))
+        instance = self._read_text("instance", row) or f"chat:{digest(first)}"
+        tools = read_tool_specs(row.get(self._find_column("tools", row) or ""))
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
-            task=Task(id=instance, group=self._text("group", row) or repository(instance), kind="chat"),
+            task=Task(id=instance, group=self._read_text("group", row) or find_repository(instance), kind="chat"),
             tools=tools,
             messages=messages,
-            outcome=Outcome(success=self._success(row), reward=self._number("reward", row)),
+            outcome=Outcome(success=self._read_success(row), reward=self._read_number("reward", row)),
             provenance=Provenance(
                 origin="imported",
                 source=self.name,
@@ -132,38 +132,38 @@ class Chat:
                 raw_row=at.row,
                 raw_id=raw_id,
                 license=self.license,
-                model=self._text("model", row),
+                model=self._read_text("model", row),
             ),
-            extra=rest_of(row, self._used(row, column, bool(tools))),
+            extra=find_unknown_fields(row, self._list_used_columns(row, column, bool(tools))),
         )
 
-    def _used(self, row: dict[str, Any], messages: str, tools: bool) -> frozenset[str]:
+    def _list_used_columns(self, row: dict[str, Any], messages: str, tools: bool) -> frozenset[str]:
         """Columns that the record holds; one of a type that it cannot hold stays in `extra`."""
-        texts = [f for f in ("id", "instance", "group", "model") if self._text(f, row) is not None]
+        texts = [f for f in ("id", "instance", "group", "model") if self._read_text(f, row) is not None]
         fields = [*texts, "success", *(["tools"] if tools else [])]
-        if self._number("reward", row) is not None:
+        if self._read_number("reward", row) is not None:
             fields.append("reward")
-        return frozenset({messages, *(c for f in fields if (c := self._column(f, row)) is not None)})
+        return frozenset({messages, *(c for f in fields if (c := self._find_column(f, row)) is not None)})
 
-    def _column(self, field: str, row: dict[str, Any]) -> str | None:
+    def _find_column(self, field: str, row: dict[str, Any]) -> str | None:
         if field in self._columns:
             if self._columns[field] not in row:
                 raise RowError("missing_column", f"{self._columns[field]}, which is to hold the field {field}")
             return self._columns[field]
         return next((c for c in FIELDS[field] if c in row), None)
 
-    def _text(self, field: str, row: dict[str, Any]) -> str | None:
-        column = self._column(field, row)
+    def _read_text(self, field: str, row: dict[str, Any]) -> str | None:
+        column = self._find_column(field, row)
         value = row.get(column) if column else None
         return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
 
-    def _number(self, field: str, row: dict[str, Any]) -> float | None:
-        column = self._column(field, row)
+    def _read_number(self, field: str, row: dict[str, Any]) -> float | None:
+        column = self._find_column(field, row)
         value = row.get(column) if column else None
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
-    def _success(self, row: dict[str, Any]) -> bool | None:
-        column = self._column("success", row)
+    def _read_success(self, row: dict[str, Any]) -> bool | None:
+        column = self._find_column("success", row)
         value = row.get(column) if column else None
         if value is None or isinstance(value, bool):
             return value
@@ -176,25 +176,25 @@ class Chat:
         raise RowError("wrong_column_type", f"{column}: success is {value!r}, not true, false or null")
 
 
-def _messages(raw: list[dict[str, Any]]) -> tuple[Message, ...]:
+def _make_messages(raw: list[dict[str, Any]]) -> tuple[Message, ...]:
     messages: list[Message] = []
     for index, item in enumerate(raw):
         name = item.get("role", item.get("from"))
         role = _ROLES.get(name) if isinstance(name, str) else None
         if role is None:
             raise RowError("unknown_role", f"message {index} has role {name!r}")
-        messages.append(_message(item, index, role, name if name != role else None, bool(messages)))
+        messages.append(_make_message(item, index, role, name if name != role else None, bool(messages)))
     return tuple(messages)
 
 
-def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None, begun: bool) -> Message:
-    text, parts = content_of(item.get("content", item.get("value")))
+def _make_message(item: dict[str, Any], index: int, role: Role, raw_role: str | None, begun: bool) -> Message:
+    text, parts = read_content(item.get("content", item.get("value")))
     common: dict[str, Any] = {"parts": parts, "turn": index, "raw_index": index, "raw_role": raw_role}
-    common["extra"] = rest_of(item, _KNOWN)
+    common["extra"] = find_unknown_fields(item, _KNOWN)
     if role == "assistant":
-        calls = native_calls(item.get("tool_calls"), index) or function_call(item.get("function_call"), index)
+        calls = read_native_calls(item.get("tool_calls"), index) or read_function_call(item.get("function_call"), index)
         if not calls and raw_role in _CALL_ROLES:
-            calls = native_calls([_json_of(text)], index)
+            calls = read_native_calls([_decode_json(text)], index)
         reasoning = item.get("reasoning_content") or item.get("reasoning")
         return Message(
             role=role,
@@ -202,7 +202,7 @@ def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None,
             content=text,
             reasoning=reasoning if isinstance(reasoning, str) else None,
             tool_calls=calls or tuple(find_calls(text)),
-            train=_train(item),
+            train=_read_train_flag(item),
             **common,
         )
     marker = _MARKER.match(text) if begun and role in ("user", "tool") else None
@@ -214,21 +214,21 @@ def _message(item: dict[str, Any], index: int, role: Role, raw_role: str | None,
             author="environment",
             content=text[marker.end() :] if marker else text,
             prefix=marker.group() if marker else "",
-            tool_call_ids=answered_ids(item),
+            tool_call_ids=read_answered_ids(item),
             is_error=error if isinstance(error, bool) else None,
             **common,
         )
     return Message(role=role, author="user", content=text, **common)
 
 
-def _json_of(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return text
 
 
-def _train(item: dict[str, Any]) -> bool | None:
+def _read_train_flag(item: dict[str, Any]) -> bool | None:
     """Flags by which trainers' formats keep a turn out of the loss."""
     for name in ("train", "trainable", "loss"):
         if isinstance(item.get(name), bool):

@@ -25,17 +25,17 @@ MAX_EXAMPLES = 3
 
 
 class ImportReport(msgspec.Struct, kw_only=True):
-    """What an import did. `rows == traces + replaced + sum(drops) + already` always holds."""
+    """What an import did. `rows == traces + replaced + sum(drops) + already_done` always holds."""
 
     rows: int = 0
     traces: int = 0
     """Traces that the folder has more than before."""
     replaced: int = 0
     """Rows whose trace took the place of another with its key: of an earlier run, or of an earlier row."""
-    already: int = 0
+    already_done: int = 0
     """Rows that an earlier run had taken or dropped, or whose trace is there under the same key and id."""
     dropped_before: int = 0
-    """Those of them that an earlier run had dropped."""
+    """Those of `already_done` that an earlier run had dropped."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
     dropped_rows: dict[str, list[Parts]] = msgspec.field(default_factory=dict[str, list[Parts]])
     """Up to three rows of each reason: where they stand, what is wrong and what helps."""
@@ -55,10 +55,10 @@ class ImportReport(msgspec.Struct, kw_only=True):
 
     def check(self) -> None:
         """Refuse to report counts that do not add up."""
-        if self.rows != self.traces + self.replaced + self.drops.total() + self.already:
+        if self.rows != self.traces + self.replaced + self.drops.total() + self.already_done:
             raise ForetraceError(
                 f"counts do not add up: {self.rows} rows, {self.traces} traces, {self.replaced} replaced, "
-                f"{self.drops.total()} drops, {self.already} already there"
+                f"{self.drops.total()} drops, {self.already_done} already there"
             )
 
 
@@ -101,7 +101,7 @@ def _import_all(source: Source, jobs: Sequence[_InputImport], writer: TraceWrite
         for job in jobs:
             job.reset_cursor()
     if isinstance(source, TwoPassSource) and any(job.open_for_scan() for job in jobs):
-        source.scan(itertools.chain.from_iterable(_with_progress(job.read(), job, "looking") for job in jobs))
+        source.scan(itertools.chain.from_iterable(_report_progress(job.read(), job, "looking") for job in jobs))
     for job in jobs:
         _import_one(job)
     if not writer.manifest.inputs:
@@ -115,7 +115,7 @@ def check_not_empty(report: ImportReport, label: str, out: Path) -> None:
     Raises:
         SourceError: no row became a trace, and none had before; says why.
     """
-    if report.traces or report.replaced or report.already > report.dropped_before:
+    if report.traces or report.replaced or report.already_done > report.dropped_before:
         return
     if report.made_folder:
         remove_if_empty(out)
@@ -144,7 +144,7 @@ class _InputImport(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What the cursor goes by: other settings read other traces from the same rows."""
+        """The key of this input's cursor. The settings are part of it: with others, the same rows give other traces."""
         settings = getattr(self.source, "settings", "")
         return f"{self.source.name}:{self.rows.fingerprint}" + (f":{settings}" if settings else "")
 
@@ -195,13 +195,13 @@ def _import_one(job: _InputImport) -> None:
     cursor = job.cursor
     known = cursor.rows if job.limit is None else min(cursor.rows, job.limit)
     report.rows += known
-    report.already += known
+    report.already_done += known
     report.dropped_before += min(known, sum(cursor.drops.values()))
     if job.finished:
         return
     pending: Counter[str] = Counter()
     seen = cursor.rows
-    for raw in _with_progress(job.read(cursor.rows), job, "importing", cursor.rows):
+    for raw in _report_progress(job.read(cursor.rows), job, "importing", cursor.rows):
         seen += 1
         report.rows += 1
         if (reason := _add_row(job, raw)) is not None:
@@ -236,7 +236,7 @@ def _add_row(job: _InputImport, raw: RawRow) -> str | None:
             result = Drop("not_encodable", f"{type(error).__name__}: {error}"[:300])
         else:
             if added == "present":
-                report.already += 1
+                report.already_done += 1
                 return None
             if added != "conflict":
                 _count_trace(job, result, added)
@@ -290,7 +290,7 @@ def _note_source(job: _InputImport, trace: Trace) -> None:
     }
 
 
-def _with_progress(rows: Iterator[RawRow], job: _InputImport, doing: str, start: int = 0) -> Iterator[RawRow]:
+def _report_progress(rows: Iterator[RawRow], job: _InputImport, doing: str, start: int = 0) -> Iterator[RawRow]:
     text, total = f"{doing} {job.rows.label}", _count_rows(job)
     job.progress(text, start, total)
     for count, row in enumerate(rows, start + 1):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import SCHEMA_VERSION, Trace, trace_id, upgrade_record
+from foretrace.core.trace import SCHEMA_VERSION, Trace, compute_trace_id, upgrade_record
 from foretrace.rows.base import Drop, Hub, RowRef
 
 
@@ -24,16 +24,17 @@ class Jsonl:
         if version != SCHEMA_VERSION:
             return Drop("schema_version", f"schema version {version!r}, this foretrace reads {SCHEMA_VERSION}")
         try:
-            trace = msgspec.convert(upgrade_record(_with_infinities(row)), Trace)
+            trace = msgspec.convert(upgrade_record(_restore_infinities(row)), Trace)
         except msgspec.ValidationError as error:
             return Drop("not_a_trace", str(error))
-        if trace.id and trace.id != (made := trace_id(trace)):
+        if trace.id and trace.id != (made := compute_trace_id(trace)):
             return Drop("id_mismatch", f"id is {trace.id}, the content's is {made}; an edited trace has no id")
         return trace
 
 
-def _with_infinities(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON cannot say minus infinity, the logprob of a token that could not be sampled: it is written as null."""
+def _restore_infinities(row: dict[str, Any]) -> dict[str, Any]:
+    """Read a missing logprob as minus infinity, the logprob of a token that could not be sampled: JSON has no number
+    for it."""
     messages = row.get("messages")
     for message in messages if isinstance(messages, list) else ():
         sampled = message.get("sampled") if isinstance(message, dict) else None

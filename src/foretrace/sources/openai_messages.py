@@ -1,4 +1,5 @@
-"""OpenAI-style messages, read tolerantly: content as text, parts or null; calls native or in the older form."""
+"""Read OpenAI-style messages: content as text, as parts or missing; calls as `tool_calls` or the older
+`function_call`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Part, ToolCall, ToolSpec
-from foretrace.encodings.json_arguments import dumps, read_arguments
+from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.sources.base import RowError
 
 _MEDIA = ("image", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "refusal")
@@ -45,8 +46,8 @@ def decode_list(row: dict[str, Any], column: str) -> list[dict[str, Any]]:
     return value
 
 
-def content_of(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """Text of a content (string, list of parts, or null), and its parts that are no text.
+def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
+    """The text of a message's content (a string, a list of parts, or `None`), and its parts that are not text.
 
     Raises:
         RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
@@ -64,11 +65,11 @@ def content_of(value: Any) -> tuple[str, tuple[Part, ...]]:
         elif isinstance(item, dict) and isinstance(item.get("text"), str):
             text += item["text"]
         elif isinstance(item, dict):
-            parts.append(_part(item, len(text)))
+            parts.append(_read_part(item, len(text)))
     return text, tuple(parts)
 
 
-def _part(item: dict[str, Any], at: int) -> Part:
+def _read_part(item: dict[str, Any], at: int) -> Part:
     kind = str(item.get("type") or "unknown")
     if not kind.startswith(_MEDIA):
         raise RowError("unknown_part", f"content holds a part of type {kind!r}")
@@ -84,12 +85,12 @@ def _part(item: dict[str, Any], at: int) -> Part:
         type=kind,
         media_type=media,
         ref=ref if isinstance(ref, str) else None,
-        sha256=_sha256(body) if isinstance(body, str) else None,
+        sha256=_digest_body(body) if isinstance(body, str) else None,
         at=at,
     )
 
 
-def _sha256(body: str) -> str:
+def _digest_body(body: str) -> str:
     try:
         data = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
@@ -97,40 +98,40 @@ def _sha256(body: str) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def rest_of(item: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """What the record has no field for: nothing that a row says is lost."""
+def find_unknown_fields(item: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The fields of `item` that are not in `known` and not `None`: they go to `extra`, so that nothing is lost."""
     return {} if item.keys() <= known else {k: v for k, v in item.items() if k not in known and v is not None}
 
 
-def answered_ids(item: dict[str, Any]) -> tuple[str, ...]:
+def read_answered_ids(item: dict[str, Any]) -> tuple[str, ...]:
     """Ids of the calls that a result answers."""
     ids = item.get("tool_call_ids") or item.get("tool_call_id")
     return tuple(str(i) for i in (ids if isinstance(ids, list) else [ids]) if i)
 
 
-def native_calls(value: Any, index: int) -> tuple[ToolCall, ...]:
+def read_native_calls(value: Any, index: int) -> tuple[ToolCall, ...]:
     """`tool_calls` of message `index`; arguments may be JSON text or an object."""
     if value is None:
         return ()
     if not isinstance(value, list):
         raise RowError("wrong_column_type", f"tool_calls of message {index} is a {type(value).__name__}")
-    return tuple(_call(c, index) for c in value if c is not None)
+    return tuple(_read_call(c, index) for c in value if c is not None)
 
 
-def function_call(value: Any, index: int) -> tuple[ToolCall, ...]:
+def read_function_call(value: Any, index: int) -> tuple[ToolCall, ...]:
     """The older `function_call` of message `index`."""
-    return () if value is None else (_call({"function": value}, index),)
+    return () if value is None else (_read_call({"function": value}, index),)
 
 
-def _call(raw: Any, index: int) -> ToolCall:
+def _read_call(raw: Any, index: int) -> ToolCall:
     function = raw.get("function", raw) if isinstance(raw, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(raw, dict) or not isinstance(function, dict) or not isinstance(name, str):
         raise RowError("bad_tool_call", f"message {index}: a tool call without a function name")
     arguments = function.get("arguments", function.get("parameters"))
-    text = arguments if isinstance(arguments, str) else dumps(arguments or {})
+    text = arguments if isinstance(arguments, str) else encode_json(arguments or {})
     read = read_arguments(text if text.strip() else "{}")  # some servers write no arguments as an empty text
-    extra = rest_of(raw, _CALL_KEYS)
+    extra = find_unknown_fields(raw, _CALL_KEYS)
     if read.error is not None:
         extra["raw"] = arguments
     return ToolCall(
@@ -143,7 +144,7 @@ def _call(raw: Any, index: int) -> ToolCall:
     )
 
 
-def tool_specs(value: Any) -> tuple[ToolSpec, ...]:
+def read_tool_specs(value: Any) -> tuple[ToolSpec, ...]:
     """Tool definitions: OpenAI's, bare functions, or JSON text of either; what is none is left out."""
     if isinstance(value, str):
         try:
@@ -157,7 +158,7 @@ def tool_specs(value: Any) -> tuple[ToolSpec, ...]:
             continue
         parameters = function.get("parameters", function.get("input_schema")) or {}
         try:
-            schema = parameters if isinstance(parameters, str) else dumps(parameters)
+            schema = parameters if isinstance(parameters, str) else encode_json(parameters)
         except (TypeError, ValueError):
             schema = msgspec.json.encode(repr(parameters)).decode()
         description = str(function.get("description") or "")

@@ -13,13 +13,19 @@ from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.sources.base import RowError, make_row_id
-from foretrace.sources.openai_messages import answered_ids, content_of, decode_list, native_calls, rest_of
-from foretrace.sources.repositories import repository
+from foretrace.sources.openai_messages import (
+    decode_list,
+    find_unknown_fields,
+    read_answered_ids,
+    read_content,
+    read_native_calls,
+)
+from foretrace.sources.repositories import find_repository
 
 Split = Literal["tool", "xml", "ticks"]
 
 REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it works, let's submit the changes:"
-"""What the xml split has in place of the turn at which a run met its limit: the agent never wrote it."""
+"""The text that the xml split puts in place of the turn at which a run met its limit; the agent never wrote it."""
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
 _MARKER = "OBSERVATION:\n"
 _VOTES = 5
@@ -43,10 +49,10 @@ class SweSmith:
         instance = row.get("instance_id")
         if not isinstance(instance, str) or not instance:
             raise RowError("missing_column", "instance_id")
-        split = _split_of(raw)
+        split = _find_split(raw)
         start = next((i for i, m in enumerate(raw) if m.get("role") == "assistant"), len(raw))
-        messages = tuple(_message(m, i, split, i > start) for i, m in enumerate(raw))
-        messages, outcome = _ending(messages, row.get("resolved"))
+        messages = tuple(_make_message(m, i, split, i > start) for i, m in enumerate(raw))
+        messages, outcome = _find_outcome(messages, row.get("resolved"))
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
         typed = {k: row[k] for k, kind in _TYPES.items() if isinstance(row.get(k), kind)}
@@ -54,8 +60,8 @@ class SweSmith:
         own = raw_id or make_row_id(row)
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or split}:{own}",
-            task=Task(id=instance, group=repository(instance), kind="swe"),
-            tools=_tools(messages),
+            task=Task(id=instance, group=find_repository(instance), kind="swe"),
+            tools=_read_tools(messages),
             messages=messages,
             outcome=outcome,
             provenance=Provenance(
@@ -71,18 +77,18 @@ class SweSmith:
                 model=typed.get("model"),
                 protocol=split,
             ),
-            extra=rest_of(row, frozenset({"messages", "instance_id", *typed})),
+            extra=find_unknown_fields(row, frozenset({"messages", "instance_id", *typed})),
         )
 
 
-def _split_of(raw: list[dict[str, Any]]) -> Split:
-    """The encoding, from the structure of the messages: the same row may come without its split's name."""
+def _find_split(raw: list[dict[str, Any]]) -> Split:
+    """Find the encoding by the structure of the messages, because a row may come without the name of its split."""
     tagged = fenced = 0
     for message in raw:
         if message.get("role") in ("tool", "function") or message.get("tool_calls"):
             return "tool"
         if message.get("role") == "assistant":
-            text, _ = content_of(message.get("content"))
+            text, _ = read_content(message.get("content"))
             tagged += "<function=" in text
             fenced += text.rstrip().endswith("\n```")
         if tagged + fenced == _VOTES:
@@ -93,14 +99,14 @@ def _split_of(raw: list[dict[str, Any]]) -> Split:
     return "xml" if tagged >= fenced else "ticks"
 
 
-def _message(raw: dict[str, Any], index: int, split: Split, begun: bool) -> Message:
+def _make_message(raw: dict[str, Any], index: int, split: Split, begun: bool) -> Message:
     role = raw.get("role")
-    text, parts = content_of(raw.get("content"))
-    extra = rest_of(raw, _KNOWN)
+    text, parts = read_content(raw.get("content"))
+    extra = find_unknown_fields(raw, _KNOWN)
     if extra.get("thought") == text:
         del extra["thought"]
     if role == "assistant":
-        return _assistant(raw, index, split, text, parts, extra)
+        return _make_assistant_message(raw, index, split, text, parts, extra)
     if role == "system":
         return Message(
             role="system", author="user", content=text, parts=parts, turn=index, raw_index=index, extra=extra
@@ -113,7 +119,7 @@ def _message(raw: dict[str, Any], index: int, split: Split, begun: bool) -> Mess
             content=text[len(marker) :],
             prefix=marker,
             parts=parts,
-            tool_call_ids=answered_ids(raw),
+            tool_call_ids=read_answered_ids(raw),
             raw_role=None if role == "tool" else role,
             turn=index,
             raw_index=index,
@@ -128,10 +134,10 @@ def _message(raw: dict[str, Any], index: int, split: Split, begun: bool) -> Mess
     raise RowError("unknown_role", f"message {index} has role {role!r}")
 
 
-def _assistant(
+def _make_assistant_message(
     raw: dict[str, Any], index: int, split: Split, text: str, parts: tuple[Part, ...], extra: dict[str, Any]
 ) -> Message:
-    calls = native_calls(raw.get("tool_calls"), index)
+    calls = read_native_calls(raw.get("tool_calls"), index)
     if not calls and split != "tool":
         calls = tuple((FUNCTION_XML if split == "xml" else FENCE).parse(text))
     return Message(
@@ -146,7 +152,7 @@ def _assistant(
     )
 
 
-def _ending(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message, ...], Outcome]:
+def _find_outcome(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message, ...], Outcome]:
     """How the attempt ended. An attempt cut off by a limit is no success, whatever `resolved` says of its
     leftovers, and its last turn was never written by the agent."""
     success = resolved if isinstance(resolved, bool) else None
@@ -165,7 +171,7 @@ def _ending(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message
     return (*messages[:last], untrained, *messages[last + 1 :]), outcome
 
 
-def _tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
+def _read_tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
     """Tools that the system text of the xml split describes."""
     system = messages[0].content if messages and messages[0].role == "system" else ""
     tools: list[ToolSpec] = []
@@ -175,11 +181,11 @@ def _tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
             continue
         about, _, parameters = block[head.end() :].partition("Parameters:\n")
         about = about.strip().removeprefix("Description:").strip()
-        tools.append(ToolSpec(name=head[1], description=about, parameters=_parameters(parameters)))
+        tools.append(ToolSpec(name=head[1], description=about, parameters=_make_parameter_schema(parameters)))
     return tuple(tools)
 
 
-def _parameters(text: str) -> str:
+def _make_parameter_schema(text: str) -> str:
     found: list[tuple[str, str, str, str]] = _PARAMETER.findall(text)
     properties = {name: {"type": kind, "description": about} for name, kind, _, about in found}
     required = [name for name, _, need, _ in found if need == "required"]

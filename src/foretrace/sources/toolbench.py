@@ -1,4 +1,5 @@
-"""ToolBench conversations: rows are growing prefixes of one query, of which the longest per branch is kept."""
+"""ToolBench conversations: the rows of one query are prefixes of its branches, and the longest row of each branch is
+kept."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, T
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.sources.base import RowError
-from foretrace.sources.openai_messages import tool_specs
+from foretrace.sources.openai_messages import read_tool_specs
 
 RETRY = "This is not the first time you try this task"
 """Begins the turn that the search injects before a retried step; later rows of a branch do not keep it."""
@@ -36,15 +37,16 @@ class ToolBench:
         self.keep_prefix_rows = keep_prefix_rows
         self.settings = "keep_prefix_rows" if keep_prefix_rows else ""
         self._inner: set[int] = set()
-        """Ends of rows that a longer row goes on from."""
+        """Last digests of the rows that are prefixes of longer rows."""
         self._chosen_row: dict[int, int] = {}
-        """Which of several rows with one end (they differ in retry turns) is kept, by the digest of all turns."""
+        """Digest of the last prefix -> digest of all turns of the row that is kept, where rows differ in retry turns
+        alone."""
         self._owner: dict[int, int] = {}
-        """End of the branch that trains a beginning which several branches share."""
+        """Digest of a prefix that several branches share -> last digest of the branch that trains it."""
 
     def scan(self, rows: Iterable[RawRow]) -> None:
-        """Learn which rows are beginnings of others, and which branch owns what several share, whatever the order
-        of the rows. A branch that answered owns before one that did not."""
+        """Find the rows that are prefixes of others, and for each prefix that several branches share the one branch
+        that trains it: one that ended in an answer, if there is one. The order of the rows does not matter."""
         if self.keep_prefix_rows:
             return
         before: dict[int, int] = {}
@@ -53,13 +55,13 @@ class ToolBench:
             try:
                 if isinstance(row, Drop):
                     continue
-                turns, _ = _turns(row), _query(row)
+                turns, _ = _read_turns(row), _read_query(row)
             except RowError:
                 continue
-            chain = _chain(turns)
+            chain = _digest_prefixes(turns)
             for last, link in zip((0, *chain), chain, strict=False):
                 before[link] = last
-            rank, whole = _rank(turns), _whole(turns)
+            rank, whole = _rank_branch(turns), _digest_turns(turns)
             if chain[-1] in ends and ends[chain[-1]] != (rank, whole):
                 self._chosen_row[chain[-1]] = whole = min(whole, ends[chain[-1]][1])
             ends[chain[-1]] = (rank, whole)
@@ -75,20 +77,20 @@ class ToolBench:
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one branch of the search for one query."""
-        turns, query = _turns(row), _query(row)
-        chain = _chain(turns)
+        turns, query = _read_turns(row), _read_query(row)
+        chain = _digest_prefixes(turns)
         if chain[-1] in self._inner:
             return Drop("prefix_row", "a longer row of the same branch is kept")
-        if self._chosen_row.get(chain[-1], whole := _whole(turns)) != whole:
+        if self._chosen_row.get(chain[-1], whole := _digest_turns(turns)) != whole:
             return Drop("repeated_row", "another row with the same steps is kept")
-        messages = self._messages(turns, chain)
+        messages = self._make_messages(turns, chain)
         task_id = f"toolbench:{digest(query)}"
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{digest(query)}-{whole:016x}",
             task=Task(id=task_id, group=task_id, kind="tool_use", statement=query),
-            tools=_apis(turns[0][1]) if turns[0][0] == "system" else (),
+            tools=_read_apis(turns[0][1]) if turns[0][0] == "system" else (),
             messages=messages,
-            outcome=_outcome(messages),
+            outcome=_find_outcome(messages),
             provenance=Provenance(
                 origin="imported",
                 source=self.name,
@@ -104,24 +106,24 @@ class ToolBench:
             extra={k: v for k, v in row.items() if k not in ("id", "conversations") and v is not None},
         )
 
-    def _messages(self, turns: list[Turn], chain: list[int]) -> tuple[Message, ...]:
+    def _make_messages(self, turns: list[Turn], chain: list[int]) -> tuple[Message, ...]:
         messages: list[Message] = []
         links = iter(chain)
         for index, (role, text) in enumerate(turns):
             retry = _is_retry(role, text)
             shared = not retry and self._owner.get(next(links), chain[-1]) != chain[-1]
-            messages.append(_message(role, text, index, retry, shared))
+            messages.append(_make_message(role, text, index, retry, shared))
         return tuple(messages)
 
 
-def _query(row: dict[str, Any]) -> str:
+def _read_query(row: dict[str, Any]) -> str:
     match = _STEP.match(row["id"]) if isinstance(row.get("id"), str) else None
     if match is None:
         raise RowError("missing_column", "id is not 'Step N: query'")
     return match.group(1).strip()
 
 
-def _turns(row: dict[str, Any]) -> list[Turn]:
+def _read_turns(row: dict[str, Any]) -> list[Turn]:
     """Turns of a row, whose conversation is two parallel lists or a list of pairs."""
     value = row.get("conversations")
     if "conversations" not in row:
@@ -152,7 +154,7 @@ def _turns(row: dict[str, Any]) -> list[Turn]:
     return [(str(role), text or "") for role, text in pairs]
 
 
-def _chain(turns: list[Turn]) -> list[int]:
+def _digest_prefixes(turns: list[Turn]) -> list[int]:
     """Digest of each beginning of the conversation, retry turns left out."""
     chain: list[int] = []
     last = ""
@@ -163,23 +165,23 @@ def _chain(turns: list[Turn]) -> list[int]:
     return chain
 
 
-def _whole(turns: list[Turn]) -> int:
+def _digest_turns(turns: list[Turn]) -> int:
     return int(digest(*(part for turn in turns for part in turn)), 16)
 
 
-def _rank(turns: list[Turn]) -> int:
+def _rank_branch(turns: list[Turn]) -> int:
     """0 for a branch that ends in an answer, 1 for one that does not."""
     last = next(text for role, text in reversed(turns) if role == "assistant")
     if "give_answer" not in last:
         return 1
-    return 0 if _outcome((_message("assistant", last, 0, retry=False, shared=False),)).success else 1
+    return 0 if _find_outcome((_make_message("assistant", last, 0, retry=False, shared=False),)).success else 1
 
 
 def _is_retry(role: str, text: str) -> bool:
     return role == "user" and text.lstrip().startswith(RETRY)
 
 
-def _message(role: str, text: str, index: int, retry: bool, shared: bool) -> Message:
+def _make_message(role: str, text: str, index: int, retry: bool, shared: bool) -> Message:
     if role == "assistant":
         return Message(
             role="assistant",
@@ -196,7 +198,7 @@ def _message(role: str, text: str, index: int, retry: bool, shared: bool) -> Mes
             role="tool",
             author="environment",
             content=text,
-            is_error=_is_error(text),
+            is_error=_find_error_flag(text),
             turn=index,
             raw_role=role,
             raw_index=index,
@@ -210,13 +212,13 @@ def _message(role: str, text: str, index: int, retry: bool, shared: bool) -> Mes
     )
 
 
-def _is_error(text: str) -> bool | None:
+def _find_error_flag(text: str) -> bool | None:
     if not text.startswith('{"error": "'):
         return None
     return not text.startswith('{"error": ""')
 
 
-def _outcome(messages: tuple[Message, ...]) -> Outcome:
+def _find_outcome(messages: tuple[Message, ...]) -> Outcome:
     last = next((m for m in reversed(messages) if m.role == "assistant"), None)
     call = last.tool_calls[-1] if last is not None and last.tool_calls else None
     if call is None or call.name != "Finish":
@@ -228,13 +230,13 @@ def _outcome(messages: tuple[Message, ...]) -> Outcome:
     return Outcome(success=answered, exit_reason=str(arguments.get("return_type") or "Finish"))
 
 
-def _apis(system: str) -> tuple[ToolSpec, ...]:
+def _read_apis(system: str) -> tuple[ToolSpec, ...]:
     """The API list at the end of the system text: a Python literal, not JSON."""
     _, found, listed = system.partition(_APIS)
     if not found:
         return ()
     try:
-        return tool_specs(parse_literal(listed))
+        return read_tool_specs(parse_literal(listed))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return ()
 

@@ -1,4 +1,4 @@
-"""Rules for shell commands: what wraps a command is cut off, commands inside of commands are followed.
+"""Rules for shell commands: wrappers such as `sudo` are cut off, and commands inside of commands are followed.
 
 What a single program does is in `program_rules`.
 """

@@ -1,4 +1,4 @@
-"""Rules for single shell programs: one for each program whose arguments decide, tables for the others.
+"""Rules for single shell programs: a function for each program whose arguments matter, tables for the others.
 
 To teach the labels a program, put its name into a table of `program_tables`. Where its arguments decide, write a
 function here and name it in `PROGRAM_RULES` at the end.

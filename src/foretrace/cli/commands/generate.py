@@ -147,9 +147,9 @@ def generate(
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
     from foretrace.episodes.settings import EpisodeSettings
-    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_name
+    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_problem_spec
 
-    problems, path = split_name(problems, path)
+    problems, path = split_problem_spec(problems, path)
     settings = GenerateSettings(
         samples=samples,
         sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_make_temperature(temperature)),

@@ -58,12 +58,12 @@ def check(
 
     from foretrace.cli.display.problems import show_check, verdict
     from foretrace.core.errors import ProblemError
-    from foretrace.registry import split_name
+    from foretrace.registry import split_problem_spec
 
-    name, path = split_name(name, path)
+    name, path = split_problem_spec(name, path)
     with output.progress(f"checking {name}") as progress:
         isolation, checked = _check(name, path, limit, sandbox, progress)
-    if not checked.problems and not checked.findings:
+    if not checked.problems and not checked.faults:
         raise ProblemError(f"{path or name}: there is no problem in it")
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
     facts |= {"sound": checked.sound, "isolation": isolation}
@@ -81,14 +81,12 @@ def _check(
 
     import msgspec
 
-    from foretrace.episodes.validate import ValidationIssue, validate_problems
+    from foretrace.episodes.validate import Fault, validate_problems
     from foretrace.problems.base import collect_problems
     from foretrace.registry import make_problem_set, make_sandbox
 
     problems, drops = collect_problems(make_problem_set(name).load(path), limit)
-    bad = [
-        ValidationIssue(problem=drop.at.removeprefix(f"{path} "), fault="bad_row", detail=drop.reason) for drop in drops
-    ]
+    bad = [Fault(problem=drop.at.removeprefix(f"{path} "), kind="bad_row", detail=drop.reason) for drop in drops]
     judge = make_sandbox(sandbox.names, sandbox.make_settings())
 
     def report(done: int) -> None:
@@ -102,7 +100,7 @@ def _check(
             )
 
     isolation, checked = asyncio.run(run())
-    return msgspec.to_builtins(isolation), msgspec.structs.replace(checked, findings=(*bad, *checked.findings))
+    return msgspec.to_builtins(isolation), msgspec.structs.replace(checked, faults=(*bad, *checked.faults))
 
 
 COMMANDS = {"list": list_, "check": check}

@@ -72,7 +72,7 @@ def _list(output: Output, store: TraceStore, every: bool) -> None:
 
 def _read_in_order(store: TraceStore, every: bool) -> tuple[Iterator[Trace], int]:
     """The traces that are listed, by task and then by key, and the number of all; other records are not read."""
-    table = store.columns("task_id", "key")
+    table = store.read_columns("task_id", "key")
     pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
     keys = [key for _, key in sorted(pairs, key=lambda pair: (pair[0], *_sort_key(pair[1])))]
     pages = (keys[at : at + _PAGE] for at in range(0, len(keys) if every else min(_PAGE, len(keys)), _PAGE))

@@ -22,7 +22,7 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
         "rows": report.rows,
         "traces": report.traces,
         "replaced": report.replaced,
-        "already_there": report.already,
+        "already_there": report.already_done,
         "drops": dict(sorted(report.drops.items())),
         "examples": report.render_examples(write_flag),
         "success": {name: report.success[name] for name in ("true", "false", "unknown")},
@@ -51,9 +51,9 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
             *([("replaced", report.replaced)] if report.replaced else []),
             ("drops", report.drops.total()),
             *((f"  {reason}", count) for reason, count in sorted(report.drops.items())),
-            ("already there", report.already),
+            ("already there", report.already_done),
             ("outcomes", ", ".join(f"{outcomes[k]:,} {name}" for k, name in _OUTCOMES)),
-            *([("traces folder", str(out))] if report.traces or report.replaced or report.already else []),
+            *([("traces folder", str(out))] if report.traces or report.replaced or report.already_done else []),
         ]
     )
     output.print(sum_import(report))
@@ -64,5 +64,5 @@ def sum_import(report: ImportReport) -> str:
     replaced = f" + {report.replaced:,} replaced" if report.replaced else ""
     return (
         f"{report.rows:,} rows = {report.traces:,} traces{replaced} + {report.drops.total():,} drops "
-        f"+ {report.already:,} already there"
+        f"+ {report.already_done:,} already there"
     )

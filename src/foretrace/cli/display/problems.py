@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _MAX_NAMED = 5
 """Problems that the last line of a failed check names."""
-_FAULTS = {
+_FAULT_TEXTS = {
     "bad_row": "left out",
     "reference_failed": "the reference fails for",
     "empty_passed": "an answer that does nothing passes for",
@@ -37,18 +37,18 @@ def show_check(output: Output, checked: ValidationReport, isolation: dict[str, A
             ("seconds", f"{checked.seconds:.1f}"),
         ]
     )
-    if checked.findings:
+    if checked.faults:
         output.print()
         output.print_table(
-            ("problem", "fault", "tests", "detail"), [(f.problem, f.fault, f.tests, f.detail) for f in checked.findings]
+            ("problem", "fault", "tests", "detail"), [(f.problem, f.kind, f.tests, f.detail) for f in checked.faults]
         )
 
 
 def verdict(checked: ValidationReport) -> str:
     """One line that names what is wrong, and where."""
     parts: list[str] = []
-    for fault, text in _FAULTS.items():
-        names = list(dict.fromkeys(f.problem for f in checked.findings if f.fault == fault))
+    for fault, text in _FAULT_TEXTS.items():
+        names = list(dict.fromkeys(f.problem for f in checked.faults if f.kind == fault))
         if names:
             more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
             parts.append(f"{text} {len(names):,}: {', '.join(names[:_MAX_NAMED])}{more}")

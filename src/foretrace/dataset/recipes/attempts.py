@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.actions.same_action import Action
-from foretrace.actions.same_action import make_action_key as make_call_key
+from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.prompts import ChatText, Prompts
@@ -40,7 +39,7 @@ class Target:
 
     @property
     def prompt(self) -> list[ChatText]:
-        """What was before it."""
+        """The prompt at which it was done."""
         return self.attempt.prompts.render(self.index)
 
     @property
@@ -59,7 +58,7 @@ def is_wanted_outcome(outcomes: Outcomes, success: bool | None) -> bool:
 
 
 def make_action_key(message: Message) -> ActionKey:
-    """What a message does. The type is left out: the same call can be a write here and a repair there."""
+    """The action key of a message. It has no action type: the same call can be a write here and a repair there."""
     calls = (make_call_key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
     return tuple(calls) or (("", "", message.content),)
 
@@ -81,7 +80,7 @@ class Attempt:
         self._steps_by_action: dict[ActionKey, list[int]] | None = None
 
     def select_targets(self, until: int | None = None) -> None:
-        """Fill `targets`; where `until` is given, with no step behind that message."""
+        """Fill `targets` with the steps up to message `until`, or with all steps."""
         within = [label for label in self.labels if until is None or label.index <= until]
         self.targets = [target for label in within if (target := self._make_target(label)) is not None]
 
@@ -104,7 +103,7 @@ class Attempt:
         return any(first_shown <= step < index for step in steps)
 
     def count_shared_messages(self, other: Attempt) -> int:
-        """How many messages two attempts have in common from the start: only so far can a prompt be the same."""
+        """How many of the first messages two attempts share; behind them, their prompts differ."""
         pairs = zip(self.trace.messages, other.trace.messages, strict=False)
         same = (a.role == b.role and make_message_text(a) == make_message_text(b) for a, b in pairs)
         return sum(1 for _ in takewhile(bool, same))

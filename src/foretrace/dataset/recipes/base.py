@@ -82,18 +82,19 @@ class RowSelector(Protocol):
     """Chooses the rows of a config that stay: in each shard job, and then among what all jobs chose."""
 
     drop_reason: str
-    """Under which the other rows are counted."""
+    """The reason under which rows that do not stay are counted as drops."""
 
     def add(self, row: Row) -> None:
         """Take a candidate. In the end its `values` lack the columns that hold messages."""
         ...
 
     def select(self, *, final: bool) -> Iterator[Row]:
-        """The rows that stay, in the order of their rank; not `final`: all that the final choice could still want."""
+        """The rows that stay, in the order of their rank. With `final=False`: all rows that the final choice may
+        still need."""
         ...
 
 
-def _no_salt(values: Mapping[str, Any]) -> str:
+def _make_no_salt(values: Mapping[str, Any]) -> str:
     return ""
 
 
@@ -106,13 +107,14 @@ class Config:
     about: str
     """What it is for, in a sentence of the card."""
     repository: str | None = None
-    """How the name of its repository on the Hub ends; configs of one ending share it. `None`: it is never pushed."""
-    salt: Callable[[Mapping[str, Any]], str] = _no_salt
+    """How the name of its repository on the Hub ends, e.g. `proposer-sft`. Configs with the same ending share a
+    repository. `None`: it is never pushed."""
+    salt: Callable[[Mapping[str, Any]], str] = _make_no_salt
     """What tells rows of this config at one step apart, from their values."""
     accounts_for: Literal["steps", "traces"] | None = None
-    """What is a row or a counted drop each, without exception; the gate `counts` checks it."""
+    """Every step, or every trace, must give one row or one counted drop; the gate `counts` checks it."""
     rows_of: tuple[str, int] | None = None
-    """Another config, and how many rows each of its rows makes here; the gate `counts` checks it."""
+    """(another config, number): each row of that config makes so many rows here; the gate `counts` checks it."""
     checks: tuple[type[RowCheck], ...] = ()
     """Gates of its own."""
     pair_families: bool = False
@@ -120,8 +122,7 @@ class Config:
     family, and a family that a blind guesser sees through is removed from all configs of the recipe that have a column
     `family`."""
     selector: Callable[[BuildSettings], RowSelector] | None = None
-    """Chooses the rows that stay among all that the recipe makes, of which there is only the split `test`. `None`: all
-    stay."""
+    """Chooses which of the recipe's rows stay; such a config has the split `test` alone. `None`: all rows stay."""
 
     def make_row(self, values: dict[str, Any]) -> Row:
         """A row of these values, made by a recipe or read back."""

@@ -46,9 +46,9 @@ class EvalSlices:
     def select(self, *, final: bool) -> Iterator[Row]:
         """Rows in the order of their rank, with `natural` and `balanced` set.
 
-        Not `final`: all that a merge could still want. Final: what is in one of the slices. The balanced slice has the
-        same number of rows of every class that has at least `_COMMON_CLASS_ROWS` (of every class, if none has); rarer
-        classes give what they have.
+        With `final`, these are the rows of the two slices; without it, all rows that a merge may still need. In the
+        balanced slice, each class with at least `_COMMON_CLASS_ROWS` rows (each class at all, if none has so many)
+        has the same number of rows, and rarer classes have all of theirs.
         """
         natural = dict(_find_smallest(self._natural, self._size))
         classes = [_find_smallest(rows, self._class_size) for rows in self._classes.values()]

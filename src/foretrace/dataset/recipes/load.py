@@ -9,7 +9,8 @@ from foretrace.dataset.recipes.base import Config, Recipe
 
 
 def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of these names (all when empty), in their usual order; those of others stand last, by name.
+    """The recipes of these names (all when empty): those of foretrace in the order of its table, then others by
+    name.
 
     Raises:
         UsageError: no such recipe, or an object that is none.

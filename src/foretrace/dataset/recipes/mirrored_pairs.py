@@ -1,9 +1,12 @@
-"""How a pair gets its mirror: two steps of one task, each right at its own prompt and rejected at the other's.
+"""Mirrored pairs: two steps of one task make two rows, and each step is chosen in one row and rejected in the other.
 
-With prompt i, c_i over c_j, comes prompt j, c_j over c_i, so that every completion is chosen exactly as often as it is
-rejected. A guesser that reads the completion alone, its length or its form has nothing to go by. Nor has one that
-rejects whatever the agent had done before, except in the family `redundancy`, which is about that: pairs of the other
-families are chosen so that this rule is right once where it is wrong once, or silent.
+For example, the agent ran A at prompt 1 and B at prompt 2. Row 1 is prompt 1 with A chosen and B rejected; row 2 is
+prompt 2 with B chosen and A rejected. Every completion is thus chosen as often as it is rejected, so its text,
+length or form does not tell which answer is right.
+
+The rule "reject what the agent had already done" must not help either. In the families `argument` and `type_swap`,
+pairs are taken only if the rule is right in one row and wrong in the other, or says nothing in both. The family
+`redundancy` is about repeats, so there the rule may help.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ MIRRORED = ("argument", "type_swap", "redundancy")
 REPEAT_BALANCED = ("argument", "type_swap")
 """Families in which the rule "reject what was already done" is right in exactly one half of the pairs."""
 MAX_TRIES = 48
-"""Candidate pairs of a family that are weighed in one trace before it is left at what was found."""
+"""Candidate pairs of one family that are tried for one trace; the search then stops with the pairs found so far."""
 
 _Candidates = Iterator[tuple[Target, Target]]
 
 
 class MirroredPair(NamedTuple):
-    """Two steps, each of which was right at its own prompt and is rejected at the other's."""
+    """Two steps. Each was right at its own prompt, and is the rejected answer at the prompt of the other."""
 
     family: str
     first: Target
@@ -69,7 +72,8 @@ def find_mirrored_pairs(
 
 
 def _is_repeat_rule_right(first: Target, second: Target) -> bool:
-    """Whether "reject what was already done" is right or wrong in both rows, and not once each or silent."""
+    """Whether the rule "reject what was already done" would win or lose on the two rows together, instead of coming
+    out even."""
     return rules.find_repeat_rule_sign(first, second) + rules.find_repeat_rule_sign(second, first) != 0
 
 
@@ -101,10 +105,11 @@ class _Quota:
 def _wait_for_other_order(
     waiting: dict[tuple[str, str], MirroredPair], pair: MirroredPair, quota: _Quota
 ) -> list[MirroredPair]:
-    """The pair and one of the same two types in the other order, once both are found in the task.
+    """Return the pair together with a waiting one whose two types come in the other order; where none waits, keep
+    the pair waiting and return nothing.
 
-    An edit comes late and a look comes early: were pairs taken as they come, the type and the place in the trace
-    would tell which answer is right.
+    Edits tend to come late in a trace, and reads early. Without this balance, the type of an action and its place in
+    the trace would tell which answer is right.
     """
     order = (str(pair.first.label.action), str(pair.second.label.action))
     other = waiting.get((order[1], order[0]))
@@ -147,7 +152,7 @@ def _find_other_types(targets: list[Target], _others: list[Target]) -> _Candidat
 
 
 def _find_redundant(targets: list[Target], _others: list[Target]) -> _Candidates:
-    """A call that changes nothing, before one that acts with nothing changed between; or any call and the finish."""
+    """A read before a call that acts, where nothing changed between the two; or any call before the finish."""
     unsure = [t.index for t in targets if t.label.effect in (Effect.UNKNOWN, Effect.SANDBOX_EXEC)]
     return (
         (a, b)
@@ -169,14 +174,15 @@ def _is_redundant(first: Target, second: Target) -> bool:
 
 _CHANGES = (ActionType.FILE_WRITE, ActionType.REPAIR)
 _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape, "type_swap": _find_other_types}
-"""Each family, and what finds two steps that may be a pair of it."""
+"""Family -> the function that finds steps which may be a pair of it."""
 
 
 def _make_mirrored_pair(
     family: str, first: Target, second: Target, accepted: rules.AcceptedActions
 ) -> MirroredPair | None:
-    """The pair; `None` where one of the two would not be wrong at the other's prompt, or could not be known there."""
-    if rules.is_same_action(first, second) or rules.are_interchangeable(first, second):
+    """The pair; `None` where one of the steps is not wrong at the prompt of the other, or the prompt does not show
+    its values."""
+    if rules.are_same_targets(first, second) or rules.are_interchangeable(first, second):
         return None
     if accepted.accepts(first, second) or accepted.accepts(second, first):
         return None

@@ -1,4 +1,9 @@
-"""The gates of pairs, read from the files: mirrored families are balanced, and what was done before tells nothing."""
+"""Two gates of the pairs, checked on the files that were written.
+
+`balance`: in a mirrored family, each completion is chosen as often as it is rejected. `repeats`: in the families
+`argument` and `type_swap`, the rule "reject the action that the prompt already shows" is right in exactly half of
+the pairs.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +65,8 @@ class BalanceCheck(RowCheck):
 
 
 class RepeatsCheck(RowCheck):
-    """How far the rule "reject what the prompt shows as done" gets: nowhere, but in the family about repeats."""
+    """In `argument` and `type_swap`, the rule "reject what the prompt shows as done" is right for exactly half of
+    the pairs."""
 
     columns = ("family", "rejected")
 
@@ -99,7 +105,7 @@ class RepeatsCheck(RowCheck):
 
     @classmethod
     def make_gate(cls, checks: Sequence[RepeatsCheck]) -> Gate:
-        """Fail unless the share is exactly one half where it must be."""
+        """Fail unless the rule is right in exactly half of the pairs of each family in `REPEAT_BALANCED`."""
         figure: dict[str, Any] = {}
         for family in sorted({family for check in checks for family in check.pairs}):
             right = sum(check.right.get(family, 0.0) for check in checks)
@@ -110,7 +116,7 @@ class RepeatsCheck(RowCheck):
 
 
 def _read_action_key(target_text: str) -> ActionKey:
-    """What a target of the form `call` does."""
+    """The action key of a target text of the form `call`."""
     value = msgspec.json.decode(target_text)
     calls = [value, *value.get("more", ())] if value["tool"] else []
     made = (ToolCall(name=c["tool"], arguments=msgspec.json.encode(c["arguments"]).decode()) for c in calls)

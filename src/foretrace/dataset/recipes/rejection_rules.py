@@ -19,7 +19,7 @@ _MAX_VALUE_CHARS = 200
 
 
 class AcceptedActions:
-    """What successful attempts did, by prompt: an action that one of them took there is not wrong there."""
+    """What successful attempts did at each prompt. An action that one of them took at a prompt is not wrong there."""
 
     def __init__(self, attempts: Iterable[Attempt]) -> None:
         self._by_prompt: dict[bytes, list[Target]] = {}
@@ -33,24 +33,25 @@ class AcceptedActions:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
         if not self._by_prompt:
             return False
-        return any(is_same_action(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
+        return any(are_same_targets(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
 
 
-def is_same_action(one: Target, other: Target) -> bool:
+def are_same_targets(one: Target, other: Target) -> bool:
     """Whether two steps do the same, however it is written."""
     return one.text == other.text or one.action_key == other.action_key
 
 
 def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
-    """What the rule "reject what was already done" makes of a pair: 1 right, -1 wrong, 0 silent."""
+    """Apply the rule "reject what was already done" to a pair: 1 where it is right, -1 where it is wrong, 0 where
+    the prompt shows both actions or neither."""
     is_shown = at.attempt.is_shown
     return is_shown(wrong.action_key, at.index) - is_shown(at.action_key, at.index)
 
 
 def are_interchangeable(first: Target, second: Target) -> bool:
-    """Two reads with nothing but reads between them: their order does not matter, so neither is wrong early.
+    """Whether the order of two steps may not matter, so that neither is a wrong answer at the prompt of the other.
 
-    Of two reads in two attempts it cannot be known.
+    True for two reads with only reads between them, and for two reads of different attempts, whose order is unknown.
     """
     if first.label.effect is not Effect.PURE_READ or second.label.effect is not Effect.PURE_READ:
         return False
@@ -61,8 +62,9 @@ def are_interchangeable(first: Target, second: Target) -> bool:
 
 
 def find_call_shape(message: Message) -> tuple[Any, ...] | None:
-    """What two calls share that differ in an argument alone: tool, argument names, sub-command or program; `None`
-    for anything but one call with short values."""
+    """The shape of a call: its tool, its argument names and the program of its command. Two calls of one shape
+    differ in values alone, such as `cat a.py` and `cat b.py`. `None` for a message without exactly one call, or with
+    a long value."""
     if len(message.tool_calls) != 1:
         return None
     call = message.tool_calls[0]
@@ -76,8 +78,11 @@ def find_call_shape(message: Message) -> tuple[Any, ...] | None:
 
 
 def has_visible_values(wrong: Target, at: Target) -> bool:
-    """Whether every value in which `wrong` and what was done at `at` differ stands in the prompt there, those of the
-    right one too: else the one whose values stand there would be the wrong one."""
+    """Whether the prompt at `at` shows every value in which the two calls differ.
+
+    Both calls count. Say the agent read `a.py` and the wrong call reads `b.py`: the prompt must name both files. If
+    it named one of them only, a guesser could tell the answers apart by that.
+    """
     mine, others = _find_named_values(at.message), _find_named_values(wrong.message)
     if not others - mine or not mine - others:
         return False
@@ -96,7 +101,7 @@ def _stands_in(value: str, text: str) -> bool:
 
 
 def _find_named_values(message: Message) -> set[str]:
-    """The values of a call that could be seen somewhere: paths, ids, numbers, words of a command."""
+    """The values of a call that an earlier message could name: paths, ids, numbers, words of a command."""
     units: set[str] = set()
     for name, value in _read_arguments(message.tool_calls[0].arguments).items():
         if name == "command":

@@ -11,7 +11,7 @@ from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
 from foretrace.dataset.recipes.base import IDENTITY, Config, Row
 from foretrace.encodings.calls_in_text import remove_calls
-from foretrace.encodings.json_arguments import dumps
+from foretrace.encodings.json_arguments import encode_json
 
 _ANY_PARAMETERS = '{"type":"object"}'
 """Parameters of a tool of which nothing else is known."""
@@ -82,7 +82,7 @@ def _find_answered_call(message: Message, waiting: list[str]) -> str:
 
 
 def _make_call(call: ToolCall, call_id: str) -> dict[str, Any]:
-    arguments = call.arguments if _is_json(call.arguments) else dumps(call.arguments)
+    arguments = call.arguments if _is_json(call.arguments) else encode_json(call.arguments)
     return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
@@ -101,7 +101,7 @@ def _make_tools(trace: Trace) -> str:
         for name in sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
     )
     listed = (
-        f'{{"type":"function","function":{{"name":{dumps(s.name)},"description":{dumps(s.description)},'
+        f'{{"type":"function","function":{{"name":{encode_json(s.name)},"description":{encode_json(s.description)},'
         f'"parameters":{s.parameters if _is_json(s.parameters) else _ANY_PARAMETERS}}}}}'
         for s in specs
     )

@@ -84,7 +84,8 @@ class Verifier:
 
 
 def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> Iterator[tuple[Target, Target]]:
-    """What a successful and what a failed attempt did at the same prompt, each wrong action once a prompt."""
+    """Pairs of what a successful and a failed attempt did at the same prompt; each wrong action stands once at a
+    prompt."""
     failed_by_prompt: dict[bytes, list[Target]] = {}
     for attempt in task.attempts:
         if attempt.trace.outcome.success is False:
@@ -99,7 +100,7 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> 
         for target in attempt.targets:
             prompt = target.prompt_digest
             for wrong in _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed):
-                same = rules.is_same_action(target, wrong)
+                same = rules.are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue
                 if pairs_of[key] >= task.settings.pairs:

@@ -1,4 +1,4 @@
-"""Find the code that a model meant: a text is tried with every escaping that models are known to get wrong.
+"""Find the code that a model meant, by undoing each mistake in escaping that models are known to make.
 
 This never guesses: where two variants of a text are both Python and differ in meaning, the code is refused.
 """
@@ -92,7 +92,7 @@ def strip_fence(text: str) -> str:
 
 
 def choose_code(candidates: Iterable[CodeCandidate]) -> CodeChoice:
-    """Choose the one meaning that all variants of the candidates share that are Python.
+    """Choose the code, if all variants of the candidates that are Python have one and the same meaning.
 
     Returns:
         The variant with that meaning that took the fewest repairs. An error when meanings differ, or when nothing is

@@ -1,4 +1,4 @@
-"""Undo escapes in code, for each way in which a model may have put them in."""
+"""Undo escapes in code, for each way in which models write them."""
 
 from __future__ import annotations
 

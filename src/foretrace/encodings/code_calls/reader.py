@@ -16,7 +16,7 @@ import msgspec
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.code_calls.code_candidates import CodeCandidate, CodeChoice, choose_code, parse_python
 from foretrace.encodings.code_calls.json_body import CODE_KEY, read_broken_json, read_json
-from foretrace.encodings.json_arguments import dumps, find_json_end
+from foretrace.encodings.json_arguments import encode_json, find_json_end
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _TAG = re.compile(r"<(/?)tool_call>")
@@ -191,7 +191,7 @@ def _make_call(span: tuple[int, int], choice: CodeChoice, repairs: tuple[str, ..
     if candidate is None:
         return CodeCall(span=span, error=choice.error)
     try:
-        arguments = dumps({CODE_KEY: candidate.code, **candidate.other_arguments})
+        arguments = encode_json({CODE_KEY: candidate.code, **candidate.other_arguments})
         arguments.encode()
     except (ValueError, RecursionError):  # NaN or an infinity, or half a character
         return CodeCall(span=span, error="the arguments are not JSON")

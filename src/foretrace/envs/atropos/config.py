@@ -227,6 +227,6 @@ write_option = make_option_style(_OPTIONS)
 """A setting as an option of this environment."""
 
 
-def describe_error(error: ForetraceError) -> str:
+def render_error(error: ForetraceError) -> str:
     """The message of an error, with settings as options of this environment."""
     return error.render(write_option)

@@ -23,15 +23,15 @@ except ImportError as missing:
     raise missing_library_error("atroposlib", "atropos", missing) from None
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, first_line
+from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, find_first_line
 from foretrace.core.files import describe_write_error
 from foretrace.core.problem import Problem
 from foretrace.envs.atropos.config import (
     CodeTraceEnvConfig,
     check_scores,
     check_servers,
-    describe_error,
     evals_error,
+    render_error,
     write_option,
 )
 from foretrace.envs.atropos.groups import GroupMonitor, find_drop_reason, make_group
@@ -108,8 +108,8 @@ class CodeTraceEnv(ResilientEnv):
         if not hasattr(self, "server"):
             return error
         return UsageError(
-            f"the tokenizer {config.tokenizer_name} cannot be loaded: {first_line(error)}; give a local folder with a "
-            "tokenizer.json and a chat template"
+            f"the tokenizer {config.tokenizer_name} cannot be loaded: {find_first_line(error)}; "
+            "give a local folder with a tokenizer.json and a chat template"
         )
 
     async def setup(self) -> None:
@@ -341,7 +341,7 @@ class CodeTraceEnv(ResilientEnv):
         except ForetraceError as error:
             if not self.training:
                 raise
-            _log.warning("the evaluation at step %d failed: %s", self.curr_step, describe_error(error))
+            _log.warning("the evaluation at step %d failed: %s", self.curr_step, render_error(error))
 
     async def _evaluate(self) -> None:
         start_time = time.time()

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from tenacity import RetryError
 
 from foretrace.core.errors import ForetraceError, Setting, UsageError
-from foretrace.envs.atropos.config import describe_error
+from foretrace.envs.atropos.config import render_error
 
 _log = logging.getLogger("foretrace.envs.atropos")
 
@@ -151,7 +151,7 @@ class ResilientEnv(BaseEnv):
         try:
             super().cli()
         except ForetraceError as error:
-            print(f"error: {describe_error(error)}", file=sys.stderr)
+            print(f"error: {render_error(error)}", file=sys.stderr)
             sys.exit(error.exit_code)
         except ValidationError as error:
             first = error.errors()[0]

@@ -105,7 +105,8 @@ def read_metrics(report: Mapping[str, Any] | None) -> dict[str, float]:
 
 _Sandboxes = dict[tuple[str, bytes], Sandbox]
 _OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sandboxes] = WeakKeyDictionary()
-"""Open sandboxes by event loop: the library makes a new harness for each episode, and fork servers are to stay warm."""
+"""Open sandboxes by event loop. The library makes a new harness for each episode, and all of them share one sandbox, so
+that its fork server is started once."""
 
 
 def get_shared_sandbox(names: str, settings: SandboxSettings) -> Sandbox:

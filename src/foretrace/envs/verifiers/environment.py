@@ -33,11 +33,11 @@ from foretrace.envs.verifiers.attempts import (
     run_attempt,
 )
 from foretrace.envs.verifiers.interception_model import InterceptionModel
-from foretrace.envs.verifiers.setting_names import describe_error, rewrite_error
+from foretrace.envs.verifiers.setting_names import render_error, rewrite_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.registry import make_problem_set, make_protocol, make_sandbox, split_name
+from foretrace.registry import make_problem_set, make_protocol, make_sandbox, split_problem_spec
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 ID = "foretrace-env"
@@ -63,7 +63,7 @@ class ProblemsConfig(vf.TasksetConfig):
     @property
     def source(self) -> tuple[str, str | None]:
         """Name of the set, and the path it is read from."""
-        name, path = split_name(self.problems, Path(self.path) if self.path else None)
+        name, path = split_problem_spec(self.problems, Path(self.path) if self.path else None)
         return name, str(path) if path else None
 
     @model_validator(mode="after")
@@ -346,9 +346,9 @@ def _refuse_by_value_error(look_up: Any) -> Any:
     try:
         return look_up()
     except UsageError as error:
-        raise ValueError(describe_error(error)) from None
+        raise ValueError(render_error(error)) from None
 
 
 def _end_run(error: ForetraceError) -> SystemExit:
     """The end of a run, as the library ends its own: the line on stderr, and exit code 1."""
-    return SystemExit(f"error: {describe_error(error)}")
+    return SystemExit(f"error: {render_error(error)}")

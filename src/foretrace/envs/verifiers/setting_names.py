@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from foretrace.core.errors import ForetraceError
 from foretrace.envs.messages import make_option_style
-from foretrace.episodes.rollout import failure_message
+from foretrace.episodes.rollout import make_failure_message
 
 _Error = TypeVar("_Error", bound=ForetraceError)
 
@@ -38,19 +38,19 @@ OPTIONS = {
 _write_option = make_option_style(OPTIONS)
 
 
-def describe_error(error: ForetraceError) -> str:
+def render_error(error: ForetraceError) -> str:
     """The message of an error, with settings as options of `vf-eval`."""
     return error.render(_write_option)
 
 
 def describe_failure(error: Exception) -> str:
     """What a report says of any failure, with settings as options of `vf-eval`."""
-    return failure_message(error, _write_option)
+    return make_failure_message(error, _write_option)
 
 
 def rewrite_error(error: _Error) -> _Error:
     """A copy of an error, with its traceback, whose `str` names the options of `vf-eval`: the library prints and
     records that text."""
     copied = copy.copy(error)
-    copied.args = (describe_error(error),)
+    copied.args = (render_error(error),)
     return copied.with_traceback(error.__traceback__)

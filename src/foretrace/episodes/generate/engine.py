@@ -359,7 +359,7 @@ def _make_limiter(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
 
 
 def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:
-    """Return the trace and its line in the journal; for one that could not be read back, a trace that says so."""
+    """Return the trace and its journal line; where the trace could not be read back, another one that says so."""
     try:
         return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
     except ENCODING_ERRORS as error:

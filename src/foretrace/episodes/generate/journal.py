@@ -1,4 +1,5 @@
-"""Makes finished attempts durable without holding up the others: those that wait share one sync."""
+"""Write finished attempts to disk without blocking the event loop: attempts that wait at the same time share one
+sync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How many requests a server gets at one time: more while that helps, half as many when it is overloaded."""
+"""Limit the requests in flight at one server: raise the limit while that helps, and halve it when the server is
+overloaded."""
 
 from __future__ import annotations
 
@@ -9,21 +10,22 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 _MIN_GAIN = 0.3
-"""Share of the growth in slots by which the throughput must grow; else the growth is taken back."""
+"""An increase of the limit is kept only if the throughput grows by at least this share of it."""
 _FAST_GROWTH, _SLOW_GROWTH = 1.0, 0.125
-"""Share of the slots that are added after a round: until a growth is first taken back, and from then on."""
+"""Share of the slots that is added after a round: before an increase was first taken back, and afterwards."""
 _HOLD_ROUNDS = 8
-"""Rounds without a growth after one that did not help."""
+"""Rounds without an increase after one that did not help."""
 _MAX_HOLD_ROUNDS = 64
-"""The same after a growth that overloaded the server: doubled each time, since an overload may cost a pause."""
+"""Rounds without an increase after one that overloaded the server: doubled each time, because an overload may cost a
+pause."""
 _MIN_ROUND_REQUESTS = 6
 
 
 class AdaptiveLimiter:
-    """Lends slots, first come, first served: `async with limiter`. A request holds a slot, running code does not.
+    """Gives slots to requests in the order in which they ask: `async with limiter`. Running code takes no slot.
 
-    An adaptive limit changes after rounds of one or two requests a slot. The throughput of a round is estimated as the
-    number of slots times the tokens that one slot yields a second, so that it is right while slots fill and drain.
+    An adaptive limit may change after each round, which is one or two requests for each slot. The throughput of a
+    round is estimated as slots times tokens a second of one slot, which holds even while some slots are empty.
 
     Args:
         initial: Slots in the beginning.
@@ -100,7 +102,7 @@ class AdaptiveLimiter:
                 waiter.set_result(None)
 
     def record_success(self, started: float, tokens: float) -> None:
-        """A request that was sent at `started` (of the clock) has yielded that many tokens."""
+        """Note that a request that was sent at `started` (of the clock) gave so many tokens."""
         if self._max_limit is None or started < self._round_start:
             return
         self._requests += 1
@@ -110,9 +112,9 @@ class AdaptiveLimiter:
             self._end_round(self.limit * self._tokens / self._seconds)
 
     def record_overload(self, started: float) -> None:
-        """The server was too busy for a request that was sent at `started` (of the clock), or failed it: the last
-        growth is taken back if it has not proved itself yet, else the limit is halved; once for all requests that were
-        under way together."""
+        """Note that the server was too busy for a request that was sent at `started` (of the clock), or failed it.
+        The last increase is taken back if it has not yet been kept, else the limit is halved; this happens once for
+        all requests that were in flight together."""
         if started <= self._last_overload:
             return
         self._last_overload = self._clock()

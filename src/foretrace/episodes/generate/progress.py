@@ -12,7 +12,7 @@ from foretrace.core.trace import Isolation, Trace
 from foretrace.episodes.generate.usage import TokenMeter
 
 _RECENT_S = 30.0
-"""Rates are those of the last seconds."""
+"""Seconds over which rates are measured."""
 
 
 class RunCounts(msgspec.Struct, kw_only=True):
@@ -68,7 +68,7 @@ class RunProgress(RunCounts, eq=False):
     ideal_attempts: int = 0
     """Attempts of this run that are ideal."""
     reward_sum: float = 0.0
-    """Of the attempts of this run without an error, as `metric_sums`."""
+    """Sums over the attempts of this run without an error, like `metric_sums`."""
     metric_sums: Counter[str] = msgspec.field(default_factory=Counter)
     in_flight: int = 0
     slots: int = 0
@@ -120,7 +120,7 @@ class RunProgress(RunCounts, eq=False):
         return (self.done - done) / span, (self.meter.completion_tokens - tokens) / span
 
     def tick(self) -> None:
-        """Note where things stand; to be called about once a second."""
+        """Note the attempts and tokens so far; call it about once a second."""
         now = time.monotonic()
         self._recent.append((now, self.done, self.meter.completion_tokens))
         while len(self._recent) > 1 and self._recent[1][0] < now - _RECENT_S:

@@ -68,7 +68,7 @@ def _find_finished_keys(folder: Path) -> set[str]:
     """Keys of the stored attempts that did not end in an error: a generated trace says whether it was a success."""
     if not (folder / "manifest.json").exists():
         return set()
-    table = TraceStore(folder).columns("key", "success")
+    table = TraceStore(folder).read_columns("key", "success")
     return {
         key
         for key, success in zip(table["key"].to_pylist(), table["success"].to_pylist(), strict=True)
@@ -77,7 +77,8 @@ def _find_finished_keys(folder: Path) -> set[str]:
 
 
 def explain_left_out(trace: Trace, keep: Keep) -> str:
-    """Why the trace is not kept; empty where it is, and for one that ended in an error, which says nothing yet."""
+    """Why `keep` leaves the trace out; empty where it is kept, and where it ended in an error, since it is made
+    again."""
     if trace.outcome.error is not None:
         return ""
     if keep != "all" and not trace.outcome.success:

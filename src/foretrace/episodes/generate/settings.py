@@ -17,16 +17,16 @@ Keep = Literal["all", "success", "ideal"]
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run may use. No attempt is begun that would probably go beyond it; those in flight are finished."""
+    """The limits of a run. No attempt is begun that would probably exceed one; attempts in flight are finished."""
 
     tokens: int | None = None
-    """Of prompts and completions."""
+    """Tokens of prompts and completions together."""
     seconds: float | None = None
     cost: float | None = None
     price_in: float = 0.0
-    """Of a million prompt tokens, in the unit of `cost`."""
+    """Price of a million prompt tokens, in the unit of `cost`."""
     price_out: float = 0.0
-    """Of a million completion tokens."""
+    """Price of a million completion tokens."""
 
     def compute_cost(self, meter: TokenMeter) -> float:
         """Cost of the tokens, in the unit of `cost`."""

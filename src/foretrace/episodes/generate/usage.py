@@ -57,7 +57,7 @@ class MeteredModel(ModelWrapper):
 
 
 class RunUsage:
-    """What the attempts of a run have used: those that finished together, each one in flight for itself."""
+    """Tokens that the attempts of a run used: one sum for all that finished, and one for each attempt in flight."""
 
     def __init__(self) -> None:
         self.finished = TokenMeter()

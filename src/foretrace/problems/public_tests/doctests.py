@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foretrace.core.python_source import try_parse
-from foretrace.problems.public_tests.literals import HELPERS, MAX_PIECE, equal, holds, is_test, value_of, written
+from foretrace.problems.public_tests.literals import (
+    HELPERS,
+    MAX_PIECE,
+    is_test,
+    make_assert,
+    make_equality_assert,
+    read_value,
+    unparse_node,
+)
 
 _INPUT = re.compile(r"([ \t]*)>>>(?: (.*))?")
 _END = re.compile(r"[ \t]*(?:\"\"\"|'''|```)")
@@ -24,10 +32,10 @@ class Line(NamedTuple):
     node: ast.stmt
     output: str
     silent: bool
-    """It gave None: nothing stands under it but a blank line, and then another input."""
+    """Whether it gave `None`: a blank line follows it, and then another input."""
 
 
-def sessions(text: str) -> tuple[list[list[Line]], str]:
+def find_sessions(text: str) -> tuple[list[list[Line]], str]:
     """The sessions of a text, and the text with blanks where they stood.
 
     A session ends at a line that is neither an input nor an output; it goes on over blank lines.
@@ -37,7 +45,7 @@ def sessions(text: str) -> tuple[list[list[Line]], str]:
     found: list[list[Line]] = []
     number, at, going_on = 0, 0, False
     while number < len(lines):
-        after, entry = _entry(lines, number, at)
+        after, entry = _read_entry(lines, number, at)
         if entry is not None:
             if not going_on:
                 found.append([])
@@ -51,8 +59,9 @@ def sessions(text: str) -> tuple[list[list[Line]], str]:
     return found, "\n".join(rest)
 
 
-def _entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None]:
-    """The input at a line (None: there is none that could be read), and the number of the next line to look at."""
+def _read_entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None]:
+    """The number of the next line to look at, and the input at line `number`; `None` where no input can be read
+    there."""
     first = _INPUT.fullmatch(lines[number])
     if first is None:
         return number + 1, None
@@ -60,10 +69,10 @@ def _entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None
     while after < len(lines) and lines[after].lstrip().startswith("... "):
         code.append(lines[after].lstrip()[4:])
         after += 1
-    node = _statement("\n".join(code))
+    node = _parse_statement("\n".join(code))
     closed = node is None
     if node is None:  # the docstring may end on this line
-        node = _statement(_CLOSING.sub("", "\n".join(code)))
+        node = _parse_statement(_CLOSING.sub("", "\n".join(code)))
     if node is None:
         return number + 1, None
     output: list[str] = []
@@ -80,30 +89,31 @@ def _entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None
     return after, Line(at, node, "\n".join(output), silent)
 
 
-def _statement(code: str) -> ast.stmt | None:
+def _parse_statement(code: str) -> ast.stmt | None:
     tree = None if "\\\\" in code or len(code) > MAX_PIECE else try_parse(code)
     return tree.body[0] if tree is not None and len(tree.body) == 1 else None
 
 
-def tests(session: Sequence[Line], name: str) -> list[tuple[int, str]]:
-    """Places and tests: one for each input where they stand alone, one of them all where they build on one another."""
+def make_tests(session: Sequence[Line], name: str) -> list[tuple[int, str]]:
+    """Places and tests: one test for each input, or one test of the whole session where its inputs build on one
+    another."""
     if all(isinstance(line.node, ast.Expr) for line in session):
-        return [(line.at, _single(line, name)) for line in session]
-    return [(session[0].at, _story(session, name))]
+        return [(line.at, _make_single_test(line, name)) for line in session]
+    return [(session[0].at, _make_joint_test(session, name))]
 
 
-def _single(line: Line, name: str) -> str:
+def _make_single_test(line: Line, name: str) -> str:
     """The test of an input that needs no other; empty when it cannot be read for sure."""
     node = line.node.value if isinstance(line.node, ast.Expr) else None
     if node is None or not is_test(node, name):
         return ""
     if isinstance(node, ast.Compare):
-        return holds(node) if line.output in ("", "True") else ""
-    value = ast.Constant(None) if line.silent else value_of(line.output)
-    return equal(node, value) if isinstance(node, ast.Call) and value is not None else ""
+        return make_assert(node) if line.output in ("", "True") else ""
+    value = ast.Constant(None) if line.silent else read_value(line.output)
+    return make_equality_assert(node, value) if isinstance(node, ast.Call) and value is not None else ""
 
 
-def _story(session: Sequence[Line], name: str) -> str:
+def _make_joint_test(session: Sequence[Line], name: str) -> str:
     """Inputs that build on one another, as one test: assignments and calls as they are, an assert for each output.
 
     Empty when any of them cannot be read for sure, or nothing is asserted.
@@ -112,7 +122,7 @@ def _story(session: Sequence[Line], name: str) -> str:
     code: list[str] = []
     used: set[str] = set()
     for line in session:
-        step, names = _step(line, known), {n.id for n in ast.walk(line.node) if isinstance(n, ast.Name)}
+        step, names = _make_step(line, known), {n.id for n in ast.walk(line.node) if isinstance(n, ast.Name)}
         if not step:
             return ""
         used |= names
@@ -121,21 +131,21 @@ def _story(session: Sequence[Line], name: str) -> str:
     return "\n".join(code) if name in used and any(step.startswith("assert ") for step in code) else ""
 
 
-def _step(line: Line, known: set[str]) -> str:
+def _make_step(line: Line, known: set[str]) -> str:
     """One input of a story as code; empty when it does anything but use what is known."""
     node = line.node
     if isinstance(node, ast.Assign):
         target = node.targets[0]
         plain = len(node.targets) == 1 and isinstance(target, ast.Name) and not line.output
-        return written(node) if plain and _is_plain(node.value, known) else ""
+        return unparse_node(node) if plain and _is_plain(node.value, known) else ""
     if not isinstance(node, ast.Expr) or not _is_plain(node.value, known):
         return ""
     if isinstance(node.value, ast.Compare):
-        return holds(node.value) if line.output in ("", "True") else ""
+        return make_assert(node.value) if line.output in ("", "True") else ""
     if not line.output:
-        return written(node)
-    value = value_of(line.output)
-    return equal(node.value, value) if value is not None else ""
+        return unparse_node(node)
+    value = read_value(line.output)
+    return make_equality_assert(node.value, value) if value is not None else ""
 
 
 def _is_plain(value: ast.expr, known: set[str]) -> bool:

@@ -16,13 +16,13 @@ from foretrace.core.python_source import try_parse
 from foretrace.problems.public_tests import doctests, named_parameters
 from foretrace.problems.public_tests.literals import (
     MAX_PIECE,
-    call_at,
-    equal,
-    holds,
+    find_places,
     is_test,
-    places,
-    value_at,
-    written,
+    make_assert,
+    make_equality_assert,
+    read_call_at,
+    read_value_at,
+    unparse_node,
 )
 
 MAX_TEXT = 200_000
@@ -54,25 +54,25 @@ class _Example(NamedTuple):
 def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") -> tuple[Test, ...]:
     """What `text` shows of `entry_point`, in the order of the text, each as `assert f(1) == 2`.
 
-    `code` defines the entry point where the text does not; examples that name parameters (`For n = 3 the output
-    should be 5`) are held against it. A program, which has no entry point, shows nothing that could be read.
+    `code` defines the entry point where the text does not: its parameters are needed to read examples that name them
+    (`For n = 3 the output should be 5`). A program, which has no entry point, shows nothing that could be read.
     """
     if not entry_point or not entry_point.isidentifier():
         return ()
     text = text[:MAX_TEXT].replace("\r\n", "\n")
     found: list[tuple[int, str]] = []
-    sessions, rest = doctests.sessions(text)
+    sessions, rest = doctests.find_sessions(text)
     for session in sessions:
-        found += doctests.tests(session, entry_point)
-    found += _asserts(rest, entry_point)
-    shown = _without_counts(_without_formulas(list(_examples(rest, entry_point)), rest, entry_point))
-    found += [(example.at, equal(example.call, example.value)) for example in shown]
-    found += named_parameters.tests(rest, entry_point, code or text)
-    return _as_tests([code for _, code in sorted(found, key=lambda pair: pair[0]) if code])
+        found += doctests.make_tests(session, entry_point)
+    found += _find_asserts(rest, entry_point)
+    shown = _remove_counts(_remove_formulas(list(_find_examples(rest, entry_point)), rest, entry_point))
+    found += [(example.at, make_equality_assert(example.call, example.value)) for example in shown]
+    found += named_parameters.find_tests(rest, entry_point, code or text)
+    return _make_tests([code for _, code in sorted(found, key=lambda pair: pair[0]) if code])
 
 
-def _as_tests(codes: list[str]) -> tuple[Test, ...]:
-    """Without repeats, and without examples that contradict one another."""
+def _make_tests(codes: list[str]) -> tuple[Test, ...]:
+    """Make tests, without repeats and without examples that contradict one another."""
     values: dict[str, set[str]] = {}
     for code in codes:
         call, _, value = code.partition(" == ")
@@ -80,38 +80,38 @@ def _as_tests(codes: list[str]) -> tuple[Test, ...]:
     return tuple(Test(code=code) for code in dict.fromkeys(codes) if len(values[code.partition(" == ")[0]]) == 1)
 
 
-def _examples(text: str, name: str) -> Iterator[_Example]:
+def _find_examples(text: str, name: str) -> Iterator[_Example]:
     """`f(1) == 2` and its kin: a call, a sign, a value, and nothing else on the line."""
-    for match in places(rf"(?<![\w.]){re.escape(name)}\(", text):
+    for match in find_places(rf"(?<![\w.]){re.escape(name)}\(", text):
         line_start = text.rfind("\n", 0, match.start()) + 1
-        call = call_at(text, match.start(), name) if _LEAD.fullmatch(text, line_start, match.start()) else None
+        call = read_call_at(text, match.start(), name) if _LEAD.fullmatch(text, line_start, match.start()) else None
         sign = _SIGN.match(text, call.end) if call else None
         if call is None or sign is None or "\n" in sign[0].rstrip():
             continue
         line = _DOCSTRING_END.sub("", text[sign.end() :].partition("\n")[0])
-        value = value_at(line)
+        value = read_value_at(line)
         if value is not None and _TAIL.fullmatch(line, value.end):
             yield _Example(match.start(), sign["sign"] or "#", call.node, value.node)
 
 
-def _without_formulas(examples: list[_Example], text: str, name: str) -> list[_Example]:
-    """A text with `f(n) = f(n - 1) + 2` uses the name for a mathematical function, on which the code may build: there
-    `f(1) = 3` is no call."""
+def _remove_formulas(examples: list[_Example], text: str, name: str) -> list[_Example]:
+    """Remove examples with a plain `=` where the text defines a formula such as `f(n) = f(n - 1) + 2`: there, `f(1)
+    = 3` speaks of a mathematical function and not of the Python function."""
     variable = r"[^()\"'\n]*\b(?!True\b|False\b|None\b)[A-Za-z_][^()\"'\n]*"
     formula = re.search(rf"(?<![\w.]){re.escape(name)}\({variable}\)\s*=(?![=>])", text)
     return [e for e in examples if e.sign != "=" or not formula]
 
 
-def _without_counts(examples: list[_Example]) -> list[_Example]:
+def _remove_counts(examples: list[_Example]) -> list[_Example]:
     """`f(4)  # 1`, `f(9)  # 2`: values, or numbers of the examples? Not sure, so left out."""
-    values = [written(e.value) for e in examples if e.sign == "#"]
+    values = [unparse_node(e.value) for e in examples if e.sign == "#"]
     counts = values in ([str(n) for n in range(first, first + len(values))] for first in (0, 1))
     return [e for e in examples if e.sign != "#" or not counts]
 
 
-def _asserts(text: str, name: str) -> Iterator[tuple[int, str]]:
+def _find_asserts(text: str, name: str) -> Iterator[tuple[int, str]]:
     """`assert` statements, over as many lines as they take."""
-    for match in places(r"(?m)^[ \t>*`-]*+(?=assert[ (])", text):
+    for match in find_places(r"(?m)^[ \t>*`-]*+(?=assert[ (])", text):
         lines = text[match.end() : match.end() + MAX_PIECE].split("\n")[:20]
         for count in range(1, len(lines) + 1):
             tree = try_parse("\n".join(lines[:count]).rstrip("` "))
@@ -119,5 +119,5 @@ def _asserts(text: str, name: str) -> Iterator[tuple[int, str]]:
                 continue
             node = tree.body[0]
             if isinstance(node, ast.Assert) and len(tree.body) == 1 and is_test(node.test, name):
-                yield match.end(), holds(node.test)
+                yield match.end(), make_assert(node.test)
             break

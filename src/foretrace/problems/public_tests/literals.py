@@ -1,4 +1,4 @@
-"""Reading calls and values out of prose: `ast` decides what they are, and nothing is ever run."""
+"""Read calls and values out of prose. `ast` decides what they are, and nothing is ever run."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Piece(NamedTuple):
     """Where it ends in the text it was found in."""
 
 
-def places(pattern: str, text: str) -> Iterator[re.Match[str]]:
+def find_places(pattern: str, text: str) -> Iterator[re.Match[str]]:
     """The first MAX_PLACES places of a text that match."""
     return itertools.islice(re.finditer(pattern, text), MAX_PLACES)
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Whether the expression is a value written out."""
+    """Whether the expression is a literal, such as `[1, "a"]`."""
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -55,16 +55,16 @@ def is_literal(node: ast.expr) -> bool:
     return True
 
 
-def value_of(text: str) -> ast.expr | None:
-    """The value that the whole text is, as an expression; None when it is none for sure."""
-    node = None if _NOT_SURE.search(text) else _expression(text.strip())
+def read_value(text: str) -> ast.expr | None:
+    """The expression of a text that is one literal; `None` where it is not, or may be something else."""
+    node = None if _NOT_SURE.search(text) else _parse_expression(text.strip())
     return node if node is not None and is_literal(node) else None
 
 
-def call_at(text: str, begin: int, name: str) -> Piece | None:
+def read_call_at(text: str, begin: int, name: str) -> Piece | None:
     """The call of `name` that begins at `begin`, with arguments that are all values; it may go over several lines."""
-    end = _balanced(text, begin + len(name))
-    call = _expression(text[begin:end]) if end else None
+    end = _find_closing_bracket(text, begin + len(name))
+    call = _parse_expression(text[begin:end]) if end else None
     if not isinstance(call, ast.Call) or _NOT_SURE.search(text, begin, end):
         return None
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
@@ -72,33 +72,33 @@ def call_at(text: str, begin: int, name: str) -> Piece | None:
     return Piece(call, end) if named and all(is_literal(node) for node in given) else None
 
 
-def value_at(line: str, begin: int = 0) -> Piece | None:
+def read_value_at(line: str, begin: int = 0) -> Piece | None:
     """The value that begins at `begin` (after blanks), as far as it goes.
 
-    `("x")` is none: some who write it mean a tuple.
+    `("x")` is not read as a value: some who write it mean a tuple.
     """
     while begin < len(line) and line[begin] in " \t`":
         begin += 1
     if line[begin : begin + 1] in _CLOSING:
-        end = _balanced(line, begin)
+        end = _find_closing_bracket(line, begin)
     else:
         match = _STRING.match(line, begin) or _NUMBER.match(line, begin)
         end = match.end() if match else 0
         while end > begin and line[end - 1] == ".":
             end -= 1
     piece = line[begin:end]
-    node = value_of(_WORDS.get(piece, piece)) if piece else None
+    node = read_value(_WORDS.get(piece, piece)) if piece else None
     if node is None or (piece[0] == "(" and not isinstance(node, ast.Tuple)):
         return None
     return Piece(node, end)
 
 
-def _expression(code: str) -> ast.expr | None:
+def _parse_expression(code: str) -> ast.expr | None:
     tree = try_parse(code, "eval") if len(code) <= MAX_PIECE else None
     return None if tree is None else tree.body
 
 
-def _balanced(text: str, begin: int) -> int:
+def _find_closing_bracket(text: str, begin: int) -> int:
     """Where the bracket that opens at `begin` is closed; 0 when it is not, within MAX_PIECE."""
     closing: list[str] = []
     at, limit = begin, min(len(text), begin + MAX_PIECE)
@@ -135,18 +135,18 @@ def is_test(node: ast.expr, name: str) -> bool:
     return called
 
 
-def equal(left: ast.expr, right: ast.expr) -> str:
+def make_equality_assert(left: ast.expr, right: ast.expr) -> str:
     """`assert left == right`, always written the same; empty when it cannot be written."""
-    return holds(ast.Compare(left, [ast.Eq()], [right]))
+    return make_assert(ast.Compare(left, [ast.Eq()], [right]))
 
 
-def holds(node: ast.expr) -> str:
+def make_assert(node: ast.expr) -> str:
     """`assert node` on one line, always written the same; empty when it cannot be written."""
-    code = written(node)
+    code = unparse_node(node)
     return f"assert {code}" if code else ""
 
 
-def written(node: ast.AST) -> str:
+def unparse_node(node: ast.AST) -> str:
     """The code of a node; empty when it cannot be written."""
     try:
         return ast.unparse(node)

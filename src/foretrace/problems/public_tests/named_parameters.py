@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from foretrace.core.python_source import try_parse
-from foretrace.problems.public_tests.literals import equal, places, value_at
+from foretrace.problems.public_tests.literals import find_places, make_equality_assert, read_value_at
 
 _FOR = r"(?m)^[ \t*•-]*+(?:For|If|With|Given)\s++(?=\w+\s*=)"
 _SHOULD = re.compile(
@@ -20,25 +20,25 @@ _NAME = re.compile(r"[\s,;]*+(?:and\s++)?([A-Za-z_]\w*+)\s*+[=:](?!=)")
 _TAIL = re.compile(r"\s*+[.,;]?+\s*+(?:#.*)?")
 
 
-def tests(text: str, name: str, code: str) -> Iterator[tuple[int, str]]:
+def find_tests(text: str, name: str, code: str) -> Iterator[tuple[int, str]]:
     """Places and tests. `code` holds the definition: the names must be its parameters, and all of them."""
-    parameters = _parameters(code, name)
+    parameters = _find_parameters(code, name)
     if not parameters:
         return
     for begin, middle in ((_FOR, _SHOULD), (_INPUT, _OUTPUT)):
-        for match in places(begin, text):
-            given, at = _arguments(text, match.end(), parameters, bare=begin is _INPUT)
+        for match in find_places(begin, text):
+            given, at = _read_arguments(text, match.end(), parameters, bare=begin is _INPUT)
             result = middle.match(text, at)
             if result is None or set(given) != set(parameters):
                 continue
             line = text[result.end() :].partition("\n")[0]
-            value = value_at(line)
+            value = read_value_at(line)
             if value is not None and _TAIL.fullmatch(line, value.end):
                 call = ast.Call(ast.Name(name), [given[p] for p in parameters], [])
-                yield match.start(), equal(call, value.node)
+                yield match.start(), make_equality_assert(call, value.node)
 
 
-def _parameters(code: str, name: str) -> list[str]:
+def _find_parameters(code: str, name: str) -> list[str]:
     """Names of the parameters of a function in the code; none where they could not all be given by position."""
     match = re.search(rf"^[ \t]*(?=(?:async )?def {re.escape(name)}\()", code, re.MULTILINE)
     if match is None:
@@ -53,16 +53,16 @@ def _parameters(code: str, name: str) -> list[str]:
     return []
 
 
-def _arguments(text: str, at: int, parameters: list[str], *, bare: bool) -> tuple[dict[str, ast.expr], int]:
+def _read_arguments(text: str, at: int, parameters: list[str], *, bare: bool) -> tuple[dict[str, ast.expr], int]:
     """Values by name from `at` on, and where they end. A bare value is that of the only parameter."""
     given: dict[str, ast.expr] = {}
     while (match := _NAME.match(text, at)) and match[1] in parameters and match[1] not in given:
-        value = value_at(text, match.end())
+        value = read_value_at(text, match.end())
         if value is None:
             return {}, at
         given[match[1]], at = value
     if not given and bare and len(parameters) == 1:
-        value = value_at(text, at)
+        value = read_value_at(text, at)
         if value is not None:
             return {parameters[0]: value.node}, value.end
     return given, at

@@ -1,4 +1,4 @@
-"""Token ids and logprobs as bytes beside the record: numbers as JSON would be most of it."""
+"""Token ids and logprobs as bytes beside the JSON record of a trace, most of which they would be as text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def unpack(trace: Trace, packed: bytes) -> Trace:
     """The trace with its token arrays."""
     import numpy as np
 
-    def numbers(data: bytes, kind: str) -> tuple[Any, ...]:
+    def read_numbers(data: bytes, kind: str) -> tuple[Any, ...]:
         return tuple(np.frombuffer(data, kind).tolist())
 
     messages = list(trace.messages)
@@ -56,9 +56,9 @@ def unpack(trace: Trace, packed: bytes) -> Trace:
             messages[item.message],
             sampled=msgspec.structs.replace(
                 messages[item.message].sampled or Sampled(),
-                token_ids=numbers(item.token_ids, "<i4"),
-                logprobs=numbers(item.logprobs, "<f8"),
-                prompt_token_ids=None if prompt is None else numbers(prompt, "<i4"),
+                token_ids=read_numbers(item.token_ids, "<i4"),
+                logprobs=read_numbers(item.logprobs, "<f8"),
+                prompt_token_ids=None if prompt is None else read_numbers(prompt, "<i4"),
             ),
         )
     return msgspec.structs.replace(trace, messages=tuple(messages))
