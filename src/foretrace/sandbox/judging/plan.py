@@ -44,8 +44,6 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     """`judge`: names that tests use and do not define; those that mean nothing else are the candidate's."""
     console: bool = False
     """`judge`: whether tests put something in the place of the standard input."""
-    files: bool = False
-    """`judge`: whether tests may write or read files."""
 
 
 def make_judge_plan(
@@ -102,9 +100,6 @@ def _plan(
         "helpers": helpers,
         "uses": tuple(sorted(code.callees | code.exceptions)),
         "console": any(word in test.code for test in tests for word in ("stdin", "input")),
-        "files": any(
-            word in test.code for test in tests for word in ("open(", "tempfile", "write_text", "write_bytes")
-        ),
     }
     if form in (None, "split"):
         literal = read_literal_asserts(trees, code)

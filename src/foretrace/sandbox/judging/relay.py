@@ -49,7 +49,7 @@ async def relay(
     )
     # The tests first: who holds a candidate never waits for another process, so that judgings cannot block one another.
     async with (
-        start_child(make_judge_request(plan), for_tests) as tests,
+        start_child(make_judge_request(plan, code), for_tests) as tests,
         CandidateProcess(start_child, plan, code, limits) as candidate,
     ):
         await candidate.start()

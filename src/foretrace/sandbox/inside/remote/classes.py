@@ -7,6 +7,7 @@ can be iterated, added, called or hashed. Its bases are the local classes of the
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -42,7 +43,7 @@ KINDS: dict[str, Any] = {
     "generator": types.GeneratorType,
     "coroutine": types.CoroutineType,
     "async_generator": types.AsyncGeneratorType,
-    **{kind.__name__: kind for kind in (map, filter, zip, enumerate, reversed)},
+    **{kind.__name__: kind for kind in (map, filter, zip, enumerate, reversed, re.Match, re.Pattern)},
 }
 """Builtin types whose objects stay where they are; `isinstance` of what stands for one says that it is one."""
 

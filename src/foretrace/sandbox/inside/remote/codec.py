@@ -8,6 +8,8 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["dk"|"dv"|"di", ...]          the keys, values or items of a dict
     ["it", ...]                    an iterator over a builtin container: the items that are left
     ["N"]                          NotImplemented
+    ["sl", start, stop, step]      a slice
+    ["pa", text]                   a path
     ["n", module, name]            a class or function of the standard library, which each side has
     ["h", number, class, base]     an object of the sender; `base` is its value as a builtin type that its class extends
     ["C", number, description]     a class of the sender, described the first time it is named
@@ -94,6 +96,10 @@ class MessageEncoder(Encoder):
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
         if value is NotImplemented:
             return ["N"]
+        if kind is slice:
+            return ["sl", *(self.walk(part, depth + 1) for part in (value.start, value.stop, value.step))]
+        if kind.__name__ == "PosixPath" and kind.__module__.startswith("pathlib"):
+            return ["pa", str(value)]
         if kind in _VIEWS:
             return [_VIEWS[kind], *(self.walk(item, depth + 1) for item in value)]
         if kind in _ITERATORS:
@@ -184,7 +190,15 @@ _SPECIAL: dict[Any, Any] = {
     "dv": lambda items: dict(enumerate(items)).values(),
     "di": lambda items: dict(items).items(),
     "it": iter,
+    "sl": lambda items: slice(*items),
+    "pa": lambda items: _make_path(*items),
 }
+
+
+def _make_path(text: str) -> Any:
+    from pathlib import Path
+
+    return Path(text)
 
 
 def snapshot(containers: list[Any]) -> list[Any]:

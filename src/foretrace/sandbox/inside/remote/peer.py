@@ -489,6 +489,8 @@ class Peer:
                 attributes[key] = encoder.walk(value, 0)
             except Exception:
                 continue
+        if isinstance(error, OSError):
+            attributes["filename"] = encoder.walk(error.filename if type(error.filename) is str else None, 0)
         cause = error.__cause__
         return {
             "class": self._refer_class(encoder, kind),
@@ -517,7 +519,7 @@ class Peer:
             except Exception:
                 error = type(kind.__name__, (Exception,), {})(*args)
         for key, value in written["attributes"].items():
-            BaseException.__setattr__(error, key, decoder.walk(value, 0))
+            BaseException.__setattr__(error, str(key), decoder.walk(value, 0))
         if written.get("cause"):
             error.__cause__ = self._read_exception(decoder, written["cause"], depth + 1)
         return error

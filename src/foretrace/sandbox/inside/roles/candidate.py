@@ -14,6 +14,7 @@ from typing import Any
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer
 from foretrace.sandbox.inside.roles.shared_folder import SharedFolder
+from foretrace.sandbox.inside.roles.shared_random import SharedRandom
 from foretrace.sandbox.inside.wire.values import decode, encode
 
 MODULE = "solution"
@@ -84,9 +85,9 @@ class CallAnswerer:
 
 
 def _serve_tests(channel: Any, request: dict[str, Any]) -> None:
-    printed = PrintedText(sys.stdout)
-    sys.stdout = printed  # type: ignore[assignment]
-    peer = CandidatePeer(channel, int(request["limits"]["reply_kb"]) * 1024, printed)
+    printed, errors = PrintedText(sys.stdout), PrintedText(sys.stderr)
+    sys.stdout, sys.stderr = printed, errors  # type: ignore[assignment]
+    peer = CandidatePeer(channel, int(request["limits"]["reply_kb"]) * 1024, printed, errors)
     loaded = _load(request, describe_error)
     if isinstance(loaded, list):
         channel.send(loaded)
@@ -94,6 +95,7 @@ def _serve_tests(channel: Any, request: dict[str, Any]) -> None:
     peer.namespace = loaded
     channel.send(["loaded"])
     printed.take()
+    errors.take()
     try:
         while (message := channel.receive()) is not None and message[0] == "q":
             peer.take_turn(message)
@@ -133,13 +135,14 @@ class PrintedText(io.TextIOBase):
 class CandidatePeer(Peer):
     """The code's end of the conversation with the tests."""
 
-    def __init__(self, channel: Any, limit: int, printed: PrintedText) -> None:
+    def __init__(self, channel: Any, limit: int, printed: PrintedText, errors: PrintedText) -> None:
         super().__init__(channel, limit)
-        self._printed = printed
+        self._printed, self._errors = printed, errors
         self.namespace: dict[str, Any] = {}
         self.has_turn = False
         self._warned: list[Any] = []
         self._folder: SharedFolder | None = None
+        self._random: SharedRandom | None = None
         self._unpatched: dict[str, Any] = {}
         warnings.showwarning = self._note_warning
         warnings.simplefilter("always")
@@ -161,6 +164,9 @@ class CandidatePeer(Peer):
         if operation == "world":
             for key, value in named.items():
                 self.namespace.setdefault(key, value)
+            return None
+        if operation == "random":
+            self._random = SharedRandom()
             return None
         if operation == "files":
             self._folder = SharedFolder()
@@ -186,12 +192,17 @@ class CandidatePeer(Peer):
         """What the code printed, the warnings that it gave and the files that it wrote since the last answer."""
         text, self._warned, warned = self._printed.take(), [], self._warned
         files = self._folder.find_changes() if self._folder else {}
-        return [text, warned, files] if text or warned or files else None
+        state = self._random.find_change() if self._random else None
+        errors = self._errors.take()
+        return [text, errors, warned, files, state] if text or errors or warned or files or state else None
 
     def take_effects(self, effects: Any) -> None:
         """Take over the files that the tests have written."""
+        files, state = effects
         if self._folder:
-            self._folder.apply(effects)
+            self._folder.apply(files)
+        if self._random:
+            self._random.apply(state)
 
     def _note_warning(self, message: Any, category: type, *rest: Any, **more: Any) -> None:
         if len(self._warned) < _MAX_WARNINGS:

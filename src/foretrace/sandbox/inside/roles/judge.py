@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import linecache
 import re
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
-from foretrace.sandbox.inside.roles import asserts, candidate
+from foretrace.sandbox.inside.roles import asserts, candidate, pytest_names
 from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
 from foretrace.sandbox.inside.wire.values import show_value
 
@@ -33,6 +34,8 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     except BaseException as error:
         channel.send(["done", describe_error(error)])
         return
+    if importlib.util.find_spec("pytest") is None:
+        sys.modules["pytest"] = pytest_names.make_module()
     entry_point = request["entry_point"]
     known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | prompt | world
     wanted = [name for name in names if name == entry_point or (name not in known and name not in _OF_TESTS)]
@@ -42,6 +45,8 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
             peer.request("console", "")
         if request["files"]:
             peer.share_folder()
+        if request["random"]:
+            peer.share_random()
         classes = {
             name: value for name, value in world.items() if isinstance(value, type) and value.__module__ == "setup"
         }
@@ -182,6 +187,9 @@ class TestRun:
             space[self._check[0]](space["candidate"])
         for name in self._cases:
             _call(space[name])
+        for name, function in list(self.defined.items()):
+            for case in getattr(function, pytest_names.CASES, ()) if name.startswith("test") else ():
+                function(**case)
         if not _runs_unittest(self._code):
             _run_test_classes(self.defined, self._code)
 

@@ -19,7 +19,8 @@ class SharedFolder:
     def _look(self) -> dict[str, tuple[int, int]]:
         """Of each file: time of its last change, and size."""
         found: dict[str, tuple[int, int]] = {}
-        for folder, _, names in os.walk("."):
+        for folder, folders, names in os.walk("."):
+            found.update({os.path.join(folder, name, ""): (0, 0) for name in folders})
             for name in names:
                 path = os.path.join(folder, name)
                 try:
@@ -39,6 +40,9 @@ class SharedFolder:
         for path, facts in now.items():
             if self._known.get(path) == facts or facts[1] > left:
                 continue
+            if path.endswith("/"):
+                changes[path] = ""
+                continue
             try:
                 with open(path, "rb") as file:
                     changes[path] = file.read(left).hex()
@@ -57,9 +61,11 @@ class SharedFolder:
                 continue
             try:
                 if content is None:
-                    os.remove(path)
+                    (os.rmdir if str(path).endswith("/") else os.remove)(path)
                     continue
                 os.makedirs(os.path.dirname(path), exist_ok=True)
+                if path.endswith("/"):
+                    continue
                 with open(path, "wb") as file:
                     file.write(bytes.fromhex(content))
             except (OSError, ValueError):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject, find_base_value
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer, plain_value
 from foretrace.sandbox.inside.roles.shared_folder import SharedFolder
+from foretrace.sandbox.inside.roles.shared_random import SharedRandom
 
 if TYPE_CHECKING:
     import random
@@ -72,6 +73,7 @@ class TestsPeer(Peer):
         self._compared: dict[Any, None] = {}
         """Classes whose word on equality was taken."""
         self.folder: SharedFolder | None = None
+        self.random: SharedRandom | None = None
         self._gone = False
         self._fetched_names: dict[str, Any] = {}
         self._watched: dict[str, Any] = {}
@@ -80,7 +82,7 @@ class TestsPeer(Peer):
         import random  # after the fork server has seen to what it does at forks (see `server.preload`)
 
         self._random = random.SystemRandom()
-        self._stdout = sys.stdout
+        self._stdout, self._stderr = sys.stdout, sys.stderr
         self.called_back = 0
         """How many calls of the tests by the code are under way."""
         self.lost: str | None = None
@@ -311,9 +313,16 @@ class TestsPeer(Peer):
         self.folder = SharedFolder()
         self.request("files", "")
 
+    def share_random(self) -> None:
+        """Have both sides draw from one sequence of random numbers, so that a seed is the other's, too."""
+        self.random = SharedRandom()
+        self.request("random", "")
+
     def give_effects(self) -> Any:
-        """The files that the tests have written."""
-        return self.folder.find_changes() or None if self.folder else None
+        """The files that the tests have written, and where their random numbers stand."""
+        files = self.folder.find_changes() if self.folder else {}
+        state = self.random.find_change() if self.random else None
+        return [files, state] if files or state else None
 
     def refuse_answer(self, error: Exception) -> BaseException:
         """Say that the code broke the protocol: then nothing that it says is believed."""
@@ -323,15 +332,19 @@ class TestsPeer(Peer):
     def take_effects(self, effects: Any) -> None:
         """Print what the code printed, where the tests have put something in the place of their output; warn as it did,
         and take over the files that it wrote."""
-        if not isinstance(effects, list) or len(effects) != 3:
+        if not isinstance(effects, list) or len(effects) != 5:
             return
-        printed, warned, files = effects
+        printed, errors, warned, files, state = effects
+        if self.random:
+            self.random.apply(state)
+        if type(errors) is str and sys.stderr is not self._stderr:
+            sys.stderr.write(errors)
         if self.folder and isinstance(files, dict):
             self.folder.apply(files)
         if type(printed) is str and sys.stdout is not self._stdout:
             sys.stdout.write(printed)
         for message, category in warned:
-            kind = getattr(builtins, str(category), UserWarning)
+            kind = getattr(builtins, str(category), None) or self._fetched_names.get(str(category), UserWarning)
             warnings.warn(
                 str(message), kind if isinstance(kind, type) and issubclass(kind, Warning) else UserWarning, 2
             )
