@@ -129,6 +129,7 @@ class Vector:
         return f"Vector({self.x}, {self.y})"
 
     def scaled(self, factor: float) -> Vector:
+        """Times a factor."""
         return factor * self
 
     @classmethod
@@ -172,6 +173,11 @@ def test_a_class_of_the_other_side_is_a_class_here(far: Any) -> None:
     assert v + kind(1, 1) == kind(2, 3) and 2 * v == kind(2, 4) and v != kind(0, 0)
     assert list(v) == [1, 2] and repr(v) == "Vector(1, 2)" and v.scaled(3).y == 6 and kind.unit == 1
     assert len({v, kind(1, 2)}) == 1 and kind.zero() == kind(0, 0) and v.__doc__ == "A pair."
+    assert kind.scaled.__doc__ == "Times a factor." and kind.scaled.__qualname__ == "Vector.scaled"
+    whole, kind.scaled = kind.scaled, lambda self, factor: "mine"
+    assert v.scaled(2) == "mine"
+    kind.scaled = whole
+    assert v.scaled(2) == kind(2, 4)
     v.x = 9
     assert v.x == 9 and copy.copy(v) is not v and copy.copy(v) == v
     for wrong in (lambda: v + 1, lambda: len(v), lambda: v[0], lambda: v < v):

@@ -91,12 +91,12 @@ def describe_class(kind: type) -> dict[str, Any]:
     if not builtin and find_base_value(kind) is None and not issubclass(kind, BaseException):
         for base in known:  # such as Enum or an abstract base class, which no local class extends
             found |= SPECIAL & base.__dict__.keys()
-    methods = [
-        name
+    methods = {
+        name: doc[:2000] if type(doc := getattr(value, "__doc__", None)) is str else None
         for name, value in kind.__dict__.items()
         if type(value) in (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType)
         and not (name.startswith("__") and name.endswith("__"))
-    ]
+    }
     fields = getattr(kind, "__dataclass_fields__", None)
     meta = type(kind)
     return {
@@ -138,11 +138,17 @@ class RemoteClass(type):
     def __setattr__(cls, name: str, value: Any) -> None:
         if name in _UNASKED or name.startswith("_abc_"):
             type.__setattr__(cls, name, value)
+        elif value is cls.__dict__.get(name, _Nothing):  # what was there before something took its place
+            _peer_of((cls,)).restore_attribute(cls, name)
         else:
             _peer_of((cls,)).set_attribute(cls, name, value)
 
     def __delattr__(cls, name: str) -> None:
         _peer_of((cls,)).delete_attribute(cls, name)
+
+
+class _Nothing:
+    """No value of an attribute."""
 
 
 _SELDOM = """
@@ -265,9 +271,14 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type]) -> typ
         namespace["__hash__"] = None
     elif "__eq__" in namespace and "__hash__" not in namespace:
         add("__hash__", _special_method("__hash__"))
-    for method in _texts(description, "methods"):
+    methods = description.get("methods")
+    for method, text in methods.items() if isinstance(methods, dict) else ():
         if method.isidentifier() and method not in namespace:
             add(method, _method(method))
+            made_method = namespace[method]
+            made_method.__doc__ = text if type(text) is str else None
+            made_method.__qualname__ = f"{namespace['__qualname__']}.{method}"
+            made_method.__annotations__ = {}
     if "__next__" in namespace:
         namespace["__length_hint__"] = _announce_reading
     if "__await__" in namespace or description.get("kind") == "coroutine":

@@ -92,6 +92,8 @@ class Peer:
         self._synced: dict[tuple[str, int], list[Any]] = {}
         """Objects that both sides have with a content: by side and number, the object, its base, its last content."""
         self._waiting: dict[int, Any] = {}
+        self._replaced: dict[tuple[type, str], Any] = {}
+        """What attributes of classes of this side were before the other one set them."""
         self._nested = 0
         import threading  # after the fork server has seen to what it does at forks (see `server.preload`)
 
@@ -126,6 +128,10 @@ class Peer:
     def set_attribute(self, target: Any, name: str, value: Any) -> None:
         """Set an attribute of an object or a class of the other side."""
         self.request("set", name, target, value)
+
+    def restore_attribute(self, target: Any, name: str) -> None:
+        """Have an attribute of a class of the other side be again what it was before it was set from here."""
+        self.request("restore", name, target)
 
     def delete_attribute(self, target: Any, name: str) -> None:
         """Delete an attribute of an object or a class of the other side."""
@@ -289,7 +295,11 @@ class Peer:
         if operation == "get":
             return getattr(args[0], name)
         if operation == "set":
+            if isinstance(args[0], type) and name in args[0].__dict__:
+                self._replaced.setdefault((args[0], name), args[0].__dict__[name])
             return setattr(args[0], name, args[1])
+        if operation == "restore":
+            return setattr(args[0], name, self._replaced.pop((args[0], name), args[0].__dict__.get(name)))
         if operation == "delete":
             return delattr(args[0], name)
         if operation == "next":
