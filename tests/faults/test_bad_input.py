@@ -257,11 +257,11 @@ def test_parquet_text_that_is_no_utf8(run: Import) -> None:
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("rows.jsonl", gzip.compress(TEXT)),
+        ("rows.jsonl", gzip.compress(TEXT, mtime=0)),
         ("rows.jsonl", zstandard.compress(TEXT)),
         ("rows.json", parquet(ROWS)),
         ("rows.jsonl.gz", TEXT),
-        ("rows.jsonl.zst", gzip.compress(TEXT)),
+        ("rows.jsonl.zst", gzip.compress(TEXT, mtime=0)),
         ("rows.parquet", TEXT),
         ("rows.parquet", b""),
     ],
