@@ -92,7 +92,7 @@ def test_the_prompt_gives_all_but_the_entry_point() -> None:
         "import math\nfrom typing import List\n\nK = 3\ndef helper(x):\n    return x\n\ndef f(x):\n    '''Do it.'''\n"
     )
     made = make_judge_plan([Test(code=SPLIT[0])], entry_point="f", prompt=prompt)
-    assert made.helpers == "import math\nfrom typing import List\ndef helper(x):\n    return x"
+    assert made.helpers == "import math\nfrom typing import List\nK = 3\ndef helper(x):\n    return x"
     assert made.preamble == "import math\nfrom typing import List" + "\nK = 3\ndef helper(x):\n    return x"
     assert make_judge_plan([Test(code=SPLIT[0])], entry_point="f", prompt="Write f, please:").preamble == ""
 

@@ -7,7 +7,7 @@ is not plain, the tests are judged by running them (`relay`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -110,13 +110,13 @@ def read_literal_asserts(trees: Sequence[ast.Module], uses: CandidateUses) -> Li
             if uses.entry_point:
                 names |= {ALIAS: uses.entry_point} | ({check[1]: uses.entry_point} if check else {})
             reader = _Reader(names, calls, _find_known(tree, uses))
-            found += [reader.read(node.test) for node in _find_asserts(tree, check)]
+            found += [reader.read(node.test) for node in _find_asserts(tree, check, names)]
     except (_NotLiteralError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
     return LiteralTests(tuple(calls), tuple(found)) if found else None
 
 
-def _find_asserts(tree: ast.Module, check: tuple[str, str, bool] | None) -> Iterator[ast.Assert]:
+def _find_asserts(tree: ast.Module, check: tuple[str, str, bool] | None, names: Container[str]) -> Iterator[ast.Assert]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and check and node.name == check[0]:
             if len(node.args.args) != 1 or node.args.defaults or node.decorator_list:
@@ -125,13 +125,16 @@ def _find_asserts(tree: ast.Module, check: tuple[str, str, bool] | None) -> Iter
                 yield from _read_statement(inner)
         elif isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) and t.id.isupper() for t in node.targets):
             ast.literal_eval(node.value)  # METADATA and the like
-        elif not _is_call_of(node, check):
+        elif not _is_check_of(node, check, names):
             yield from _read_statement(node)
 
 
-def _is_call_of(node: ast.stmt, check: tuple[str, str, bool] | None) -> bool:
+def _is_check_of(node: ast.stmt, check: tuple[str, str, bool] | None, names: Container[str]) -> bool:
+    """Whether a statement calls the check function with the code under test itself."""
     call = node.value if isinstance(node, ast.Expr) else None
-    return bool(check and isinstance(call, ast.Call) and getattr(call.func, "id", "") == check[0])
+    if not check or not isinstance(call, ast.Call) or getattr(call.func, "id", "") != check[0]:
+        return False
+    return len(call.args) == 1 and not call.keywords and getattr(call.args[0], "id", "") in names
 
 
 def _read_statement(node: ast.stmt) -> Iterator[ast.Assert]:

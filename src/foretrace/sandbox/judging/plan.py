@@ -39,7 +39,7 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     preamble: str = ""
     """Code of the problem that the answer builds on; it runs before the answer, which may define its names anew."""
     helpers: str = ""
-    """The imports and functions of the preamble, which tests may rely on; stubs aside, which an answer has to fill."""
+    """The imports, functions and constants of the preamble, which tests may rely on; not stubs that an answer fills."""
     uses: tuple[str, ...] = ()
     """`judge`: names that tests use and do not define; those that mean nothing else are the candidate's."""
     console: bool = False
@@ -140,7 +140,8 @@ def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
     helpers = [
         node
         for node in rest
-        if isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.FunctionDef) and not _is_stub(node))
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign))
+        or (isinstance(node, ast.FunctionDef) and not _is_stub(node))
     ]
     return "\n".join(map(ast.unparse, rest)), "\n".join(map(ast.unparse, helpers))
 

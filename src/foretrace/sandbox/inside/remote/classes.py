@@ -10,14 +10,10 @@ from __future__ import annotations
 import re
 import sys
 import types
-from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
-BASE_VALUES = (
-    *(int, float, complex, str, bytes, tuple, frozenset),
-    *(list, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict),
-)
-"""Builtin types whose subclasses are sent with their value as that type."""
+from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
+
 _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
 BINARY = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
 """Operators with another value."""
@@ -51,32 +47,32 @@ KINDS: dict[str, Any] = {
 def is_named(kind: type) -> bool:
     """Whether a class is one of the standard library that both sides have."""
     module, name = getattr(kind, "__module__", None), getattr(kind, "__qualname__", None)
-    if module not in _KNOWN_MODULES or type(name) is not str:
+    if type(module) is not str or type(name) is not str:
+        return False
+    if module not in _KNOWN_MODULES and not (issubclass(kind, BaseException) and _is_library(module)):
         return False
     return getattr(sys.modules.get(module), name, None) is kind
 
 
 def find_named(module: Any, name: Any) -> Any:
-    """The class or exception that a name of the other side means; only classes of known modules have one.
+    """The class that a name of the other side means: of known modules, and exceptions of the standard library.
 
     Raises:
         ValueError: there is none.
     """
-    if module not in _KNOWN_MODULES or type(name) is not str:
+    if type(module) is not str or type(name) is not str or not (module in _KNOWN_MODULES or _is_library(module)):
         raise ValueError("no module of which anything is named")
     __import__(module)
     found = getattr(sys.modules[module], name, None)
-    if not isinstance(found, type):
+    if not isinstance(found, type) or not (module in _KNOWN_MODULES or issubclass(found, BaseException)):
         raise ValueError("no class of that name")
     return found
 
 
-def find_base_value(kind: type) -> type | None:
-    """The builtin type that a class extends, whose value its objects have."""
-    for base in type.mro(kind) if kind is not type else ():
-        if base in BASE_VALUES:
-            return base
-    return None
+def _is_library(module: str) -> bool:
+    """Whether a module is one of the standard library that says nothing when it is imported."""
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names and top not in ("this", "antigravity", "idlelib", "turtledemo")
 
 
 def describe_class(kind: type) -> dict[str, Any]:
@@ -247,9 +243,8 @@ def _method(name: str) -> Any:
     return method, cell
 
 
-def make_class(peer: Any, description: dict[str, Any], bases: list[type]) -> type:
-    """The local class for a described one."""
-    name = _text(description, "name") or "object"
+def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[dict[str, Any], list[list[Any]]]:
+    """What a local class defines, and the cells of its methods that are to hold the class."""
     namespace: dict[str, Any] = {
         "__peer__": peer,
         "__module__": _text(description, "module"),
@@ -293,6 +288,13 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type]) -> typ
 
         namespace["__dataclass_fields__"] = dataclasses.make_dataclass(name, fields).__dataclass_fields__
     namespace["__dict__"] = _relayed_attribute("__dict__")
+    return namespace, cells
+
+
+def make_class(peer: Any, description: dict[str, Any], bases: list[type]) -> type:
+    """The local class for a described one."""
+    name = _text(description, "name") or "object"
+    namespace, cells = _make_namespace(peer, name, description)
     local = tuple(b for b in bases if isinstance(b, RemoteClass) or b in BASE_VALUES or issubclass(b, BaseException))
     if not any(isinstance(base, RemoteClass) for base in local):
         local = (RemoteObject, *local)

@@ -19,6 +19,7 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
 
 from __future__ import annotations
 
+import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
@@ -96,6 +97,8 @@ class MessageEncoder(Encoder):
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
         if value is NotImplemented:
             return ["N"]
+        if kind is types.TracebackType:
+            return None  # it means something on its own side alone
         if kind is slice:
             return ["sl", *(self.walk(part, depth + 1) for part in (value.start, value.stop, value.step))]
         if kind.__name__ == "PosixPath" and kind.__module__.startswith("pathlib"):

@@ -21,12 +21,11 @@ from collections.abc import Callable
 from typing import Any
 
 from foretrace.sandbox.inside.remote import tasks
+from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, CHANGING, find_base_value, plain_value, set_value
 from foretrace.sandbox.inside.remote.classes import (
-    BASE_VALUES,
     RemoteClass,
     RemoteObject,
     describe_class,
-    find_base_value,
     find_named,
     is_named,
     make_class,
@@ -374,7 +373,7 @@ class Peer:
         number = self._hold(value)
         reference = ["h", number, self._refer_class(encoder, kind, of_object=True)]
         base = find_base_value(kind)
-        if base in _CHANGING:
+        if base in CHANGING:
             if base is deque:
                 reference.append(value.maxlen)
             if ("own", number) not in self._synced:
@@ -405,7 +404,7 @@ class Peer:
             key = ("own" if side == "remote" else "remote", number)
             entry = self._synced[key]
             content = decoder.walk(tagged, 0)
-            _set_value(entry[1], entry[0], content)
+            set_value(entry[1], entry[0], content)
             entry[2] = snapshot([plain_value(entry[1], entry[0])])[0]
 
     def _refer_class(self, encoder: MessageEncoder, kind: type, of_object: bool = False) -> Any:
@@ -478,7 +477,7 @@ class Peer:
         base = find_base_value(kind)
         if base is None:
             return object.__new__(kind) if not issubclass(kind, BaseException) else kind.__new__(kind)
-        if base in _CHANGING:
+        if base in CHANGING:
             made = base.__new__(kind)
             base.__init__(made, *(((), tagged[3]) if base is deque else ()))
             self._synced["remote", tagged[1]] = [made, base, None]
@@ -488,6 +487,9 @@ class Peer:
         return base.__new__(kind, decoder.walk(tagged[3], depth + 1))
 
     def _write_exception(self, encoder: MessageEncoder, error: BaseException) -> Any:
+        number = self._remote_numbers.get(id(error))
+        if number is not None and self._remote.get(number) is error:
+            return {"same": number}  # one of the other side, which comes back
         kind = type(error)
         try:
             args = encoder.walk(error.args, 0)
@@ -512,6 +514,11 @@ class Peer:
         }
 
     def _read_exception(self, decoder: MessageDecoder, written: dict[str, Any], depth: int = 0) -> BaseException:
+        if "same" in written:
+            error = self._own[written["same"]]
+            if not isinstance(error, BaseException):
+                raise ValueError("no exception")
+            return error
         kind = decoder.walk(written["class"], 0)
         if not (isinstance(kind, type) and issubclass(kind, BaseException)) or depth > 10:
             raise ValueError("no exception")
@@ -535,7 +542,6 @@ class Peer:
         return error
 
 
-_CHANGING = tuple(base for base in BASE_VALUES if base.__hash__ is None)
 _PLAIN_CLASSES = frozenset(BASE_VALUES) | {object, type, bool, type(None), range, slice, memoryview, property}
 
 
@@ -548,34 +554,6 @@ def _text_of(error: BaseException) -> str:
         return str(error)[:2000]
     except BaseException:
         return ""
-
-
-def plain_value(base: Any, value: Any) -> Any:
-    """The value of an object whose class extends `base`, as `base` itself has it."""
-    if base in (int, float):
-        return base.__pos__(value)
-    if base is str:
-        return str.__str__(value)
-    if base is bytes:
-        return bytes(memoryview(value))
-    if base is complex:
-        return complex(value.real, value.imag)
-    if issubclass(base, dict):
-        return dict(dict.items(value))
-    return (list if base is deque else base)(base.__iter__(value))
-
-
-def _set_value(base: Any, made: Any, plain: Any) -> None:
-    """Give an object whose class extends `base` the content of a plain value."""
-    if issubclass(base, dict):
-        dict.clear(made)
-        for key, value in plain.items():
-            dict.__setitem__(made, key, value)
-    elif base in (list, bytearray):
-        base.__setitem__(made, slice(None), plain)
-    else:
-        base.clear(made)
-        (set.update if base is set else deque.extend)(made, plain)
 
 
 def _extend(name: str, bases: list[Any], members: dict[str, Any]) -> Any:

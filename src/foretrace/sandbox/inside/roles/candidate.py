@@ -103,6 +103,17 @@ def _serve_tests(channel: Any, request: dict[str, Any]) -> None:
         return
 
 
+def _import_as(setup: str) -> dict[str, Any]:
+    """What the imports of the tests' setup give."""
+    import ast
+
+    names: dict[str, Any] = {}
+    for node in ast.parse(setup).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            exec(compile(ast.Module([node], []), "setup.py", "exec", dont_inherit=True), names)
+    return {key: value for key, value in names.items() if not key.startswith("__")}
+
+
 class PrintedText(io.TextIOBase):
     """What the code prints, which goes where it should and, beside that, to the tests."""
 
@@ -162,7 +173,7 @@ class CandidatePeer(Peer):
         if operation == "names":
             return {key: self.namespace[key] for key in args if key in self.namespace}
         if operation == "world":
-            for key, value in named.items():
+            for key, value in {**named, **_import_as(name)}.items():
                 self.namespace.setdefault(key, value)
             return None
         if operation == "random":

@@ -47,11 +47,13 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
             peer.share_folder()
         if request["random"]:
             peer.share_random()
-        classes = {
-            name: value for name, value in world.items() if isinstance(value, type) and value.__module__ == "setup"
+        offered = {
+            name: value
+            for name, value in world.items()
+            if not name.startswith("_") and name != entry_point and not isinstance(value, types.ModuleType)
         }
-        if classes:
-            peer.request("world", "", **classes)
+        if offered or request["setup"]:
+            peer.request("world", request["setup"], **offered)
     except BaseException as error:
         channel.send(["done", describe_error(error)])
         return

@@ -21,8 +21,9 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject, find_base_value
-from foretrace.sandbox.inside.remote.peer import GoneError, Peer, plain_value
+from foretrace.sandbox.inside.remote.base_values import find_base_value, plain_value
+from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject
+from foretrace.sandbox.inside.remote.peer import GoneError, Peer
 from foretrace.sandbox.inside.roles.shared_folder import SharedFolder
 from foretrace.sandbox.inside.roles.shared_random import SharedRandom
 
@@ -217,13 +218,14 @@ class TestsPeer(Peer):
         if not self._may_be_asked(target):
             plain = _find_plain(target)
             return item in (iter(target) if plain is None else plain)
-        ask = super().operate
-        said = ask("__contains__", target, item) is True
-        if said and not isinstance(item, RemoteObject):
-            line_up = make_line_up(item, self._random)
-            if all(ask("__contains__", target, other) is True for other in line_up):
-                raise BeliefError(f"a {type(target).__name__} object says that everything is in it")
-        return said
+        questions = [item]
+        if not isinstance(item, RemoteObject):
+            questions += make_line_up(item, self._random)
+        self._random.shuffle(questions)
+        said = [(asked, super(TestsPeer, self).operate("__contains__", target, asked) is True) for asked in questions]
+        if len(said) > 1 and all(yes for _, yes in said):
+            raise BeliefError(f"a {type(target).__name__} object says that everything is in it")
+        return next(yes for asked, yes in said if asked is item)
 
     def _picks(self, target: Any, value: Any) -> bool:
         """Whether the object says that it equals `value`, and none of many other values like it."""
@@ -233,18 +235,16 @@ class TestsPeer(Peer):
 
     def _order(self, name: str, target: Any, value: Any) -> Any:
         """What the object says of its order with `value`, if what it says of others makes an order."""
-        ask = super().operate
-        result = ask(name, target, value)
-        if type(result) is not bool or type(value) not in (int, float):
-            return _truth(result)
-        ladder = [value + step * sign for step in (1, 10, 1e3, 1e6, 1e12) for sign in (1, -1)]
-        self._random.shuffle(ladder)
-        said = sorted((rung, ask(name, target, rung) is True) for rung in ladder)
+        if type(value) not in (int, float):
+            return _truth(super().operate(name, target, value))
+        ladder = [value, *(value + step * sign for step in (1, 10, 1e3, 1e6, 1e12) for sign in (1, -1))]
+        self._random.shuffle(ladder)  # so that it cannot know which of them is the real one
+        said = [(rung, super(TestsPeer, self).operate(name, target, rung) is True) for rung in ladder]
+        word = [yes for _, yes in sorted(said)]
         rising = name in ("__lt__", "__le__")
-        word = [yes for _, yes in said]
         if word != sorted(word, reverse=not rising) or len(set(word)) == 1:
             raise BeliefError(f"a {type(target).__name__} object has no order with plain values that can be believed")
-        return result
+        return next(yes for rung, yes in said if rung is value)
 
     def find_false_equality(self) -> str | None:
         """Ask control questions: why the word of a class on equality does not count, although it was taken; or None.
@@ -268,9 +268,9 @@ class TestsPeer(Peer):
         unequal = asked = 0
         for args, named in self._made_with.get(kind, []):
             first = super().construct(kind, args, named)
-            for number in range(_MAX_CONTROLS):
+            for number in range(max(_MAX_CONTROLS, len(args) + len(named))):
                 try:
-                    other_args, other_named = vary_arguments(args, named, self._random)
+                    other_args, other_named = vary_arguments(args, named, self._random, number)
                     other = super().construct(kind, other_args, other_named)
                     pair = (first, other) if target is None or number % 2 else (target, other)
                     asked += 1
@@ -425,7 +425,7 @@ class TestsPeer(Peer):
             return getattr(target, name)
         if operation in ("method", "get") and public:
             return super().perform(operation, name, args, named)
-        if operation in ("set", "delete") and public and type(target).__module__.startswith(("test_", "setup")):
+        if operation in ("set", "delete") and public and type(target).__module__ in ("__main__", "setup", "types"):
             return super().perform(operation, name, args, named)
         if operation == "copy":
             return super().perform(operation, name, args, named)
@@ -508,13 +508,13 @@ def vary(value: Any, choice: random.Random) -> Any:
 
 
 def vary_arguments(
-    args: tuple[Any, ...], named: dict[str, Any], choice: random.Random
+    args: tuple[Any, ...], named: dict[str, Any], choice: random.Random, turn: int
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments but for one, which is another plain value."""
+    """The same arguments but for one, which is another plain value; each has its turn."""
     places = [n for n, value in enumerate(args) if not isinstance(value, RemoteObject)] + [
         key for key, value in named.items() if not isinstance(value, RemoteObject)
     ]
-    place = choice.choice(places)
+    place = places[turn % len(places)]
     if isinstance(place, int):
         return (*args[:place], vary(args[place], choice), *args[place + 1 :]), named
     return args, {**named, place: vary(named[place], choice)}
