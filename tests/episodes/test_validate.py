@@ -58,6 +58,7 @@ class Scripted:
         *,
         entry_point: str | None = None,
         setup: str = "",
+        prompt: str = "",
         form: Integrity | None = None,
         limits: Limits | None = None,
     ) -> Verdict:

@@ -61,16 +61,18 @@ def judged(runner: asyncio.Runner) -> Iterator[Judge]:
     pool = ForkServerPool(LaunchSpec(interpreter=sys.executable, level=0), 2, 1)
 
     def judged(code: str, *tests: str | Test, entry_point: str = "f", setup: str = "", **more: object) -> Verdict:
+        prompt = str(more.pop("prompt", ""))
         form: Integrity | None = more.pop("form", None)  # type: ignore[assignment]
         made = make_judge_plan(
             [Test(code=test) if isinstance(test, str) else test for test in tests],
             entry_point=entry_point,
             setup=setup,
+            prompt=prompt,
             form=form,
         )
         verdict = runner.run(judge(pool.start_child, made, code, Limits(**more), Isolation(level=0)))  # type: ignore[arg-type]
         assert tuple(test.name for test in verdict.tests) == made.names
-        assert verdict.integrity == made.form
+        assert verdict.integrity == made.form or (made.form, verdict.integrity) == ("split", "judge")
         return verdict
 
     yield judged

@@ -34,8 +34,11 @@ def passes(job: dict[str, Any]) -> bool:
     return in_fork(lambda: run_tests(**job))
 
 
-def run_tests(code: str, tests: list[str], prompt: str = "", setup: str = "", entry_point: str = "") -> None:
+def run_tests(
+    code: str, tests: list[str], prompt: str = "", setup: str = "", entry_point: str = "", seconds: int = SECONDS
+) -> None:
     """Raise where a test fails: the answer is executed below its prompt, and each test sees what that left."""
+    signal.alarm(seconds)
     world: dict[str, Any] = {"__name__": "__main__"}
     body = "    pass\n" if prompt.rstrip().endswith('"""') else ""
     exec(compile(f"{prompt}{body}\n{code}", "main.py", "exec"), world)
@@ -66,7 +69,6 @@ def in_fork(work: Any) -> bool:
                 os.chdir(folder)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
                 os.dup2(1, 2)
-                signal.alarm(SECONDS)
                 work()
                 os._exit(0)
             os._exit(1)

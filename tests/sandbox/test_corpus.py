@@ -60,7 +60,7 @@ def judged(box: Box, answer: Answer) -> bool | None:
     """Whether the judge lets an answer pass; None where it cannot say."""
     job = answer.job
     tests = [Test(**test) if isinstance(test, dict) else Test(code=test) for test in job["tests"]]
-    given = {"entry_point": job.get("entry_point"), "setup": job.get("setup", "")}
+    given = {key: job.get(key, "") for key in ("setup", "prompt")} | {"entry_point": job.get("entry_point")}
     try:
         verdict = box.do(box.sandbox.judge(job["code"], tests, limits=Limits(wall_s=8, cpu_s=8), **given))
     except (ForetraceError, RecursionError):

@@ -11,11 +11,28 @@ from typing import Any
 import msgspec
 
 from foretrace.core.errors import SandboxError
+from foretrace.core.problem import Test
 from foretrace.core.trace import Isolation
 from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Guard, Sandbox, SandboxSettings
 
 _TRIVIAL = "def double(x):\n    return 2 * x\nassert double(2) == 4\n"
+_JUDGED = {
+    "a function": ("def f(x):\n    return {}", ("2 * x", "x"), "assert f(4) == 8"),
+    "a class": (
+        "class f:\n    def __init__(self, x):\n        self.x = x\n    def __eq__(self, other):\n        return {}",
+        ("isinstance(other, f) and self.x == other.x", "True"),
+        "assert f(1) == f(1)\nassert f(1) != f(2)",
+    ),
+    "a callback": ("def f(g, x):\n    return {}", ("g(x)", "x"), "assert f(lambda x: x + 1, 4) == 5"),
+    "an exception": (
+        "def f(x):\n    {}",
+        ("raise ValueError(x)", "return x"),
+        "try:\n    f(1)\nexcept ValueError:\n    pass\nelse:\n    raise AssertionError",
+    ),
+    "a program": ("print({})", ("int(input()) * 2", "input()"), None),
+}
+"""Kinds of answers: code, what makes it right and wrong, and a test (None: of a program, 4 in and 8 out)."""
 _ALONE_S, _ALL_WORKERS_S = 0.4, 0.8
 """Seconds of measuring one run after another, and all workers at once."""
 _REPORT_FROM_WITHIN = """
@@ -60,8 +77,20 @@ async def _examine(sandbox: Sandbox, settings: SandboxSettings) -> dict[str, Any
             "machine": machine,
             **_settings_facts(settings, memory_mb),
             "start_s": round(started, 3),
+            "judged": await _judge_examples(sandbox),
             **await _measure(sandbox, settings.workers),
         }
+
+
+async def _judge_examples(sandbox: Sandbox) -> dict[str, bool]:
+    """For each kind of answer, whether a right one is accepted and a wrong one is not."""
+    found: dict[str, bool] = {}
+    for kind, (code, fillings, test) in _JUDGED.items():
+        tests = [Test(stdin="4\n", stdout="8\n") if test is None else Test(code=test)]
+        entry_point = None if test is None else "f"
+        verdicts = [await sandbox.judge(code.format(f), tests, entry_point=entry_point) for f in fillings]
+        found[kind] = [verdict.passed for verdict in verdicts] == [True, False]
+    return found
 
 
 def _isolation_facts(isolation: Isolation, guards: list[Guard], settings: SandboxSettings) -> dict[str, Any]:

@@ -167,7 +167,13 @@ async def judge_with_retry(
     """
     for tries in range(1, MAX_TRIES + 1):
         verdict = await sandbox.judge(
-            code, tests, entry_point=problem.entry_point, setup=problem.setup, form=problem.form, limits=limits
+            code,
+            tests,
+            entry_point=problem.entry_point,
+            setup=problem.setup,
+            prompt=problem.prompt,
+            form=problem.form,
+            limits=limits,
         )
         if verdict.ending != "lost" or tries == MAX_TRIES:
             return verdict

@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How much of stdout, and of stderr, is kept, KiB."""
     output_mb: int = 16
     """How much stdout and stderr a run may print before it is killed, MiB."""
-    reply_kb: int = 512
+    reply_kb: int = 16384
     """Largest value that a call may give back, encoded, KiB."""
 
     def __post_init__(self) -> None:
@@ -139,10 +139,15 @@ class Sandbox(Protocol):
         *,
         entry_point: str | None = None,
         setup: str = "",
+        prompt: str = "",
         form: Integrity | None = None,
         limits: Limits | None = None,
     ) -> Verdict:
         """Judge `code` against `tests`, in one form for all of them: the strongest that serves, or `form`.
+
+        Args:
+            setup: code that the tests need: imports and helpers.
+            prompt: code that the answer continues or builds on: its imports and helpers are there for the answer.
 
         Raises:
             ProblemError: the tests cannot be parsed, or mix programs and functions.

@@ -87,12 +87,15 @@ class FallbackSandbox:
         *,
         entry_point: str | None = None,
         setup: str = "",
+        prompt: str = "",
         form: Integrity | None = None,
         limits: Limits | None = None,
     ) -> Verdict:
         """Judge code against tests (see `base.Sandbox.judge`)."""
         serving = await self._ensure_started()
-        verdict = await serving.judge(code, tests, entry_point=entry_point, setup=setup, form=form, limits=limits)
+        verdict = await serving.judge(
+            code, tests, entry_point=entry_point, setup=setup, prompt=prompt, form=form, limits=limits
+        )
         return replace(verdict, isolation=self._add_refused(verdict.isolation))
 
     async def session(self, *, limits: Limits | None = None) -> Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 from pathlib import Path
@@ -88,11 +89,10 @@ except Own:
     assert outcome(judged("class Own(Exception): pass\ndef f(x): return None", tests)) == [False] * 4
 
 
-def test_unreached_asserts_fail_but_for_other_branches(judged: Judge) -> None:
+def test_unreached_asserts_pass_where_the_test_comes_to_its_end_as_in_python(judged: Judge) -> None:
     tests = "for x in f(3):\n    assert x > 0\nif f(1) == []:\n    assert f(2) == []\nelse:\n    assert f(1) == [1]"
     assert outcome(judged("def f(n): return [1] * n", tests)) == [True, True, True]
-    empty = judged("def f(n): return []", tests)
-    assert outcome(empty) == [False, True, True] and empty.tests[0].error == "not reached"
+    assert outcome(judged("def f(n): return []", tests)) == [True, True, True]
     broken = judged("def f(n): return 5", tests)
     assert outcome(broken) == [False] * 3
     assert broken.tests[0].error == "not reached: TypeError: 'int' object is not iterable"
@@ -175,13 +175,14 @@ def test_an_object_that_agrees_with_everything_passes_no_comparison_with_a_value
 
 def test_shared(judged: Judge) -> None:
     tests = "assert f(lambda x: x + 1, 1) == 2\nfor i in (1, 2):\n    assert candidate(len, [i]) == 1"
-    verdict = judged("def f(g, x): return g(x)", tests)
+    verdict = judged("def f(g, x): return g(x)", tests, form="shared")
     assert verdict.passed and verdict.integrity == "shared"
-    verdict = judged("def f(g, x): return x", tests)
+    verdict = judged("def f(g, x): return x", tests, form="shared")
     assert outcome(verdict) == [False, False] and verdict.tests[0].actual == "1"
-    assert judged("def f(:", tests).ending == "error"
-    left = judged("import os\ndef f(g, x): os._exit(0)", tests)
+    assert judged("def f(:", tests, form="shared").ending == "error"
+    left = judged("import os\ndef f(g, x): os._exit(0)", tests, form="shared")
     assert (outcome(left), left.ending) == ([False, False], "exit")
+    assert judged("def f(g, x): return g(x)", tests).integrity == "judge"
 
 
 def test_programs(judged: Judge) -> None:
@@ -296,8 +297,13 @@ def test_humaneval(judged: Judge, shared: Path) -> None:
     with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:
         rows = [json.loads(line) for line in file]
     for row in rows:
-        where = {"entry_point": row["entry_point"], "setup": row["prompt"]}
-        right = judged(row["prompt"] + row["canonical_solution"], row["test"], **where)
+        where = {"entry_point": row["entry_point"], "prompt": row["prompt"]}
+        whole = row["prompt"] + row["canonical_solution"]
+        right = judged(whole, row["test"], **where)
+        tree = ast.parse(whole)
+        alone = next(node for node in tree.body if getattr(node, "name", "") == row["entry_point"])
+        bare = judged(ast.unparse(alone), row["test"], **where)
+        assert bare.passed, (row["task_id"], bare)
         assert right.passed and right.integrity in ("split", "judge"), (row["task_id"], right)
         empty = judged(row["prompt"] + "    return None\n", row["test"], **where)
         assert not empty.passed and len(empty.tests) == len(right.tests), row["task_id"]

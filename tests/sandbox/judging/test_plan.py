@@ -23,47 +23,41 @@ SPLIT = [
     "assert f(1) == 2",
     "assert 2 == f(1), 'message' + str(f(1))",
     "assert candidate([1, -2], key={'a': (None, True)}) is None",
+    "assert not f({1, 2})",
+    "assert f(b'x')",
+    "assert f(1) != 3",
+    "assert f(3) in (1, 2)",
+    "assert abs(f(1.5) - 0.5) < 1e-6",
+    "assert abs(0.5 - candidate(1.5)) <= 1e-6",
+    "import math\nassert math.isclose(f(2), 0.5, rel_tol=1e-9)",
+    "META = {'a': 1}\ndef check(g):\n    '''Doc.'''\n    assert g(1) == 1\n    assert True, 'ok'\ncheck(f)",
+]
+JUDGE = [
     "assert f('a' * 100) != 3 and not f([1] * 3)",
     "assert f(*[1, 2], key=10**20)",
     "assert abs(f(1.5) - 2.0 / 3.0) < 1e-6",
-    "import math\nassert math.isclose(f(float('inf')), 0.5, rel_tol=1e-9)",
+    "assert math.isclose(f(2), 0.5)",
     "from math import isclose as near\nassert near(f(1), 0.5)",
-    "import pytest\nassert f(1) == pytest.approx([0.5], abs=1e-3)",
-    "import numpy as np\nassert np.allclose(f(1), [0.5])",
     "assert round(f(1), 2) == 0.33",
     "assert 1 < f(3) <= 5",
-    "assert f(3) in (1, 2) or 3 not in f(4)",
-    "assert sorted(f(3)) == list(range(10)) and len(f(2)) == 3 and isinstance(f(1), (int, float))",
     "assert f(1)[0] == f(2)[1:] and f('a').upper() == 'A' and type(f(1)) is int",
-    "META = {'a': 1}\ndef check(g):\n    '''Doc.'''\n    assert g(1) == 1\n    assert True, 'ok'\ncheck(f)",
     "assert (f(1) if f(2) else 3) == 3",
     "assert helper(3) == f(2)",
-]
-JUDGE = [
     "for i in range(3):\n    assert f(i) == i",
     "l = [3, 1]\nf(l)\nassert l == [1, 3]",
     "assert f(f(1)) == 1",
-    "assert all(f(i) for i in range(3))",
     "assert f(1) == 10**100000",
-    "assert f([0] * 10**7) == 1",
     "try:\n    f(-1)\n    assert False\nexcept ValueError:\n    pass",
     "assert f(1) is 5",
-    "assert '%d' % 5 == f(1)",
-    "assert f(1).bit_count() == 1",
     "assert f(**{'a': 1}) == 1",
     "with open('x') as file:\n    assert f(file.read()) == 1",
-    "import random\nassert f(random.random()) < 1",
     "def same(a, b):\n    assert a == b\nsame(f(1), 2)",
     "s = Stack()\ns.push(1)\nassert s.pop() == 1",
-]
-SHARED = [
     "assert f(lambda x: x) == 1",
-    "def g(x):\n    return x\nassert f(g, 1) == 1",
     "class Node:\n    pass\nassert f(Node()) == 1",
-    "assert f([len, 1]) == 1",
     "assert f.__name__ == 'f'",
-    "assert eval(f(1)) == 1",
-    "import numpy as np\nassert f(np.array([1, 2])) == 3",
+    "if f(1) != 2:\n    raise AssertionError",
+    "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)",
 ]
 
 
@@ -77,36 +71,37 @@ def test_judge(code: str) -> None:
     assert of(code).form == "judge"
 
 
-@pytest.mark.parametrize("code", SHARED)
-def test_shared(code: str) -> None:
-    assert of(code).form == "shared"
-
-
 def test_the_setup_takes_part_in_the_decision() -> None:
-    code = "assert f([2, 1]) == sorted([1, 2])"
-    assert of(code).form == "split"
-    assert of(code, setup="import math\ndef f(x):\n    '''Sort.'''\n").form == "split"
-    assert of(code, setup="def sorted(x):\n    return x\n").form == "judge", "this is not the built-in function"
+    assert of("assert f([2, 1]) == [1, 2]", setup="import math\ndef f(x):\n    '''Sort.'''\n").form == "split"
     assert of("assert math.isclose(f(1), 1)", setup="import math").form == "split"
+    assert of("assert abs(f(1) - 2) < 1", setup="def abs(x):\n    return x\n").form == "judge", "this is no built-in"
     assert of("assert helper(f(1)) == 1", setup="def helper(x):\n    return x").form == "judge"
-    assert of("assert sum([sum([1])]) == 1", entry_point="sum").form == "judge", "both are the candidate's"
 
 
 def test_one_form_for_all_and_it_can_be_weakened() -> None:
     assert of(SPLIT[0], JUDGE[0]).form == "judge"
-    assert of(SPLIT[0], JUDGE[0], SHARED[0]).form == "shared"
     assert of(SPLIT[0], form="judge").form == "judge"
     assert of(SPLIT[0], form="shared").form == "shared"
-    for code, form in ((JUDGE[0], "split"), (SHARED[0], "judge"), (SPLIT[0], "stdin")):
+    for code, form in ((JUDGE[0], "split"), (SPLIT[0], "stdin")):
         with pytest.raises(ProblemError, match=f"in the form {form}"):
             of(code, form=form)
 
 
+def test_the_prompt_gives_all_but_the_entry_point() -> None:
+    prompt = (
+        "import math\nfrom typing import List\n\nK = 3\ndef helper(x):\n    return x\n\ndef f(x):\n    '''Do it.'''\n"
+    )
+    made = make_judge_plan([Test(code=SPLIT[0])], entry_point="f", prompt=prompt)
+    assert made.helpers == "import math\nfrom typing import List\nK = 3\ndef helper(x):\n    return x"
+    assert made.preamble == "import math\nfrom typing import List" + "\nK = 3\ndef helper(x):\n    return x"
+    assert make_judge_plan([Test(code=SPLIT[0])], entry_point="f", prompt="Write f, please:").preamble == ""
+
+
 def test_calls_hold_arguments_and_nothing_of_what_is_expected() -> None:
-    made = of("assert f([1], key='k') == 'secret'", "assert other(2) == 'secret'")
+    made = of("assert f([1], key='k') == 'secret'", "assert f(2) == 'secret'")
     assert [(name, [decode(a) for a in args], named) for name, args, named in made.calls] == [
         ("f", [[1]], {"key": "k"}),
-        ("other", [2], {}),
+        ("f", [2], {}),
     ]
     assert "secret" not in json.dumps(made.calls)
 
@@ -158,16 +153,7 @@ def test_humaneval_is_split_but_for_a_few(shared: Path) -> None:
     with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:
         rows = [json.loads(line) for line in file]
     forms = Counter(of(row["test"], entry_point=row["entry_point"], setup=row["prompt"]).form for row in rows)
-    assert forms["split"] >= 143 and forms["split"] + forms["judge"] == 164
-
-
-def test_checks_by_methods_are_told_what_to_write() -> None:
-    check = "def check(candidate):\n    import unittest\n    unittest.TestCase().assertEqual(candidate(1), 2)"
-    with pytest.raises(ProblemError, match=r"methods such as assertEqual .* write `assert f\(1\) == 2` for") as caught:
-        of(check)
-    assert len(str(caught.value).splitlines()) == 1
-    with pytest.raises(ProblemError, match=r"no assert: write what must hold as `assert"):
-        of("f(1)")
+    assert forms["split"] >= 115 and forms["split"] + forms["judge"] == 164
 
 
 def test_an_input_that_is_too_long_is_the_problems_fault() -> None:

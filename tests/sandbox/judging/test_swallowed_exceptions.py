@@ -8,9 +8,7 @@ from foretrace.core.problem import Test
 from sandbox.boxes import Box
 
 
-@pytest.mark.parametrize(
-    "raised", ["StopIteration", "StopAsyncIteration", "GeneratorExit", "IndexError", "AttributeError"]
-)
+@pytest.mark.parametrize("raised", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
 @pytest.mark.parametrize(
     "test",
     [
@@ -33,7 +31,7 @@ def test_an_exception_that_the_test_asks_for_is_a_pass(box: Box) -> None:
     assert not box.judge("def f(x):\n    return 1", [Test(code=test)], entry_point="f").passed
 
 
-@pytest.mark.parametrize("method", ["equals", "issubset", "startswith", "anything"])
+@pytest.mark.parametrize("method", ["equals", "issubset", "startswith", "count"])
 def test_an_object_of_the_candidates_is_not_shown_what_is_expected(box: Box, method: str) -> None:
     code = (
         "class Box:\n    def __init__(self, x): self.x = x\n"

@@ -43,6 +43,7 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
             f"{limits['processes']} processes, output {limits['output_mb']} MiB, "
             f"files of {limits['file_mb']} MiB in {limits['scratch_mb']} MiB of scratch",
         ),
+        ("judging", _describe_judging(facts["judged"])),
         ("speed", f"{facts['runs_per_s']:,.0f} runs/s; one alone takes {facts['ms_per_run']:.1f} ms"),
     ]
     output.print_fields(rows)
@@ -58,6 +59,13 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
     for remedy, names in remedies.items():
         output.print()
         output.print((f"{', '.join(names)}: ", "bold"), remedy)
+
+
+def _describe_judging(judged: dict[str, bool]) -> str:
+    wrong = [kind for kind, as_it_should in judged.items() if not as_it_should]
+    if wrong:
+        return f"WRONG for {', '.join(wrong)}: please report this"
+    return f"right and wrong answers are told apart: {', '.join(judged)}"
 
 
 def show_model(output: Output, report: ModelReport, max_tokens: int) -> None:

@@ -17,6 +17,8 @@ from foretrace.sandbox.forkserver.child_exit import ChildExit, read_child_exit
 from foretrace.sandbox.forkserver.server_process import ForkServer
 from foretrace.sandbox.inside.wire import frames, messages
 
+_MAX_UNREAD = 1 << 20
+"""Bytes that a child may send after nobody waits for more."""
 _GRACE_S = 2.0
 """How long after its deadline a fork server may still be busy with a run before it is killed."""
 
@@ -50,17 +52,25 @@ class ChildChannel:
         """Whether the child's exit is known."""
         return self._exit is not None
 
-    async def send(self, message: list[Any]) -> None:
-        """Send the child a frame."""
-        self._server.send(messages.TO_CHILD, frames.pack_frame(message))
+    async def send(self, message: list[Any] | bytes) -> None:
+        """Send the child a frame: a message, or the bytes of one."""
+        frame = frames.pack_bytes(message) if isinstance(message, bytes) else frames.pack_frame(message)
+        self._server.send(messages.TO_CHILD, frame)
         await self._server.drain()
 
     async def receive(self) -> Any | None:
         """The child's next frame; None when its channel has ended or is broken."""
+        return await self._receive(self._frames.take)
+
+    async def receive_bytes(self) -> bytes | None:
+        """The bytes of the child's next frame, unread; None when its channel has ended or is broken."""
+        return await self._receive(self._frames.take_bytes)
+
+    async def _receive(self, take: Callable[[], Any]) -> Any | None:
         while True:
             if self.broken is None:
                 try:
-                    message = self._frames.take()
+                    message = take()
                 except frames.FrameError as error:
                     self.broken = f"the process answered with {error}"
                     message = None
@@ -83,6 +93,9 @@ class ChildChannel:
         timer = None if timeout_s is None else asyncio.get_running_loop().call_later(timeout_s, self.stop)
         while self._exit is None:
             await self._receive_message()
+            if self.broken is None and self._frames.pending_bytes > _MAX_UNREAD:
+                self.broken = "the process went on talking"
+                self.stop()
         if timer is not None:
             timer.cancel()
         self.cancel_watchdog()
@@ -94,6 +107,10 @@ class ChildChannel:
         """Have the fork server kill the child, which `wait` then reports; what it says after this may be lost."""
         if not self.ended:
             self._server.send(messages.KILL, b"")
+
+    def stop_after(self, seconds: float) -> asyncio.TimerHandle:
+        """Have the child killed when this time is over, unless the timer is cancelled."""
+        return asyncio.get_running_loop().call_later(seconds, self.stop)
 
     def cancel_watchdog(self) -> None:
         """Let the fork server live, although the child's time may be over."""

@@ -106,6 +106,7 @@ class ForkServerSandbox:
         *,
         entry_point: str | None = None,
         setup: str = "",
+        prompt: str = "",
         form: Integrity | None = None,
         limits: Limits | None = None,
     ) -> Verdict:
@@ -113,7 +114,7 @@ class ForkServerSandbox:
         from foretrace.sandbox.judging import judge
         from foretrace.sandbox.judging.plan import make_judge_plan
 
-        plan = make_judge_plan(tests, entry_point=entry_point, setup=setup, form=form)
+        plan = make_judge_plan(tests, entry_point=entry_point, setup=setup, prompt=prompt, form=form)
         pool, isolation, _ = await self._ensure_started()
         return await judge.judge(pool.start_child, plan, code, limits or self._limits, isolation)
 

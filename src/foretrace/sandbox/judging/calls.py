@@ -19,22 +19,17 @@ EXIT_TIMEOUT_S = 1.0
 MAX_PROCESSES = 3
 """Processes that one judging may use for the candidate; together they may run for twice the time limit."""
 NOT_RUN = "not run"
+MAX_PLAIN_REPLY_KB = 256
+"""Size of a value that is compared here, KiB: larger ones cost the event loop too much at one time."""
 
 
 class CallAnswer(msgspec.Struct):
     """What became of one call."""
 
-    tagged: Any = None
-    """The value, as `values.encode` gives it."""
     value: Any = None
     error: str | None = NOT_RUN
     """Why there is no value."""
     seconds: float | None = None
-
-    def take(self) -> Any:
-        """The value; a fresh one each time, since iterators are used up."""
-        value, self.value = self.value, None
-        return decode(self.tagged) if value is None else value
 
 
 class ProcessTotals(msgspec.Struct):
@@ -97,14 +92,14 @@ def read_answer(message: Any) -> CallAnswer | None:
         return None if error is None else CallAnswer(error=format_error(error))
     if message[0:1] == ["value"] and len(message) == 3 and message[2] is None:
         try:
-            return CallAnswer(tagged=message[1], value=decode(message[1]), error=None)
+            return CallAnswer(value=decode(message[1]), error=None)
         except ValueError:
             return None
     return None
 
 
 async def make_calls(
-    start_child: StartChild, code: str, calls: Sequence[Any], needs: Sequence[str], limits: Limits
+    start_child: StartChild, code: str, preamble: str, calls: Sequence[Any], needs: Sequence[str], limits: Limits
 ) -> tuple[list[CallAnswer], ProcessTotals]:
     """Make all calls; where one ends the process, those after it are made in a fresh one.
 
@@ -112,13 +107,15 @@ async def make_calls(
     compared. Where a process breaks the protocol, none of its answers counts, and no other process is started.
     """
     answers = [CallAnswer() for _ in calls]
+    limits = msgspec.structs.replace(limits, reply_kb=min(limits.reply_kb, MAX_PLAIN_REPLY_KB))
     process = ProcessTotals()
     position = 0
     while position < len(calls) or not process.count:
         allowed = process.find_next_limits(limits)
         if allowed is None:
             break
-        request = {"mode": "candidate", "code": code, "calls": calls[position:], "needs": needs}
+        request = {"mode": "candidate", "code": code, "preamble": preamble, "calls": calls[position:]}
+        request["needs"] = needs
         async with start_child(request, allowed) as child:
             got, failed, wrong = await _receive_answers(child, len(calls) - position)
             if wrong:

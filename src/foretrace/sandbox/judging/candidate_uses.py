@@ -8,11 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from foretrace.sandbox.inside.roles.judge import find_check_function
-
 ALIAS = "candidate"
-_RUNS_TEXT = frozenset({"eval", "exec", "compile"})
-_ARRAYS = frozenset({"array", "asarray", "arange", "zeros", "ones", "linspace", "full", "eye", "random"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -92,53 +88,3 @@ def _caught(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Call) and node.args and getattr(node.func, "attr", "") in ("raises", "assertRaises"):
             kinds = [node.args[0]]
         yield from (kind.id for kind in kinds if isinstance(kind, ast.Name))
-
-
-def needs_one_process(trees: Sequence[ast.Module], code: CandidateUses) -> bool:
-    """Whether the tests can only run in the candidate's process: they hand it functions, classes or other things that
-    cannot be sent, use its functions as objects, or run text that it gave."""
-    for tree in trees:
-        check = find_check_function(tree)
-        callees = code.callees | {ALIAS} | ({check[1]} if check else set[str]())
-        bound = set(_bound(tree))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id in _RUNS_TEXT:
-                    return True
-                if node.func.id in callees and any(_unsendable(arg, code, bound) for arg in _arguments(node)):
-                    return True
-            owner = node.value if isinstance(node, ast.Attribute) else None
-            if isinstance(owner, ast.Name) and owner.id in callees and not code.classes:
-                return True
-            if isinstance(node, ast.ClassDef) and any(
-                isinstance(base, ast.Name) and base.id in callees for base in node.bases
-            ):
-                return True
-    return False
-
-
-def _arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
-
-
-def _unsendable(arg: ast.expr, code: CandidateUses, bound: set[str]) -> bool:
-    """Whether an argument is, or holds, something that is no plain value."""
-    if isinstance(arg, ast.Lambda):
-        return True
-    if isinstance(arg, ast.Name):
-        own = callable(getattr(builtins, arg.id, None)) and arg.id not in code.callees | bound
-        return arg.id in code.made or own
-    if isinstance(arg, ast.Call):
-        func = arg.func
-        if isinstance(func, ast.Name) and _like_class(func.id) and func.id in code.made:
-            return True
-        return (
-            isinstance(func, ast.Attribute)
-            and func.attr in _ARRAYS
-            and getattr(func.value, "id", "") in ("np", "numpy")
-        )
-    if isinstance(arg, (ast.List, ast.Tuple, ast.Set)):
-        return any(_unsendable(item, code, bound) for item in arg.elts)
-    if isinstance(arg, ast.Dict):
-        return any(_unsendable(item, code, bound) for item in arg.values)
-    return isinstance(arg, ast.Starred) and _unsendable(arg.value, code, bound)

@@ -7,6 +7,8 @@ A process that breaks the protocol is believed in nothing: all tests that it ans
 
 from __future__ import annotations
 
+import msgspec
+
 from foretrace.core.problem import RunError, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
@@ -30,7 +32,6 @@ from foretrace.sandbox.judging.calls import (
     make_calls,
 )
 from foretrace.sandbox.judging.compare import same_output
-from foretrace.sandbox.judging.evaluate import FailedError
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.relay import relay
 from foretrace.sandbox.judging.report import TestReport, make_judge_request
@@ -42,17 +43,22 @@ async def judge(start_child: StartChild, plan: JudgePlan, code: str, limits: Lim
     Raises:
         SandboxError: no process can be started.
     """
+    form = plan.form
     if len(code) > MAX_SOURCE_CHARS:
         error = make_too_large_result(code, isolation).error
         assert error is not None
         process = ProcessTotals(ending="error", error=error)
         results = TestReport(plan).all_failed(format_error(error))
     else:
-        judges = {"split": _split, "judge": relay, "stdin": _programs, "shared": _shared}
-        results, process = await judges[plan.form](start_child, plan, code, limits)
+        judged = await _compare_literals(start_child, plan, code, limits) if form == "split" else None
+        if judged is None:
+            form = "judge" if form == "split" else form
+            judges = {"judge": relay, "stdin": _programs, "shared": _shared}
+            judged = await judges[form](start_child, plan, code, limits)
+        results, process = judged
     return Verdict(
         tests=tuple(results),
-        integrity=plan.form,
+        integrity=form,
         ending=process.ending,
         error=process.error,
         stdout=process.stdout,
@@ -62,31 +68,28 @@ async def judge(start_child: StartChild, plan: JudgePlan, code: str, limits: Lim
     )
 
 
-async def _split(
+async def _compare_literals(
     start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
-) -> tuple[list[TestResult], ProcessTotals]:
+) -> tuple[list[TestResult], ProcessTotals] | None:
+    """Compare what the calls give; None where a value is not plain, so that the tests must be run."""
     needs = [plan.entry_point] if plan.entry_point else []
-    answers, process = await make_calls(start_child, code, plan.calls, needs, limits)
-
-    def take(number: int) -> object:
-        error = answers[number].error
-        if error is not None:
-            raise FailedError(error)
-        return answers[number].take()
-
+    answers, process = await make_calls(start_child, code, plan.preamble, plan.calls, needs, limits)
     results: list[TestResult] = []
-    for name, check in zip(plan.names, plan.checks, strict=True):
-        spent = [answers[number].seconds for number in check.calls]
-        seconds = sum(s for s in spent if s is not None) if any(s is not None for s in spent) else None
-        outcome = check.judge(take)
+    for name, check in zip(plan.names, plan.asserts, strict=True):
+        answer = answers[check.call]
+        if answer.error is not None:
+            results.append(TestResult(name=name, passed=False, error=answer.error, seconds=answer.seconds))
+            continue
+        outcome = check.judge(answer.value)
+        if outcome is None:
+            return None
         results.append(
             TestResult(
                 name=name,
                 passed=outcome.passed,
                 actual=outcome.actual,
                 expected=outcome.expected,
-                error=outcome.error,
-                seconds=seconds,
+                seconds=answer.seconds,
             )
         )
     return results, process
@@ -98,7 +101,9 @@ async def _shared(
     report, process = TestReport(plan), ProcessTotals()
     failed: RunError | None = None
     wrong = False
-    async with start_child({**make_judge_request(plan), "mode": "shared", "code": code}, limits) as child:
+    async with start_child(
+        {**make_judge_request(plan), "mode": "shared", "code": code, "preamble": plan.preamble}, limits
+    ) as child:
         loaded = await child.receive()
         if isinstance(loaded, list) and len(loaded) == 2 and loaded[0] == "failed":
             failed = read_error(loaded[1])
@@ -129,7 +134,10 @@ async def _programs(
         if late >= MAX_PROCESSES:
             results.append(TestResult(name=name, passed=False, expected=show_value(expected), error=NOT_RUN))
             continue
-        ran = await run_program(start_child, code, test.stdin or "", limits, _NOWHERE)
+        # What is expected may be longer than what a run may show.
+        room = min(len(expected.encode("utf-8", "replace")) // 512 + limits.stdout_kb, limits.output_mb * 1024)
+        longer = msgspec.structs.replace(limits, stdout_kb=max(room, limits.stdout_kb))
+        ran = await run_program(start_child, code, test.stdin or "", longer, _NOWHERE)
         late += ran.ending == "timeout"
         same = same_output(ran.stdout, expected, test.tolerance) and not ran.truncated
         error = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,9 +16,8 @@ from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
 from foretrace.sandbox.inside.roles import asserts
 from foretrace.sandbox.inside.roles.judge import find_check_function
-from foretrace.sandbox.judging import split
-from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses, needs_one_process
-from foretrace.sandbox.judging.split import Check
+from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses
+from foretrace.sandbox.judging.literal_asserts import LiteralAssert, read_literal_asserts
 
 _MAX_CODE_CHARS = 1 << 21
 """Characters that the tests of one problem may have."""
@@ -34,22 +34,30 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[Test, ...] = ()
     calls: tuple[tuple[str, list[Any], dict[str, Any]], ...] = ()
     """`split`: the calls of the candidate: its name, and encoded arguments."""
-    checks: tuple[Check, ...] = ()
+    asserts: tuple[LiteralAssert, ...] = ()
     """`split`: what is asked of the answers, one for each name."""
-    callees: tuple[str, ...] = ()
-    """`judge`: names of the candidate's that tests use."""
-    exceptions: tuple[str, ...] = ()
-    """`judge`: those of its names that tests catch."""
-    keep: bool = False
-    """`judge`: whether tests use objects of the candidate's classes, which stay in its process."""
+    preamble: str = ""
+    """Code of the problem that the answer builds on; it runs before the answer, which may define its names anew."""
+    helpers: str = ""
+    """The imports, functions and constants of the preamble, which tests may rely on; not stubs that an answer fills."""
+    uses: tuple[str, ...] = ()
+    """`judge`: names that tests use and do not define; those that mean nothing else are the candidate's."""
+    console: bool = False
+    """`judge`: whether tests put something in the place of the standard input."""
 
 
 def make_judge_plan(
-    tests: Sequence[Test], *, entry_point: str | None = None, setup: str = "", form: Integrity | None = None
+    tests: Sequence[Test],
+    *,
+    entry_point: str | None = None,
+    setup: str = "",
+    prompt: str = "",
+    form: Integrity | None = None,
 ) -> JudgePlan:
     """The plan for `tests`.
 
     Args:
+        prompt: code that the answer continues or builds on: what it has beside the entry point is there for the answer.
         form: asks for a form weaker than the tests would get.
 
     Raises:
@@ -59,11 +67,13 @@ def make_judge_plan(
         raise ProblemError('tests are given as Test objects, e.g. [Test(code="assert f(1) == 2")]')
     if form not in (None, "split", "judge", "stdin", "shared"):
         raise ProblemError(f"unknown form {form!r}: choose split, judge, stdin or shared, or none")
-    return _plan(tuple(tests), entry_point, setup, form)
+    return _plan(tuple(tests), entry_point, setup, prompt, form)
 
 
 @lru_cache(maxsize=256)  # a problem is judged many times
-def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: Integrity | None) -> JudgePlan:
+def _plan(
+    tests: tuple[Test, ...], entry_point: str | None, setup: str, prompt: str, form: Integrity | None
+) -> JudgePlan:
     if not tests:
         raise ProblemError("no tests: give at least one")
     programs = [test.stdin is not None or test.stdout is not None for test in tests]
@@ -73,37 +83,75 @@ def _plan(tests: tuple[Test, ...], entry_point: str | None, setup: str, form: In
         raise ProblemError(f"the tests have more than {_MAX_CODE_CHARS:,} characters: give fewer or smaller ones")
     trees = [_tree(number, test.code) for number, test in enumerate(tests)]
     found = [asserts.find_asserts(tree) for tree in trees]
-    for number, some in enumerate(found):
-        if not some:
-            raise ProblemError(f"test {number} has no assert: {_instead(trees[number])}")
+    for number, tree in enumerate(trees):
+        if not found[number] and not _can_fail(tree):
+            raise ProblemError(f"test {number} has no assert: write what must hold as `assert f(1) == 2`")
     code = find_candidate_uses(trees, entry_point, _setup_tree(setup))
     for number, tree in enumerate(trees):
         _check_names(number, tree, code, entry_point)
     names = [name for n, tree in enumerate(trees) for name in asserts.name_asserts(n, tree, found[n])]
-    common: dict[str, Any] = {"names": tuple(names), "entry_point": entry_point, "setup": setup, "tests": tuple(tests)}
+    preamble, helpers = split_prompt(prompt, entry_point)
+    common: dict[str, Any] = {
+        "names": tuple(names),
+        "entry_point": entry_point,
+        "setup": setup,
+        "tests": tuple(tests),
+        "preamble": preamble,
+        "helpers": helpers,
+        "uses": tuple(sorted(code.callees | code.exceptions)),
+        "console": any(word in test.code for test in tests for word in ("stdin", "input")),
+    }
     if form in (None, "split"):
-        parts = split.split_tests(trees, code)
-        if parts is not None:
-            return JudgePlan(form="split", calls=parts.calls, checks=parts.checks, **common)
+        literal = read_literal_asserts(trees, code)
+        if literal is not None:
+            return JudgePlan(form="split", calls=literal.calls, asserts=literal.asserts, **common)
         if form == "split":
             raise ProblemError("these tests cannot be judged in the form split: ask for judge, or for none")
-    shared = form == "shared" or needs_one_process(trees, code)
-    if form == "judge" and shared:
-        raise ProblemError("these tests cannot be judged in the form judge: ask for shared, or for none")
     if form == "stdin":
         raise ProblemError("tests made of code cannot be judged in the form stdin: ask for none")
-    return JudgePlan(
-        form="shared" if shared else "judge",
-        callees=tuple(sorted(code.callees)),
-        exceptions=tuple(sorted(code.exceptions)),
-        keep=code.classes or any(map(_calls_results, trees)),
-        **common,
+    return JudgePlan(form="shared" if form == "shared" else "judge", **common)
+
+
+def _can_fail(tree: ast.Module) -> bool:
+    """Whether a test without `assert` can fail: it raises something, or calls what does, such as `self.assertEqual`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            return True
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name.startswith(("assert", "fail")) or name in ("raises", "warns", "exit"):
+                return True
+    return False
+
+
+def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
+    """What a prompt gives to an answer, its code without the entry point, and to the tests: imports and functions.
+
+    A prompt may end in a signature and a docstring. One that is no Python gives nothing.
+    """
+    tree = None
+    for end in ("", "\n    pass\n"):
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            tree = parse_quietly(prompt + end)
+            break
+    if tree is None:
+        return "", ""
+    rest = [node for node in tree.body if getattr(node, "name", None) != entry_point]
+    helpers = [
+        node
+        for node in rest
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign))
+        or (isinstance(node, ast.FunctionDef) and not _is_stub(node))
+    ]
+    return "\n".join(map(ast.unparse, rest)), "\n".join(map(ast.unparse, helpers))
+
+
+def _is_stub(node: ast.FunctionDef) -> bool:
+    """Whether there is nothing in a function but what says that it is to be written."""
+    return all(
+        isinstance(part, (ast.Pass, ast.Raise)) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+        for part in node.body
     )
-
-
-def _calls_results(tree: ast.Module) -> bool:
-    """Whether what a call gives is called in turn: then it must be kept where it is."""
-    return any(isinstance(node, ast.Call) and isinstance(node.func, ast.Call) for node in ast.walk(tree))
 
 
 def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | None) -> JudgePlan:
@@ -119,14 +167,6 @@ def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | Non
     if form not in (None, "stdin"):
         raise ProblemError(f"tests with stdin and stdout cannot be judged in the form {form}: ask for none")
     return JudgePlan(form="stdin", names=tuple(map(str, range(len(tests)))), tests=tuple(tests))
-
-
-def _instead(tree: ast.Module) -> str:
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    methods = sorted({f.attr for f in calls if isinstance(f, ast.Attribute) and f.attr.startswith("assert")})
-    if methods:
-        return f"methods such as {methods[0]} are not read; write `assert f(1) == 2` for `self.assertEqual(f(1), 2)`"
-    return "write what must hold as `assert f(1) == 2`"
 
 
 def _tree(number: int, code: str) -> ast.Module:
@@ -152,5 +192,5 @@ def _check_names(number: int, tree: ast.Module, code: CandidateUses, entry_point
     uses = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if entry_point is None and (find_check_function(tree) or ("candidate" in uses and "candidate" in code.callees)):
         raise ProblemError(f"test {number} calls `candidate`, and the problem names no entry_point: name it")
-    if not find_check_function(tree) and not uses & {*code.callees, "candidate"}:
+    if not find_check_function(tree) and not uses & {*code.callees, *code.exceptions, "candidate"}:
         raise ProblemError(f"test {number} does not call the code: use its entry point")

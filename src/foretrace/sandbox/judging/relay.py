@@ -1,8 +1,9 @@
-"""Judging by test code in a second process: its calls of the candidate are relayed, one by one."""
+"""Judging by test code in a process of its own, between which and the code the parent passes messages on, unread."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any, Self
 
 import msgspec
@@ -11,7 +12,7 @@ from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
 from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
-from foretrace.sandbox.inside.wire.values import decode
+from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
 from foretrace.sandbox.judging.calls import (
     EXIT_TIMEOUT_S,
     NOT_RUN,
@@ -23,21 +24,74 @@ from foretrace.sandbox.judging.calls import (
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.report import TestReport, make_judge_request
 
-_JUDGE_MEMORY_MB = 512
-_JUDGE_CPU_S = 10.0
+_JUDGE_MEMORY_MB = 1024
+_JUDGE_CPU_S = 20.0
+_MAX_REQUEST_KB = 1 << 16
+_OVERHEAD = 4.0
+"""How much longer than the code itself may compute its process may live: the tests and the relay take their time."""
+_REPORTS = (b'["test"', b'["done"')
+_RESTART = b'["restart"]'
+_BROKEN = b'["broken"]'
+_ANSWERS = (b'["v",', b'["x",', b'["q",')
+
+
+async def relay(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
+) -> tuple[list[TestResult], ProcessTotals]:
+    """Judge by the plan's test code."""
+    report = TestReport(plan)
+    for_tests = msgspec.structs.replace(
+        limits,
+        wall_s=(_OVERHEAD + 1) * limits.wall_s + 3,
+        cpu_s=max(limits.cpu_s, _JUDGE_CPU_S),
+        memory_mb=max(limits.memory_mb, _JUDGE_MEMORY_MB),
+        reply_kb=_MAX_REQUEST_KB,
+    )
+    # The tests first: who holds a candidate never waits for another process, so that judgings cannot block one another.
+    async with (
+        start_child(make_judge_request(plan, code), for_tests) as tests,
+        CandidateProcess(start_child, plan, code, limits) as candidate,
+    ):
+        await candidate.start()
+        while not (report.done or candidate.is_hopeless) and (frame := await tests.receive_bytes()) is not None:
+            if frame.startswith(_REPORTS):
+                report.take(_read(frame), tests.elapsed)
+            elif frame == _BROKEN:
+                await candidate.refuse()
+            else:
+                await tests.send(await candidate.ask(frame))
+        await candidate.close()
+        ended = await tests.wait(0 if candidate.is_hopeless else EXIT_TIMEOUT_S)
+    process = candidate.process
+    if candidate.broke_protocol:
+        return report.all_failed(PROTOCOL_ERROR_TEXT), process
+    if candidate.failed:
+        return report.all_failed(format_error(candidate.failed)), process
+    ending, error = find_ending(ended, report.done, for_tests)
+    if error and process.ending == "ok":
+        # The tests failed to run, and not the candidate: the verdict must not read as if all had gone well.
+        process.ending, process.error = ending, error
+    why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
+    return report.results(why), process
 
 
 class CandidateProcess:
-    """The candidate's side of a judging: a live process, replaced when it ends."""
+    """The code's side of a judging: a live process, which is replaced when it ends and the tests go on.
+
+    Its time counts only while it is its turn: neither the tests' own work nor the relay is the code's.
+    """
 
     def __init__(self, start_child: StartChild, plan: JudgePlan, code: str, limits: Limits) -> None:
         self.process = ProcessTotals()
         self.failed: RunError | None = None
         """Why the code cannot be loaded."""
         self.broke_protocol = False
-        self._start_child, self._plan, self._code, self._limits = start_child, plan, code, limits
-        self._child: ChildChannel | None = None
+        needs = [plan.entry_point] if plan.entry_point else []
+        self._request = {"mode": "candidate", "code": code, "preamble": plan.preamble, "needs": needs}
+        self._start_child, self._limits = start_child, limits
         self._allowed = limits
+        self._child: ChildChannel | None = None
+        self._left_s = limits.wall_s
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -47,52 +101,68 @@ class CandidateProcess:
         await self._stack.__aexit__(*error)
 
     @property
-    def hopeless(self) -> bool:
+    def is_hopeless(self) -> bool:
         """Whether all tests have failed, whatever comes."""
         return self.broke_protocol or self.failed is not None
 
     async def start(self) -> bool:
         """Have a process with the code loaded; False when there can be none."""
         allowed = self.process.find_next_limits(self._limits)
-        if allowed is None or self.failed or self.broke_protocol or (self.process.count and self._plan.keep):
+        if allowed is None or self.is_hopeless:
             return False
-        needs = [self._plan.entry_point] if self._plan.entry_point else []
-        request: dict[str, Any] = {"mode": "candidate", "code": self._code, "needs": needs, "keep": self._plan.keep}
-        self._allowed = allowed
+        self._allowed, self._left_s = allowed, allowed.wall_s
+        patient = msgspec.structs.replace(allowed, wall_s=_OVERHEAD * allowed.wall_s + 2)
         self._child = await self._stack.enter_async_context(
-            self._start_child({**request, "interactive": True}, allowed)
+            self._start_child({**self._request, "interactive": True}, patient)
         )
-        message = await self._child.receive()
+        frame = await self._listen()
+        message = None if frame is None else _read(frame)
         if message == ["loaded"]:
             return True
         error = None
         if isinstance(message, list) and len(message) == 2 and message[0] == "failed":
             error = read_error(message[1])
-        self.broke_protocol = message is not None and error is None
+        self.broke_protocol = frame is not None and error is None
         self.failed = await self._end(error, answered=False) or make_protocol_error()
         return False
 
-    async def relay(self, frame: list[Any]) -> list[Any]:
-        """The candidate's answer to a frame of the judge."""
-        if self._child is None and not await self.start():
-            return ["gone", format_error(self.failed) if self.failed else NOT_RUN]
-        assert self._child is not None
+    async def ask(self, frame: bytes) -> Any:
+        """The code's answer to a request of the tests."""
+        if frame == _RESTART:
+            started = self._child is not None or await self.start()
+            return ["restarted"] if started else ["gone", format_error(self.failed) if self.failed else NOT_RUN]
+        if self._child is None:
+            return ["gone", NOT_RUN]
         await self._child.send(frame)
-        answer = await self._child.receive()
-        if answer is not None and not _is_answer(answer, self._plan.keep):
-            self.broke_protocol = True
-            answer = None
-        if answer is not None:
+        answer = await self._listen()
+        if answer is not None and answer.startswith(_ANSWERS):
             return answer
+        self.broke_protocol = answer is not None
         error = await self._end(None, answered=False)
         return ["gone", format_error(error) if error else NOT_RUN]
 
+    async def refuse(self) -> None:
+        """Believe the code in nothing: the tests could not read what it sent."""
+        self.broke_protocol = True
+        if self._child is not None:
+            await self._end(None)
+
     async def close(self) -> None:
         """Let the process come to its end, after all is judged."""
-        if self._child is None:
-            return
-        await self._child.send(["bye"])
-        await self._end(None)
+        if self._child is not None:
+            await self._child.send(["bye"])
+            await self._end(None)
+
+    async def _listen(self) -> bytes | None:
+        """What the code says next; None when it has ended, or its time is over."""
+        assert self._child is not None
+        began = time.monotonic()
+        timer = self._child.stop_after(max(0.0, self._left_s))
+        try:
+            return await self._child.receive_bytes()
+        finally:
+            timer.cancel()
+            self._left_s -= time.monotonic() - began
 
     async def _end(self, failed: RunError | None, *, answered: bool = True) -> RunError | None:
         """Take the end of the live process into account, and say what was wrong with it."""
@@ -102,6 +172,8 @@ class CandidateProcess:
             child.stop()
         ended = await child.wait(EXIT_TIMEOUT_S)
         await self._stack.aclose()
+        used_s = max(0.0, self._allowed.wall_s - self._left_s)
+        ended = msgspec.structs.replace(ended, seconds=used_s)
         if self.broke_protocol or child.broken:
             self.broke_protocol = True
             self.process.add(ended, "killed", make_protocol_error())
@@ -109,70 +181,17 @@ class CandidateProcess:
         if failed is not None:
             self.process.add(ended, find_load_ending(failed), failed)
             return failed
-        ending, error = find_ending(ended, answered, self._allowed)
+        if self._left_s <= 0:
+            late = msgspec.structs.replace(ended, ending="timeout")
+            ending, error = find_ending(late, answered, self._allowed)
+        else:
+            ending, error = find_ending(ended, answered, self._allowed)
         self.process.add(ended, ending, error)
         return error
 
 
-def _is_answer(answer: Any, keep: bool) -> bool:
-    """Whether a message is an answer to a call, of parts that can be passed on."""
-    if not isinstance(answer, list) or not answer:
-        return False
-    if answer[0] == "raised" and len(answer) == 2:
-        error = answer[1]
-        bases = error.get("bases", []) if isinstance(error, dict) else None
-        return (
-            read_error(error) is not None
-            and isinstance(error.get("message"), str)
-            and isinstance(bases, list)
-            and all(isinstance(base, str) for base in bases[:50])
-        )
-    if answer[0] != "value" or len(answer) != 3:
-        return False
-    remote = (lambda number, name: None) if keep else None
+def _read(frame: bytes) -> Any:
     try:
-        decode(answer[1], remote=remote)
-        for key, changed in answer[2] or []:
-            if type(key) not in (int, str):
-                return False
-            decode(changed, remote=remote)
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
-async def relay(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
-) -> tuple[list[TestResult], ProcessTotals]:
-    """Judge by the plan's test code."""
-    report = TestReport(plan)
-    patient = msgspec.structs.replace(
-        limits,
-        wall_s=2 * limits.wall_s + 1,
-        cpu_s=max(limits.cpu_s, _JUDGE_CPU_S),
-        memory_mb=max(limits.memory_mb, _JUDGE_MEMORY_MB),
-    )
-    # The judge first: who holds a candidate never waits for another process, so that judgings cannot block one another.
-    async with (
-        start_child(make_judge_request(plan), patient) as judge,
-        CandidateProcess(start_child, plan, code, limits) as candidate,
-    ):
-        await candidate.start()
-        while not (report.done or candidate.hopeless) and (frame := await judge.receive()) is not None:
-            if isinstance(frame, list) and len(frame) == 4 and frame[0] in ("call", "do"):
-                await judge.send(await candidate.relay(frame))
-            else:
-                report.take(frame, judge.elapsed)
-        await candidate.close()
-        ended = await judge.wait(0 if candidate.hopeless else EXIT_TIMEOUT_S)
-    if candidate.broke_protocol:
-        return report.all_failed(PROTOCOL_ERROR_TEXT), candidate.process
-    if candidate.failed:
-        return report.all_failed(format_error(candidate.failed)), candidate.process
-    ending, error = find_ending(ended, report.done, patient)
-    if error and candidate.process.ending == "ok":
-        # The tests failed to run, and not the candidate: the verdict must not read as if all had gone well.
-        candidate.process.ending, candidate.process.error = ending, error
-    return report.results(
-        f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
-    ), candidate.process
+        return unpack_frame(frame)
+    except FrameError:
+        return None

@@ -12,15 +12,21 @@ from foretrace.sandbox.judging.plan import JudgePlan
 _TEXT = 500
 
 
-def make_judge_request(plan: JudgePlan) -> dict[str, Any]:
-    """The request for a process that runs the plan's test code."""
+_FILES = ("open(", "tempfile", "Path(", "os.")
+
+
+def make_judge_request(plan: JudgePlan, code: str = "") -> dict[str, Any]:
+    """The request for a process that runs the plan's test code on an answer."""
     return {
         "mode": "judge",
         "tests": [test.code for test in plan.tests],
         "setup": plan.setup,
         "entry_point": plan.entry_point,
-        "callees": plan.callees,
-        "exceptions": plan.exceptions,
+        "names": plan.uses,
+        "helpers": plan.helpers,
+        "console": plan.console,
+        "files": any(word in text for text in (code, *(t.code for t in plan.tests)) for word in _FILES),
+        "random": any("random" in test.code for test in plan.tests),
         "interactive": True,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 RECORDER = "__recorder__"
 """Name of the recorder in the namespace of instrumented code."""
@@ -30,8 +31,9 @@ def find_constant_truth(node: ast.Assert) -> bool | None:
 
 
 def name_asserts(number: int, tree: ast.Module, found: list[ast.Assert]) -> list[str]:
-    """A name for each assert: the number of the test alone where it has one assert and no more, else with its line."""
-    if len(found) == 1 and found[0] in tree.body:
+    """A name for each assert: the number of the test alone where it has one assert and no more, else with its line.
+    A test without an assert is one test: it passes if nothing is raised."""
+    if not found or (len(found) == 1 and found[0] in tree.body):
         return [str(number)]
     seen: dict[str, int] = {}
     out: list[str] = []
@@ -42,39 +44,39 @@ def name_asserts(number: int, tree: ast.Module, found: list[ast.Assert]) -> list
     return out
 
 
-def find_branches(tree: ast.Module) -> list[dict[int, int]]:
-    """For each assert of `find`, in which branch (value) of which `if` or `match` (key) it stands."""
-    out: list[dict[int, int]] = []
-
-    def visit(node: ast.AST, path: dict[int, int]) -> None:
-        if isinstance(node, ast.Assert):
-            if find_constant_truth(node) is not True:
-                out.append(path)
-            return
-        if isinstance(node, ast.If):
-            parts: list[list[ast.AST]] = [[*node.body], [*node.orelse]]
-        elif isinstance(node, ast.Match):
-            parts = [[case] for case in node.cases]
-        else:
-            for child in ast.iter_child_nodes(node):
-                if isinstance(child, (ast.stmt, ast.ExceptHandler)):
-                    visit(child, path)
-            return
-        for branch, part in enumerate(parts):
-            for child in part:
-                for inner in child.body if isinstance(child, ast.match_case) else [child]:
-                    visit(inner, {**path, id(node): branch})
-
-    visit(tree, {})
-    return out
-
-
 class AssertInstrumenter(ast.NodeTransformer):
-    """Replaces the asserts of a tree, which are numbered as `find` gives them."""
+    """Replaces those asserts of a tree that nothing around them can catch; the others stay as they were written.
 
-    def __init__(self, callees: frozenset[str]) -> None:
+    Args:
+        callees: names by which the code under test is called.
+        functions: top-level functions that are called for their asserts, from where nothing catches them.
+    """
+
+    def __init__(self, callees: frozenset[str], functions: set[str]) -> None:
         self._next = 0
-        self._callees = callees
+        self._callees, self._functions = callees, functions
+        self._inside = self._in_function = 0
+
+    def _visit_inside(self, node: Any) -> Any:
+        self._inside += 1
+        self.generic_visit(node)
+        self._inside -= 1
+        return node
+
+    visit_Try = visit_TryStar = visit_With = visit_AsyncWith = _visit_inside  # noqa: N815 - ast's names
+    visit_ClassDef = visit_Lambda = _visit_inside  # noqa: N815
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        """A function that is called for its asserts is as good as the top level."""
+        if not self._inside and node.name in self._functions and not node.decorator_list:
+            return self.generic_visit(node)
+        self._in_function += 1
+        try:
+            return self._visit_inside(node)
+        finally:
+            self._in_function -= 1
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | None:
         """Code that tells the recorder what became of this assert, and goes on."""
@@ -82,6 +84,10 @@ class AssertInstrumenter(ast.NodeTransformer):
             return ast.copy_location(ast.Pass(), node)
         test, number = node.test, ast.Constant(self._next)
         self._next += 1
+        if self._inside:
+            if self._in_function and find_constant_truth(node) is None:
+                node.test = self._call_recorder("watch", number, test).value
+            return ast.fix_missing_locations(node)
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             swapped = self._calls(test.comparators[0]) and not self._calls(test.left)
             record = self._call_recorder("compare", number, test.left, test.comparators[0], ast.Constant(swapped))

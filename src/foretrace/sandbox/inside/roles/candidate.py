@@ -1,145 +1,238 @@
-"""The candidate's side of judging: load the code, answer calls. It holds arguments, and never an expected value."""
+"""The candidate's side of judging: load the code and answer. It holds arguments, and never an expected value."""
 
 from __future__ import annotations
 
 import builtins
+import importlib
+import io
 import linecache
-import operator
 import sys
 import types
+import warnings
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.remote.peer import GoneError, Peer
+from foretrace.sandbox.inside.roles.shared_folder import SharedFolder
+from foretrace.sandbox.inside.roles.shared_random import SharedRandom
 from foretrace.sandbox.inside.wire.values import decode, encode
 
 MODULE = "solution"
 FILE = "solution.py"
-_MAX_HELD_OBJECTS = 10_000
-_CHANGEABLE = frozenset({list, dict, set, bytearray, tuple})
-_OPERATIONS: dict[str, Any] = {
-    **{name: getattr(builtins, name) for name in ("len", "str", "repr", "bool", "iter", "next", "hash", "abs", "int")},
-    **{
-        name: getattr(builtins, name) for name in ("float", "isinstance", "issubclass", "getattr", "setattr", "delattr")
-    },
-    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv")},
-    **{name: getattr(operator, name) for name in ("floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "neg")},
-    **{name: getattr(operator, name) for name in ("pos", "invert", "getitem", "setitem", "delitem", "contains")},
-    "call": lambda function, *args, **named: function(*args, **named),
-    "method": lambda owner, name, *args, **named: getattr(owner, name)(*args, **named),
-}
-"""What can be done with an object that the judge holds; it is the first argument."""
+_MAX_WARNINGS = 100
+_MAX_PRINTED = 1 << 20
+"""Characters of what is printed that are passed on to the tests."""
 
 
-def load_module(source: str) -> dict[str, Any]:
-    """Run the code as a module of its own (never as `__main__`), and return its namespace."""
+def load_module(source: str, preamble: str = "") -> dict[str, Any]:
+    """Run the code as a module of its own (never as `__main__`), below its preamble, and return its namespace."""
     module = types.ModuleType(MODULE)
     module.__dict__["__file__"] = FILE
     sys.modules[MODULE] = module  # dataclasses, pickle and typing look there
+    if preamble:
+        exec(compile(preamble, "prompt.py", "exec", dont_inherit=True), module.__dict__)
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
     exec(compile(source, FILE, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
-    """Load `request["code"]`, then answer the calls of the request, or those that come (see `wire.frames`)."""
-    host = LoadedCode(request)
-    send, receive = channel.send, channel.receive
-    calls = request.get("calls")
-    message = host.load(request["code"], request.get("needs", []))
-    send(message)
-    if message[0] == "failed":
+    """Load `request["code"]`, then answer the calls of the request, or the requests of the tests (`remote.peer`)."""
+    # Held here, as is what the two below hold: code that patches modules shall harm itself as little as possible.
+    send, describe = channel.send, describe_error
+    if "calls" not in request:
+        _serve_tests(channel, request)
         return
-    if calls is not None:
-        for name, args, named in calls:
-            send(host.call(name, args, named))
+    answer = CallAnswerer(int(request["limits"]["reply_kb"]) * 1024).answer
+    loaded = _load(request, describe)
+    if isinstance(loaded, list):
+        send(loaded)
         return
-    while (message := receive()) is not None and message[0] != "bye":
-        send(host.call(*message[1:]) if message[0] == "call" else host.operate(*message[1:]))
+    send(["loaded"])
+    for name, args, named in request["calls"]:
+        send(answer(loaded, name, args, named))
 
 
-class LoadedCode:
-    """Loaded code, and the objects of it that a judge holds by number."""
+def _load(request: dict[str, Any], describe: Any) -> dict[str, Any] | list[Any]:
+    """The namespace of the loaded code, or the frame that says why there is none."""
+    try:
+        namespace = load_module(request["code"], request.get("preamble", ""))
+    except BaseException as error:
+        return ["failed", describe(error)]
+    for name in request.get("needs", []):
+        if name not in namespace:
+            return ["failed", {"kind": "NameError", "message": f"the code does not define {name!r}"}]
+    return namespace
 
-    def __init__(self, request: dict[str, Any]) -> None:
-        self._limit = int(request["limits"]["reply_kb"]) * 1024
-        self._relayed = "calls" not in request
-        self._keeps = bool(request.get("keep"))
-        self._held: list[Any] = []
-        self._numbers: dict[int, int] = {}
-        self._namespace: dict[str, Any] = {}
-        # Held here: code that patches this module's names shall harm itself as little as possible.
+
+class CallAnswerer:
+    """Makes the calls that came with the request: plain values in, plain values out."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._encode, self._decode, self._describe = encode, decode, describe_error
 
-    def load(self, source: str, needs: list[str]) -> list[Any]:
-        """Load the code; the answer is `loaded` or `failed`."""
+    def answer(self, namespace: dict[str, Any], name: str, args: list[Any], named: dict[str, Any]) -> list[Any]:
+        """Make one call."""
         try:
-            self._namespace = load_module(source)
-        except BaseException as error:
-            return ["failed", self._describe(error)]
-        for name in needs:
-            if name not in self._namespace:
-                return ["failed", {"kind": "NameError", "message": f"the code does not define {name!r}"}]
-        return ["loaded"]
-
-    def call(self, name: str, args: list[Any], named: dict[str, Any]) -> list[Any]:
-        """Call a function of the code by its name."""
-        return self._answer(lambda: self._global(name), args, named)
-
-    def operate(self, operation: str, args: list[Any], named: dict[str, Any]) -> list[Any]:
-        """Do something with an object that the judge holds."""
-        return self._answer(lambda: self._global if operation == "global" else _OPERATIONS[operation], args, named)
-
-    def _global(self, name: str) -> Any:
-        try:
-            return self._namespace[name]
-        except KeyError:
-            raise NameError(f"name {name!r} is not defined") from None
-
-    def _answer(self, find: Any, args: list[Any], named: dict[str, Any]) -> list[Any]:
-        try:
-            positional = [self._decode(arg, remote=self._take) for arg in args]
-            options = {key: self._decode(arg, remote=self._take) for key, arg in named.items()}
-            before = self._snapshot(positional, options) if self._relayed else {}
-            value = find()(*positional, **options)
-            changed = self._changes(before, positional, options)
-            return ["value", self._encode(value, self._limit // (2 if changed else 1), self._keeper()), changed]
+            if name not in namespace:
+                raise NameError(f"name {name!r} is not defined")
+            positional = [self._decode(arg) for arg in args]
+            options = {key: self._decode(arg) for key, arg in named.items()}
+            return ["value", self._encode(namespace[name](*positional, **options), self._limit), None]
         except BaseException as error:  # SystemExit and all: raised by a call, it is an answer
-            return ["raised", {**self._describe(error), "bases": _bases(error)}]
-
-    def _keeper(self) -> Any:
-        return self._keep if self._keeps else None
-
-    def _keep(self, value: Any) -> int | None:
-        number = self._numbers.get(id(value))
-        if number is None and len(self._held) < _MAX_HELD_OBJECTS:
-            number = self._numbers[id(value)] = len(self._held)
-            self._held.append(value)  # so its id stays its own
-        return number
-
-    def _take(self, number: int, name: str) -> Any:
-        return self._held[number]
-
-    def _snapshot(self, positional: list[Any], options: dict[str, Any]) -> dict[Any, Any]:
-        """Arguments that a call could change in place, as they are now."""
-        pairs = [*enumerate(positional), *options.items()]
-        return {key: self._encode(arg, self._limit, self._keeper()) for key, arg in pairs if type(arg) in _CHANGEABLE}
-
-    def _changes(
-        self, before: dict[Any, Any], positional: list[Any], options: dict[str, Any]
-    ) -> list[list[Any]] | None:
-        now = {key: options[key] if type(key) is str else positional[key] for key in before}
-        share = self._limit // (2 * len(now) or 1)
-        changed: list[list[Any]] = []
-        for key, arg in now.items():
-            after = self._encode(arg, self._limit, self._keeper())
-            if after != before[key]:
-                changed.append([key, self._encode(arg, share, self._keeper())])
-        return changed or None
+            return ["raised", self._describe(error)]
 
 
-def _bases(error: BaseException) -> list[str]:
-    """Names of the classes that it is an instance of, as far as they are exceptions; its own is first."""
+def _serve_tests(channel: Any, request: dict[str, Any]) -> None:
+    printed, errors = PrintedText(sys.stdout), PrintedText(sys.stderr)
+    sys.stdout, sys.stderr = printed, errors  # type: ignore[assignment]
+    peer = CandidatePeer(channel, int(request["limits"]["reply_kb"]) * 1024, printed, errors)
+    loaded = _load(request, describe_error)
+    if isinstance(loaded, list):
+        channel.send(loaded)
+        return
+    peer.namespace = loaded
+    channel.send(["loaded"])
+    printed.take()
+    errors.take()
     try:
-        return [kind.__name__[:100] for kind in type.mro(type(error))[:20] if issubclass(kind, BaseException)]
-    except BaseException:
-        return []
+        while (message := channel.receive()) is not None and message[0] == "q":
+            peer.take_turn(message)
+    except GoneError:
+        return
+
+
+def _import_as(setup: str) -> dict[str, Any]:
+    """What the imports of the tests' setup give."""
+    import ast
+
+    names: dict[str, Any] = {}
+    for node in ast.parse(setup).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            exec(compile(ast.Module([node], []), "setup.py", "exec", dont_inherit=True), names)
+    return {key: value for key, value in names.items() if not key.startswith("__")}
+
+
+class PrintedText(io.TextIOBase):
+    """What the code prints, which goes where it should and, beside that, to the tests."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._pieces: list[str] = []
+        self._left = _MAX_PRINTED
+
+    def write(self, text: str) -> int:
+        """Print."""
+        self._pieces.append(text[: self._left])
+        self._left -= min(len(text), self._left)
+        return int(self._stream.write(text))
+
+    def flush(self) -> None:
+        """Pass on what is printed."""
+        self._stream.flush()
+
+    def take(self) -> str:
+        """What was printed since the last time."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        self._left = _MAX_PRINTED
+        return text
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class CandidatePeer(Peer):
+    """The code's end of the conversation with the tests."""
+
+    def __init__(self, channel: Any, limit: int, printed: PrintedText, errors: PrintedText) -> None:
+        super().__init__(channel, limit)
+        self._printed, self._errors = printed, errors
+        self.namespace: dict[str, Any] = {}
+        self.has_turn = False
+        self._warned: list[Any] = []
+        self._folder: SharedFolder | None = None
+        self._random: SharedRandom | None = None
+        self._unpatched: dict[str, Any] = {}
+        warnings.showwarning = self._note_warning
+        warnings.simplefilter("always")
+
+    def take_turn(self, message: list[Any]) -> None:
+        """Answer a request; threads of the code may ask the tests for something until the answer is sent."""
+        with self._turn:
+            self.has_turn = True
+            self._turn.notify_all()
+        answer = self.serve(message)
+        with self._turn:
+            self.has_turn = False
+            self._channel.send(answer)
+
+    def perform(self, operation: str, name: Any, args: list[Any], named: dict[str, Any]) -> Any:
+        """Beside what any peer does: `names` of the code, `world` of the tests, and `console`."""
+        if operation == "names":
+            return {key: self.namespace[key] for key in args if key in self.namespace}
+        if operation == "world":
+            for key, value in {**named, **_import_as(name)}.items():
+                self.namespace.setdefault(key, value)
+            return None
+        if operation == "random":
+            self._random = SharedRandom()
+            return None
+        if operation == "files":
+            self._folder = SharedFolder()
+            return None
+        if operation == "patch":
+            return self._patch(name, *args)
+        if operation == "console":
+            builtins.input, sys.stdin = self._input, TestsInput(self)  # type: ignore[assignment]
+            return None
+        return super().perform(operation, name, args, named)
+
+    def _patch(self, target: str, *replacement: Any) -> None:
+        """Put what the tests have put in the place of a module's attribute there too, or the attribute itself again."""
+        place, _, attribute = target.rpartition(".")
+        names = self.namespace if place in ("__main__", MODULE) else importlib.import_module(place).__dict__
+        if replacement:
+            self._unpatched.setdefault(target, names.get(attribute))
+            names[attribute] = replacement[0]
+        elif target in self._unpatched:
+            names[attribute] = self._unpatched.pop(target)
+
+    def give_effects(self) -> list[Any] | None:
+        """What the code printed, the warnings that it gave and the files that it wrote since the last answer."""
+        text, self._warned, warned = self._printed.take(), [], self._warned
+        files = self._folder.find_changes() if self._folder else {}
+        state = self._random.find_change() if self._random else None
+        errors = self._errors.take()
+        return [text, errors, warned, files, state] if text or errors or warned or files or state else None
+
+    def take_effects(self, effects: Any) -> None:
+        """Take over the files that the tests have written."""
+        files, state = effects
+        if self._folder:
+            self._folder.apply(files)
+        if self._random:
+            self._random.apply(state)
+
+    def _note_warning(self, message: Any, category: type, *rest: Any, **more: Any) -> None:
+        if len(self._warned) < _MAX_WARNINGS:
+            self._warned.append([str(message)[:500], category.__name__])
+
+    def _input(self, prompt: object = "") -> str:
+        return self.request("input", "", str(prompt))
+
+
+class TestsInput(io.TextIOBase):
+    """The standard input that the tests have put in place of theirs."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def readline(self, size: int = -1) -> str:  # type: ignore[override]
+        """A line of it."""
+        return self._peer.request("stdin", "readline", size)
+
+    def read(self, size: int | None = -1) -> str:  # type: ignore[override]
+        """The rest of it."""
+        return self._peer.request("stdin", "read", -1 if size is None else size)

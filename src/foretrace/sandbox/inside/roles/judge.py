@@ -1,64 +1,127 @@
-"""The judge's side of judging: run test code, relay its calls of the candidate, and say what became of each assert."""
+"""The tests' side of judging: run test code as its author wrote it, and say what became of each assert."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import importlib.util
 import linecache
+import re
 import sys
 import types
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import asserts, candidate
-from foretrace.sandbox.inside.roles.remote_candidate import CandidateGone, CandidateLink, RemoteName
+from foretrace.sandbox.inside.remote.classes import RemoteObject
+from foretrace.sandbox.inside.remote.peer import GoneError
+from foretrace.sandbox.inside.roles import asserts, candidate, pytest_names
+from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
 from foretrace.sandbox.inside.wire.values import show_value
+
+_OF_TESTS = frozenset({"pytest", "numpy", "np", "pandas", "pd", "mock"})
+"""Names that tests use for modules: without an import they mean nothing, and never something of the code's."""
+_MAX_REPLY = 64 << 20
+"""Bytes of the values that the tests may send in one request; what the code sends is limited where it is read."""
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
-    """Run the tests of the request against the candidate behind the channel (see `wire.frames`)."""
-    link = CandidateLink(channel, int(request["limits"]["reply_kb"]) * 1024, request["exceptions"])
-    proxies: dict[str, Any] = {name: RemoteName(link, name) for name in request["callees"]}
-    if request["entry_point"]:
-        proxies["candidate"] = proxies[request["entry_point"]]
-    _serve(channel, request, {**proxies, **link.exceptions}, link)
+    """Run the tests of the request against the code behind the channel (see `wire.frames`)."""
+    names = request["names"]
+    peer = TestsPeer(channel, _MAX_REPLY)
+    try:
+        world = _run_module(request["setup"], "setup")
+        prompt = _run_module(request["helpers"], "prompt")
+    except BaseException as error:
+        channel.send(["done", describe_error(error)])
+        return
+    if importlib.util.find_spec("pytest") is None:
+        sys.modules["pytest"] = pytest_names.make_module()
+    entry_point = request["entry_point"]
+    known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | prompt | world
+    wanted = [name for name in names if name == entry_point or (name not in known and name not in _OF_TESTS)]
+    try:
+        found = peer.fetch_names(wanted)
+        if request["console"]:
+            peer.request("console", "")
+        if request["files"]:
+            peer.share_folder()
+        if request["random"]:
+            peer.share_random()
+        offered = {
+            name: value
+            for name, value in world.items()
+            if not name.startswith("_") and name != entry_point and not isinstance(value, types.ModuleType)
+        }
+        if offered or request["setup"]:
+            peer.request("world", request["setup"], **offered)
+    except BaseException as error:
+        channel.send(["done", describe_error(error)])
+        return
+    names_of_tests = {**known, **found}
+    if entry_point in found:
+        names_of_tests["candidate"] = found[entry_point]
+    reports = _run_tests(request, names_of_tests, peer)
+    reason = peer.find_false_equality()
+    for frame in reports:
+        if reason and frame[2]:
+            frame[2], frame[5] = False, reason
+        channel.send(frame)
+    channel.send(["done", None])
 
 
 def serve_shared(channel: Any, request: dict[str, Any]) -> None:
     """Load the code and run the tests on it, all in this process: the code could fool them."""
     try:
-        loaded = candidate.load_module(request["code"])
+        loaded = candidate.load_module(request["code"], request.get("preamble", ""))
     except BaseException as error:
         channel.send(["failed", describe_error(error)])
         return
     channel.send(["loaded"])
-    names = {name: value for name, value in loaded.items() if not (name.startswith("__") and name.endswith("__"))}
-    if request["entry_point"] in loaded:
-        names["candidate"] = loaded[request["entry_point"]]
-    _serve(channel, request, names, None)
-
-
-def _serve(channel: Any, request: dict[str, Any], names: dict[str, Any], link: CandidateLink | None) -> None:
     try:
-        base = _run(request["setup"], "setup", {})
+        world = _run_module(request["setup"], "setup")
     except BaseException as error:
         channel.send(["done", describe_error(error)])
         return
-    base.update(names)
-    callees = frozenset([*request["callees"], "candidate"])
-    for number, code in enumerate(request["tests"]):
-        for frame in TestRun(number, code, callees, link).run(base, request["entry_point"]):
-            channel.send(frame)
+    names = {name: value for name, value in loaded.items() if not (name.startswith("__") and name.endswith("__"))}
+    names.update({name: value for name, value in world.items() if not name.startswith("__")})
+    if request["entry_point"] in loaded:
+        names[request["entry_point"]] = names["candidate"] = loaded[request["entry_point"]]
+    for frame in _run_tests(request, names, None):
+        channel.send(frame)
     channel.send(["done", None])
 
 
-def _run(code: Any, name: str, names: dict[str, Any], source: str = "") -> dict[str, Any]:
+def _run_tests(request: dict[str, Any], names: dict[str, Any], peer: TestsPeer | None) -> list[list[Any]]:
+    frames: list[list[Any]] = []
+    earlier: dict[str, Any] = {}
+    callees = frozenset([*request["names"], "candidate"])
+    kept = {request["entry_point"], "candidate"}
+    for number, code in enumerate(request["tests"]):
+        run = TestRun(number, code, callees, peer)
+        frames += run.run({**names, **earlier})
+        # What a test defines for itself is not the answer's in a later one.
+        earlier.update({name: value for name, value in run.defined.items() if name not in kept})
+    return frames
+
+
+def _find_well_known(name: str) -> Any:
+    """What a name means that tests use without importing it: a module of the standard library, or `isclose`."""
+    if name in ("isclose", "approx"):
+        import math
+
+        return math.isclose if name == "isclose" else None
+    if name in sys.stdlib_module_names and name not in ("this", "antigravity"):
+        return importlib.import_module(name)
+    return None
+
+
+def _run_module(code: Any, name: str, names: dict[str, Any] | None = None, source: str = "") -> dict[str, Any]:
     """Run source text or a tree as a module of its own, with names given to it; return its namespace."""
     module, file = types.ModuleType(name), f"{name}.py"
     sys.modules[name] = module
-    names = {key: value for key, value in names.items() if not (key.startswith("__") and key.endswith("__"))} | {
-        key: value for key, value in names.items() if key == asserts.RECORDER
-    }
-    module.__dict__.update(names)
+    for key, value in (names or {}).items():
+        if key == asserts.RECORDER or not (key.startswith("__") and key.endswith("__")):
+            module.__dict__[key] = value
     text = source or code
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(compile(code, file, "exec", dont_inherit=True), module.__dict__)
@@ -68,72 +131,101 @@ def _run(code: Any, name: str, names: dict[str, Any], source: str = "") -> dict[
 class TestRun:
     """One test's code, and the record of its asserts."""
 
-    def __init__(self, number: int, code: str, callees: frozenset[str], link: CandidateLink | None) -> None:
-        self._number, self._code, self._link = number, code, link
+    __test__ = False
+
+    def __init__(self, number: int, code: str, callees: frozenset[str], peer: TestsPeer | None) -> None:
+        self._number, self._code, self._peer = number, code, peer
         tree = ast.parse(code)
         found = asserts.find_asserts(tree)
         self._names = asserts.name_asserts(number, tree, found)
-        self._forbidden = [asserts.find_constant_truth(node) is False for node in found]
-        self._branches = asserts.find_branches(tree)
-        self._catches = any(isinstance(node, (ast.ExceptHandler, ast.With, ast.AsyncWith)) for node in ast.walk(tree))
-        """Whether the code may mean to go on after an exception."""
         self._check = find_check_function(tree)
         self._cases = find_test_functions(tree)
-        self._tree = asserts.AssertInstrumenter(callees | ({self._check[1]} if self._check else set())).visit(tree)
-        self._records: list[list[Any]] = [[None, None, None, None] for _ in found]
-        """For each assert: whether it passed (None: not reached), actual, expected, error."""
+        own = {self._check[0]} if self._check else set[str]()
+        callees = callees | ({self._check[1]} if self._check else set())
+        self._tree = asserts.AssertInstrumenter(callees, own | set(self._cases)).visit(tree)
+        self._records: list[list[Any]] = [[None, None, None, None] for _ in self._names]
+        """For each assert that stands where it cannot be caught: whether it passed, actual, expected, error."""
+        self.defined: dict[str, Any] = {}
+        """What the test's code defined, for later tests."""
 
-    def run(self, base: dict[str, Any], entry_point: str | None) -> list[list[Any]]:
+    def run(self, names: dict[str, Any]) -> list[list[Any]]:
         """Run the code, and return a `test` frame for each assert."""
         problem = None
-        if self._link:
-            self._link.lost = self._link.raised = None
+        if self._peer:
+            self._peer.lost = self._peer.raised = None
         try:
-            names = _run(self._tree, f"test_{self._number}", {**base, asserts.RECORDER: self}, self._code)
-            if self._check and not self._check[2]:
-                if "candidate" not in base:
-                    raise NameError(f"name {entry_point!r} is not defined")
-                names[self._check[0]](base["candidate"])
-            for name in self._cases:
-                names[name]()
+            self._execute(names)
         except BaseException as error:
             problem = describe_error(error)
-        why = f"not reached: {problem['kind']}: {problem['message']}"[:500] if problem else "not reached"
-        return [self._frame(number, why, problem is None) for number in range(len(self._records))]
+        if problem is None and self._peer and self._peer.lost:
+            problem = {"kind": "the code's process ended", "message": self._peer.lost}
+        if problem and all(record[0] for record in self._records):
+            self._records[-1][0] = None  # all asserts passed, and the test did not
+        return [self._frame(number, problem) for number in range(len(self._records))]
 
-    def _frame(self, number: int, why: str, finished: bool) -> list[Any]:
+    def _execute(self, names: dict[str, Any]) -> None:
+        module = f"test_{self._number}"
+        # As `python test.py` would run it, so that tests under a main guard run.
+        defined = types.ModuleType("__main__")
+        sys.modules["__main__"] = sys.modules[module] = sys.modules[candidate.MODULE] = defined
+        sys.argv = [f"{module}.py"]
+        space = defined.__dict__
+        space.update({k: v for k, v in names.items() if not (k.startswith("__") and k.endswith("__"))})
+        before = dict(space)
+        if self._peer:
+            self._peer.watch(_find_patches(self._code))
+        space[asserts.RECORDER] = self
+        file = f"{module}.py"
+        linecache.cache[file] = (len(self._code), None, self._code.splitlines(keepends=True), file)
+        try:
+            exec(compile(self._tree, file, "exec", dont_inherit=True), space)
+        except SystemExit as error:
+            if error.code or not _runs_unittest(self._code):
+                raise
+        self.defined = {k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")}
+        if self._check and not self._check[2]:
+            if "candidate" not in space:
+                raise NameError("the entry point is not defined")
+            space[self._check[0]](space["candidate"])
+        for name in self._cases:
+            _call(space[name])
+        for name, function in list(self.defined.items()):
+            for case in getattr(function, pytest_names.CASES, ()) if name.startswith("test") else ():
+                function(**case)
+        if not _runs_unittest(self._code):
+            _run_test_classes(self.defined, self._code)
+
+    def _frame(self, number: int, problem: dict[str, Any] | None) -> list[Any]:
         passed, actual, expected, error = self._records[number]
         if passed is None:
-            passed = finished and (self._forbidden[number] or self._other_branch(number))
-            error = None if passed else why
+            passed = problem is None
+            if problem:
+                text = f"{problem['kind']}: {problem['message']}" if problem["message"] else problem["kind"]
+                error = text[:500] if len(self._records) == 1 else f"not reached: {text}"[:500]
         return ["test", self._names[number], passed, actual, expected, error]
-
-    def _other_branch(self, number: int) -> bool:
-        """Whether an assert in another branch of the same `if` was reached, so that this one had not to be."""
-        own = self._branches[number].items()
-        return any(
-            self._branches[other].get(place, branch) != branch
-            for other, record in enumerate(self._records)
-            if record[0] is not None
-            for place, branch in own
-        )
 
     def compare(self, number: int, left: Any, right: Any, swapped: bool) -> None:
         """Record `assert left == right`; the candidate's side is the right one when `swapped`."""
         actual, expected = (right, left) if swapped else (left, right)
-        self._record(number, bool(left == right), show_value(actual), show_value(expected), None)
+        self._record(number, bool(left == right), _show(actual), _show(expected), None)
 
     def truth(self, number: int, value: Any) -> None:
         """Record `assert value`."""
         self._record(number, bool(value), None, None, None)
 
+    def watch(self, number: int, value: Any) -> Any:
+        """Note what an assert finds that the code called, which could keep to itself that it failed."""
+        if not value and self._peer and self._peer.called_back:
+            self._records[number] = [False, None, None, "AssertionError in a call by the code"]
+        return value
+
     def raised(self, number: int) -> None:
         """Record that the assert raised the exception that is being handled."""
         error = sys.exc_info()[1]
         assert error is not None
-        if type(error) is CandidateGone:
-            if self._link:
-                self._link.lost = None  # noted
+        if type(error) is GoneError:
+            if self._peer:
+                self._peer.lost = None  # noted
             text = str(error)
         else:
             report = describe_error(error)
@@ -141,16 +233,69 @@ class TestRun:
         self._record(number, False, None, None, text[:500])
 
     def _record(self, number: int, passed: bool, actual: str | None, expected: str | None, error: str | None) -> None:
-        if self._link and self._link.lost:
+        if self._peer and self._peer.lost:
             # The test code went on as if the candidate had not ended.
-            passed, error = False, self._link.lost
-        if self._link and (swallowed := self._link.raised):
-            self._link.raised = None
-            if passed and not self._catches:
-                # Something between the call and the assert took the exception for its own.
-                passed, error = False, swallowed[:500]
+            passed, error = False, self._peer.lost
         if self._records[number][0] is not False:
             self._records[number] = [passed, actual, expected, error]
+
+
+def _find_patches(code: str) -> list[str]:
+    """Names of the attributes of modules that test code replaces for a while: `module.attribute`."""
+    found = re.findall(r"patch\(\s*['\"]([\w.]+\.\w+)['\"]", code)
+    for place, attribute in re.findall(r"(?:patch\.object|setattr)\(\s*([\w.]+)\s*,\s*['\"](\w+)['\"]", code):
+        found.append(f"{place}.{attribute}")
+    return found
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, RemoteObject):
+        try:
+            return repr(value)[:500]
+        except BaseException:
+            return f"<{type(value).__name__} object>"
+    return show_value(value)
+
+
+def _call(function: Any) -> None:
+    """Call a test; one that is a coroutine function is run to its end."""
+    result = function()
+    if isinstance(result, types.CoroutineType):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _runs_unittest(code: str) -> bool:
+    """Whether the code runs its test cases itself."""
+    return "unittest.main" in code or "TextTestRunner" in code or ".run(" in code
+
+
+def _run_test_classes(defined: dict[str, Any], code: str) -> None:
+    """Run the classes of tests that the code only defines: those of unittest, and plain ones named `Test...`."""
+    for name, kind in defined.items():
+        if not isinstance(kind, type) or kind.__module__ != "__main__":
+            continue
+        unittest = sys.modules.get("unittest")
+        if unittest is not None and issubclass(kind, unittest.TestCase):
+            suite = unittest.defaultTestLoader.loadTestsFromTestCase(kind)
+            result = unittest.TestResult()
+            suite.run(result)
+            for _, text in [*result.failures, *result.errors]:
+                raise AssertionError(text.strip().splitlines()[-1])
+        elif name.startswith("Test") and code.count(name) == 1:
+            for method in [key for key in vars(kind) if key.startswith("test")]:
+                case = kind()
+                _call_with_nothing(case, "setup_method")
+                _call(getattr(case, method))
+                _call_with_nothing(case, "teardown_method")
+
+
+def _call_with_nothing(case: Any, name: str) -> None:
+    """Call a method for setting up, if there is one, which may take the test's method beside itself."""
+    method = getattr(case, name, None)
+    if method is not None:
+        method(*[None] * (method.__func__.__code__.co_argcount - 1))
 
 
 def find_test_functions(tree: ast.Module) -> list[str]:
@@ -158,7 +303,9 @@ def find_test_functions(tree: ast.Module) -> list[str]:
     defined = [
         node.name
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test") and not ast.unparse(node.args)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name.startswith("test")
+        and not ast.unparse(node.args)
     ]
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return [name for name in defined if name not in used]

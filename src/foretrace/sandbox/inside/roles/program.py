@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
+import io
 import linecache
 import os
 import sys
@@ -18,10 +20,14 @@ FILE = "main.py"
 _STREAMS = (sys.stdout, sys.stderr)
 _exit = os._exit
 """Held here, both: code may put something else in their place."""
+_STDIN = "/dev/stdin"
+_plain_open: Any = io.open
 
 
 def run(channel: FrameChannel, source: str) -> int:
     """Run `source` as `__main__`, with its threads and exit handlers, and return the exit code."""
+    if _STDIN in source:
+        builtins.open = io.open = _open  # the jail has no /proc, through which the name would lead
     namespace = main_module()
     code, error = execute(source, FILE, namespace)
     import threading
@@ -35,6 +41,10 @@ def run(channel: FrameChannel, source: str) -> int:
     if code is None or error is not None:  # came to its end; a program that left by itself says nothing here
         channel.send(["ended", error])
     return code or 0
+
+
+def _open(file: Any, *args: Any, **options: Any) -> Any:
+    return _plain_open(os.dup(0) if file == _STDIN else file, *args, **options)
 
 
 def live(channel: FrameChannel) -> None:

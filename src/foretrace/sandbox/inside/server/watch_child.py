@@ -32,6 +32,8 @@ class RunningChild:
         self.max_threads = int(limits["processes"])
         self.output_bytes = self.data_bytes = 0
         self.kill_reason: str | None = None
+        self.channel_ended = False
+        """Whether the child has said all that it will ever say."""
         self._parent = parent
         # The plain kind: what the socket module builds around it is dear after each fork.
         channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -96,6 +98,7 @@ class RunningChild:
         while self.kill_reason is None:
             chunk = self._parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
             if not chunk:
+                self.channel_ended = chunk is not None
                 break
             found = True
             self.data_bytes += len(chunk)
@@ -138,8 +141,9 @@ class RunningChild:
             for descriptor in (self.out, self.err):
                 poller.register(descriptor, select.POLLIN)
         if eager or parent.stream_blocked:
-            events = (select.POLLIN if eager else 0) | (select.POLLOUT if parent.stream_blocked else 0)
-            poller.register(self.channel.fileno(), events)
+            # An end that the child has half closed would be readable for ever.
+            events = select.POLLIN if eager and not self.channel_ended else 0
+            poller.register(self.channel.fileno(), events | (select.POLLOUT if parent.stream_blocked else 0))
         left = min(self.deadline - time.monotonic(), _POLL_S if eager else _READ_ONCE_S)
         if self.pidfd < 0:
             left = min(left, 0.005)

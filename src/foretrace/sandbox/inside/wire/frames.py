@@ -6,21 +6,18 @@ The parent and an untrusted child exchange them over the child's channel, whose 
 Frames of a child on its channel (file descriptor 3), all JSON lists whose first item names them:
 
     run       child: ["ended", error|null]
-    candidate child: ["loaded"] or ["failed", error], then one answer to each call, in order:
-              ["value", encoded, changed] or ["raised", error]. `changed` is null, or (never for calls that came with
-              the request) [[position or keyword, encoded], ...] of the arguments that the call changed in place
-              parent: the calls come with the request, or as
-              ["call", name, [encoded, ...], {key: encoded, ...}] for a function of the code,
-              ["do", operation, [encoded, ...], {...}] for an operation on an object that stays with the candidate,
-              which is the first argument (`candidate._OPERATIONS`; "global" gives a name's value), ... then ["bye"]
-    judge     child: "call" and "do" as above, each answered with the candidate's "value" or "raised", or with
-              ["gone", why] where it has ended; ["test", name, passed, actual, expected, error] in the order of the
-              tests, sent when a test's code is through; at the end ["done", error|null]
+    candidate child: ["loaded"] or ["failed", error]; then, where the calls came with the request, one answer to each,
+              in order: ["value", encoded, null] or ["raised", error] (`encoded` is what `values.encode` gives); else
+              answers to the requests of the judge, and requests of its own (see `remote.peer`)
+    judge     child: requests to the candidate and answers to its requests (see `remote.peer`), which the parent passes
+              on unread, and answers with ["gone", why] where the candidate has ended; ["restart"] for a new candidate,
+              ["broken"] for one that says what cannot be read;
+              ["test", name, passed, actual, expected, error] in the order of the tests, when all are through; at the
+              end ["done", error|null]
     shared    child: ["loaded"] or ["failed", error], then "test" and "done" as above
     session   child: ["ready", pid], then for each block ["ended", error|null]
 
-`error` is {"kind", "message", "line", "traceback"}, and for a call {"bases"}: names of its exception classes.
-`encoded` is what `values.encode` gives; ["h", number, type] in it is such an object, for requests with `keep` only.
+`error` is {"kind", "message", "line", "traceback"}.
 """
 
 from __future__ import annotations
@@ -50,6 +47,11 @@ def pack_frame(message: Any) -> bytes:
     """One frame."""
     # ensure_ascii keeps lone surrogates, which model-written code may hold, out of the encoder's way.
     body = ("".join(_chunks(message, 0)) if _chunks else _encoder.encode(message)).encode("ascii")
+    return HEADER.pack(len(body)) + body
+
+
+def pack_bytes(body: bytes) -> bytes:
+    """One frame of a message that is bytes already."""
     return HEADER.pack(len(body)) + body
 
 
@@ -85,6 +87,15 @@ class FrameReader:
         Raises:
             FrameError: too long, or not JSON.
         """
+        body = self.take_bytes()
+        return None if body is None else unpack_frame(body)
+
+    def take_bytes(self) -> bytes | None:
+        """The next frame as bytes that nobody has read, or None when none is whole yet.
+
+        Raises:
+            FrameError: too long.
+        """
         if len(self._buffer) < HEADER.size:
             return None
         (length,) = HEADER.unpack_from(self._buffer)
@@ -95,7 +106,7 @@ class FrameReader:
             return None
         body = bytes(self._buffer[HEADER.size : end])
         del self._buffer[:end]
-        return unpack_frame(body)
+        return body
 
     @property
     def pending_bytes(self) -> int:

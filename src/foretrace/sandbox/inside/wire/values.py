@@ -32,36 +32,33 @@ _ITERATORS = frozenset(
 )
 
 
-class _NotEncodable(Exception):  # noqa: N818 - a reason, and no error
+class NotEncodableError(Exception):
     """Why a value has no encoding."""
 
 
-def encode(value: Any, limit: int, keep: Any = None) -> Any:
-    """JSON of `value`, at most about `limit` bytes long; that of an `OpaqueValue` where there is none. Never raises.
-
-    Args:
-        keep: holds a value that cannot be sent, and returns its number; or returns None.
-    """
+def encode(value: Any, limit: int) -> Any:
+    """JSON of `value`, at most about `limit` bytes long; that of an `OpaqueValue` where there is none. Never raises."""
     try:
-        return _Encoder(limit, keep).walk(value, 0)
-    except _NotEncodable as why:
+        return Encoder(limit).walk(value, 0)
+    except NotEncodableError as why:
         return ["o", find_type_name(value), str(why)]
     except Exception as error:
         return ["o", find_type_name(value), f"it could not be read ({find_type_name(error)})"]
 
 
-class _Encoder:
+class Encoder:
     """One walk over a value, which counts bytes before it makes them."""
 
-    def __init__(self, limit: int, keep: Any) -> None:
+    max_depth = MAX_DEPTH
+
+    def __init__(self, limit: int) -> None:
         self.left = limit
-        self.keep = keep
         self.path: set[int] = set()
 
     def pay(self, cost: int) -> None:
         self.left -= cost
         if self.left < 0:
-            raise _NotEncodable("too large")
+            raise NotEncodableError("too large")
 
     def walk(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -72,10 +69,10 @@ class _Encoder:
             return self.text(value)
         if kind in _NUMBERS or kind in (bytes, bytearray, range) or value is Ellipsis:
             return self.flat(value, kind)
-        if depth >= MAX_DEPTH:
-            raise _NotEncodable("too deep")
+        if depth >= self.max_depth:
+            raise NotEncodableError("too deep")
         if id(value) in self.path:
-            raise _NotEncodable("it contains itself")
+            raise NotEncodableError("it contains itself")
         if kind in _TAGS or kind in _DICTS or kind in _ITERATORS:
             self.pay(6)
             self.path.add(id(value))
@@ -139,7 +136,7 @@ class _Encoder:
                 out.append(self.walk(item, depth))
                 if len(out) > _MAX_ITERATOR_ITEMS + 1:
                     return out
-        except _NotEncodable:
+        except NotEncodableError:
             raise
         except Exception as error:
             out[1] = f"it raised {find_type_name(error)}"
@@ -148,46 +145,53 @@ class _Encoder:
         return out
 
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
-        numpy = sys.modules.get("numpy")
-        generic = getattr(numpy, "generic", None)
+        if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple is equal to a tuple
+            return self.walk(tuple(tuple.__iter__(value)), depth)
+        known = self.stdlib_value(value)
+        if known is not None:
+            return known
+        name = find_type_name(value)
+        self.pay(len(_quoted(name)) + 40)
+        return ["o", name, ""]
+
+    def stdlib_value(self, value: Any) -> Any:
+        """The encoding of a number of numpy's, or of a value such as a Decimal; None for all else."""
+        kind = type(value)
+        generic = getattr(sys.modules.get("numpy"), "generic", None)
         if type(generic) is type and issubclass(kind, generic) and kind.__module__ == "numpy":
             item = value.item()
             if type(item) in _NUMBERS or type(item) in (str, bytes):
-                return self.walk(item, depth)
-        if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple is equal to a tuple
-            return self.walk(tuple(tuple.__iter__(value)), depth)
+                return self.walk(item, 0)
         if is_stdlib_value(value):
             spelling = encode_stdlib_value(value)
             self.pay(len(spelling[1]) + 20)
             return ["x", *spelling]
-        name = find_type_name(value)
-        self.pay(len(_quoted(name)) + 40)
-        number = self.keep(value) if self.keep is not None else None
-        return ["o", name, ""] if number is None else ["h", number, name]
+        return None
 
 
-def decode(tagged: Any, limit: int = MAX_ITEMS, remote: Any = None) -> Any:
+def decode(tagged: Any, limit: int = MAX_ITEMS) -> Any:
     """A fresh value from what `encode` gave, whoever made it.
 
     Args:
         limit: how many values may be in it, itself counted.
-        remote: makes something of the number and type name of a value that was held (`["h", ...]`); without it there
-            are none.
 
     Raises:
         ValueError: `encode` cannot have given this.
     """
-    return _Decoder(limit, remote).walk(tagged, 0)
+    return Decoder(limit).walk(tagged, 0)
 
 
-class _Decoder:
-    def __init__(self, limit: int, remote: Any) -> None:
+class Decoder:
+    """One walk over what an encoder gave; it takes only so many values, and only so deep."""
+
+    max_depth = MAX_DEPTH + 1
+
+    def __init__(self, limit: int) -> None:
         self.left = limit
-        self.remote = remote
 
     def walk(self, tagged: Any, depth: int) -> Any:
         self.left -= 1
-        if self.left < 0 or depth > MAX_DEPTH + 1:
+        if self.left < 0 or depth > self.max_depth:
             raise ValueError("too many values, or too deep")
         kind = type(tagged)
         if tagged is None or kind in (bool, int, str):
@@ -207,73 +211,66 @@ class _Decoder:
         return [self.walk(item, depth) for item in items]
 
 
-def _read_int(_: _Decoder, rest: list[Any], depth: int) -> int:
+def _read_int(_: Decoder, rest: list[Any], depth: int) -> int:
     (text,) = _check_types(rest, str)
     return int(text, 16)
 
 
-def _read_float(_: _Decoder, rest: list[Any], depth: int) -> float:
+def _read_float(_: Decoder, rest: list[Any], depth: int) -> float:
     (text,) = _check_types(rest, str)
     if text not in ("nan", "inf", "-inf"):
         raise ValueError("no float")
     return float(text)
 
 
-def _read_complex(decoder: _Decoder, rest: list[Any], depth: int) -> complex:
+def _read_complex(decoder: Decoder, rest: list[Any], depth: int) -> complex:
     real, imaginary = _check_types(decoder.walk_all(rest, depth), float, float)
     return complex(real, imaginary)
 
 
-def _read_range(decoder: _Decoder, rest: list[Any], depth: int) -> range:
+def _read_range(decoder: Decoder, rest: list[Any], depth: int) -> range:
     return range(*_check_types(decoder.walk_all(rest, depth), int, int, int))
 
 
-def _read_text(_: _Decoder, rest: list[Any], depth: int) -> str:
+def _read_text(_: Decoder, rest: list[Any], depth: int) -> str:
     (code,) = _check_types(rest, str)
     return bytes.fromhex(code).decode("utf-8", "surrogatepass")
 
 
-def _read_bytes(_: _Decoder, rest: list[Any], depth: int) -> bytes:
+def _read_bytes(_: Decoder, rest: list[Any], depth: int) -> bytes:
     (code,) = _check_types(rest, str)
     return bytes.fromhex(code)
 
 
-def _read_ellipsis(_: _Decoder, rest: list[Any], depth: int) -> Any:
+def _read_ellipsis(_: Decoder, rest: list[Any], depth: int) -> Any:
     _check_types(rest)
     return ...
 
 
-def _read_set(decoder: _Decoder, rest: list[Any], depth: int) -> set[Any]:
+def _read_set(decoder: Decoder, rest: list[Any], depth: int) -> set[Any]:
     return set(_hashable(decoder.walk_all(rest, depth)))
 
 
-def _read_dict(decoder: _Decoder, rest: list[Any], depth: int) -> dict[Any, Any]:
+def _read_dict(decoder: Decoder, rest: list[Any], depth: int) -> dict[Any, Any]:
     if len(rest) % 2:
         raise ValueError("a key without a value")
     items = decoder.walk_all(rest, depth)
     return dict(zip(_hashable(items[::2]), items[1::2], strict=True))
 
 
-def _read_iterator(decoder: _Decoder, rest: list[Any], depth: int) -> IteratorItems:
+def _read_iterator(decoder: Decoder, rest: list[Any], depth: int) -> IteratorItems:
     (end,) = _check_types(rest[:1], str)
     return IteratorItems(decoder.walk_all(rest[1:], depth), end[:_MAX_TEXT])
 
 
-def _read_stdlib_value(_: _Decoder, rest: list[Any], depth: int) -> Any:
+def _read_stdlib_value(_: Decoder, rest: list[Any], depth: int) -> Any:
     name, text = _check_types(rest, str, str)
     return decode_stdlib_value(name, text)
 
 
-def _read_opaque(_: _Decoder, rest: list[Any], depth: int) -> OpaqueValue:
+def _read_opaque(_: Decoder, rest: list[Any], depth: int) -> OpaqueValue:
     name, text = _check_types(rest, str, str)
     return OpaqueValue(name[:_MAX_TEXT], text[:_MAX_TEXT])
-
-
-def _read_remote(decoder: _Decoder, rest: list[Any], depth: int) -> Any:
-    number, name = _check_types(rest, int, str)
-    if decoder.remote is None or number < 0:
-        raise ValueError("a number of a held value, where none is held")
-    return decoder.remote(number, name[:_MAX_TEXT])
 
 
 def _check_types(items: list[Any], *kinds: type) -> list[Any]:
@@ -313,5 +310,4 @@ _READERS: dict[str, Any] = {
     "g": _read_iterator,
     "x": _read_stdlib_value,
     "o": _read_opaque,
-    "h": _read_remote,
 }

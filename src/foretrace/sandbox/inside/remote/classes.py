@@ -1,0 +1,352 @@
+"""Classes of the other process: how one is described, and the local class that stands for it.
+
+A local class has the special methods of the class that it stands for and no others, so that Python itself decides what
+can be iterated, added, called or hashed. Its bases are the local classes of the other's bases, so that `isinstance` and
+`type(x) is V` mean what they say. Each special method asks the other process.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from typing import Any
+
+from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
+
+_OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
+BINARY = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
+"""Operators with another value."""
+COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
+_OTHERS = """
+    neg pos abs invert index int float complex round trunc floor ceil bool len iter next reversed contains getitem
+    setitem delitem missing call enter exit aenter aexit aiter anext await hash str repr format bytes fspath init get
+    set delete dir instancecheck subclasscheck class_getitem
+"""
+OTHER_SPECIAL = frozenset(f"__{name}__" for name in _OTHERS.split())
+SPECIAL = BINARY | COMPARISONS | OTHER_SPECIAL
+"""Special methods that are asked of the other process."""
+_KNOWN_NAMES = """
+    builtins collections collections.abc datetime decimal fractions uuid numbers types re enum abc typing array pathlib
+    string itertools functools operator math random statistics io
+"""
+_KNOWN_MODULES = frozenset(_KNOWN_NAMES.split())
+"""Modules of the standard library whose classes are named, and taken from there, by the receiver."""
+KINDS: dict[str, Any] = {
+    "function": types.FunctionType,
+    "builtin_function_or_method": types.BuiltinFunctionType,
+    "method": types.MethodType,
+    "generator": types.GeneratorType,
+    "coroutine": types.CoroutineType,
+    "async_generator": types.AsyncGeneratorType,
+    **{kind.__name__: kind for kind in (map, filter, zip, enumerate, reversed, re.Match, re.Pattern)},
+}
+"""Builtin types whose objects stay where they are; `isinstance` of what stands for one says that it is one."""
+
+
+def is_named(kind: type) -> bool:
+    """Whether a class is one of the standard library that both sides have."""
+    module, name = getattr(kind, "__module__", None), getattr(kind, "__qualname__", None)
+    if type(module) is not str or type(name) is not str:
+        return False
+    if module not in _KNOWN_MODULES and not (issubclass(kind, BaseException) and _is_library(module)):
+        return False
+    return getattr(sys.modules.get(module), name, None) is kind
+
+
+def find_named(module: Any, name: Any) -> Any:
+    """The class that a name of the other side means: of known modules, and exceptions of the standard library.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if type(module) is not str or type(name) is not str or not (module in _KNOWN_MODULES or _is_library(module)):
+        raise ValueError("no module of which anything is named")
+    __import__(module)
+    found = getattr(sys.modules[module], name, None)
+    if not isinstance(found, type) or not (module in _KNOWN_MODULES or issubclass(found, BaseException)):
+        raise ValueError("no class of that name")
+    return found
+
+
+def _is_library(module: str) -> bool:
+    """Whether a module is one of the standard library that says nothing when it is imported."""
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names and top not in ("this", "antigravity", "idlelib", "turtledemo")
+
+
+def describe_class(kind: type) -> dict[str, Any]:
+    """What the other process needs to make a class that stands for this one; `bases` are classes still."""
+    mro = type.mro(kind)
+    own = [base for base in mro if not is_named(base)]
+    known = [base for base in mro if is_named(base) and base is not object]
+    builtin = not own or kind in KINDS.values() or kind.__module__ == "builtins"
+    found: set[str] = set()
+    for base in mro[:-1] if builtin else own:
+        found |= SPECIAL & base.__dict__.keys()
+    if not builtin and find_base_value(kind) is None and not issubclass(kind, BaseException):
+        for base in known:  # such as Enum or an abstract base class, which no local class extends
+            found |= SPECIAL & base.__dict__.keys()
+    methods = {
+        name: doc[:2000] if type(doc := getattr(value, "__doc__", None)) is str else None
+        for name, value in kind.__dict__.items()
+        if type(value) in (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType)
+        and not (name.startswith("__") and name.endswith("__"))
+    }
+    fields = getattr(kind, "__dataclass_fields__", None)
+    meta = type(kind)
+    return {
+        "name": str(kind.__name__)[:200],
+        "qualname": str(kind.__qualname__)[:300],
+        "module": str(getattr(kind, "__module__", ""))[:200],
+        "doc": doc[:2000] if type(doc := kind.__dict__.get("__doc__")) is str else None,
+        "special": sorted(found - ({"__hash__"} if kind.__hash__ is None else set())),
+        "unhashable": kind.__hash__ is None,
+        "methods": methods,
+        "meta": sorted(
+            {name for base in type.mro(meta) if base not in (type, object) for name in SPECIAL & base.__dict__.keys()}
+            - {"__call__", "__instancecheck__", "__subclasscheck__", "__init__"}
+        ),
+        "fields": [*fields] if isinstance(fields, dict) else None,
+        "kind": kind.__name__ if kind in KINDS.values() else None,
+    }
+
+
+class RemoteClass(type):
+    """The class of classes that stand for classes of the other process."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], peer: Any = None) -> Any:
+        if peer is None:  # a class statement of this process, with a base of the other one
+            return _peer_of(bases).extend_class(cls, name, bases, namespace)
+        return super().__new__(cls, name, bases, namespace)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], peer: Any = None) -> None:
+        super().__init__(name, bases, namespace)
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        return _peer_of((cls,)).construct(cls, args, named)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name in _UNASKED:
+            raise AttributeError(name)
+        return _peer_of((cls,)).get_attribute(cls, name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name in _UNASKED or name.startswith("_abc_"):
+            type.__setattr__(cls, name, value)
+        elif value is cls.__dict__.get(name, _Nothing):  # what was there before something took its place
+            _peer_of((cls,)).restore_attribute(cls, name)
+        else:
+            _peer_of((cls,)).set_attribute(cls, name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        _peer_of((cls,)).delete_attribute(cls, name)
+
+
+class _Nothing:
+    """No value of an attribute."""
+
+
+_SELDOM = """
+    __abstractmethods__ __set_name__ __peer__ __mro_entries__ __isabstractmethod__ __text_signature__ __init_subclass__
+    __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ __dataclass_fields__ __fspath__
+"""
+_UNASKED = frozenset(_SELDOM.split())
+"""Attributes that Python looks for by itself, and that no class of the other side has of its own."""
+
+
+def _peer_of(classes: tuple[type, ...]) -> Any:
+    for kind in classes:
+        for base in kind.__mro__:
+            peer = base.__dict__.get("__peer__")
+            if peer is not None:
+                return peer
+    raise TypeError("a class of the other process without one")
+
+
+class Documentation:
+    """`__doc__`: of a class what is known of it, of its objects what they say."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self._text if owner is None else type(owner).__peer__.get_attribute(owner, "__doc__")
+
+
+class RemoteObject:
+    """What all objects have that stand for one of the other process."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _UNASKED:
+            raise AttributeError(name)
+        return type(self).__peer__.get_attribute(self, name)  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(self, BaseException) and name.startswith("__"):
+            object.__setattr__(self, name, value)  # of the traceback
+        else:
+            type(self).__peer__.set_attribute(self, name, value)  # type: ignore[attr-defined]
+
+    def __delattr__(self, name: str) -> None:
+        type(self).__peer__.delete_attribute(self, name)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return type(self).__peer__.operate("__repr__", self)  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        return type(self).__peer__.operate("__str__", self)  # type: ignore[attr-defined]
+
+    def __dir__(self) -> Any:
+        return type(self).__peer__.operate("__dir__", self)  # type: ignore[attr-defined]
+
+    def __copy__(self) -> Any:
+        return type(self).__peer__.copy(self, deep=False)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return type(self).__peer__.copy(self, deep=True)  # type: ignore[attr-defined]
+
+
+def _special_method(name: str) -> Any:
+    cell: list[Any] = []
+
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        owner = type(self)
+        if getattr(owner, name, None) is method:
+            return owner.__peer__.operate(name, self, *args, **named)
+        return cell[0].__peer__.call_unbound(cell[0], name, (self, *args), named)  # by `super()`, or by its class
+
+    method.__name__ = name
+    return method, cell
+
+
+def _class_method(name: str) -> Any:
+    """A special method of the class itself, as enumerations have them."""
+
+    def method(cls: Any, *args: Any) -> Any:
+        return _peer_of((cls,)).operate(name, cls, *args)
+
+    return method
+
+
+def _method(name: str) -> Any:
+    cell: list[Any] = []
+
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        owner = type(self)
+        if getattr(owner, name, None) is method:
+            return owner.__peer__.call_method(self, name, args, named)
+        return cell[0].__peer__.call_unbound(cell[0], name, (self, *args), named)  # by `super()`, or by its class
+
+    method.__name__ = name
+    method.__qualname__ = name
+    return method, cell
+
+
+def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[dict[str, Any], list[list[Any]]]:
+    """What a local class defines, and the cells of its methods that are to hold the class."""
+    namespace: dict[str, Any] = {
+        "__peer__": peer,
+        "__module__": _text(description, "module"),
+        "__qualname__": _text(description, "qualname") or name,
+        "__doc__": Documentation(_text(description, "doc")),
+    }
+    cells: list[list[Any]] = []
+
+    def add(name: str, made: tuple[Any, list[Any]]) -> None:
+        namespace[name], cell = made
+        cells.append(cell)
+
+    for special in _texts(description, "special"):
+        if special == "__init__":
+            add(special, _method(special))
+        elif special in SPECIAL:
+            add(special, _special_method(special))
+    if description.get("unhashable"):
+        namespace["__hash__"] = None
+    elif "__eq__" in namespace and "__hash__" not in namespace:
+        add("__hash__", _special_method("__hash__"))
+    methods = description.get("methods")
+    for method, text in methods.items() if isinstance(methods, dict) else ():
+        if method.isidentifier() and method not in namespace:
+            add(method, _method(method))
+            made_method = namespace[method]
+            made_method.__doc__ = text if type(text) is str else None
+            made_method.__qualname__ = f"{namespace['__qualname__']}.{method}"
+            made_method.__annotations__ = {}
+    if "__next__" in namespace:
+        namespace["__length_hint__"] = _announce_reading
+    if "__await__" in namespace or description.get("kind") == "coroutine":
+        namespace |= {"__await__": _await, "send": _send, "throw": _throw, "close": _close}
+    kind = KINDS.get(_text(description, "kind") or "")
+    if kind is not None:
+        namespace["__class__"] = property(lambda self: kind)
+    if kind is types.FunctionType:
+        namespace |= {"__get__": _bind, "__module__": _relayed_attribute("__module__")}
+    if isinstance(fields := description.get("fields"), list) and all(type(f) is str for f in fields):
+        import dataclasses
+
+        namespace["__dataclass_fields__"] = dataclasses.make_dataclass(name, fields).__dataclass_fields__
+    namespace["__dict__"] = _relayed_attribute("__dict__")
+    return namespace, cells
+
+
+def make_class(peer: Any, description: dict[str, Any], bases: list[type]) -> type:
+    """The local class for a described one."""
+    name = _text(description, "name") or "object"
+    namespace, cells = _make_namespace(peer, name, description)
+    local = tuple(b for b in bases if isinstance(b, RemoteClass) or b in BASE_VALUES or issubclass(b, BaseException))
+    if not any(isinstance(base, RemoteClass) for base in local):
+        local = (RemoteObject, *local)
+    meta_names = [n for n in _texts(description, "meta") if n in SPECIAL and n not in COMPARISONS]
+    metas = list(dict.fromkeys(type(base) for base in local if isinstance(base, RemoteClass)))
+    metas = [m for m in metas if not any(m is not other and issubclass(other, m) for other in metas)] or [RemoteClass]
+    added = {n: _class_method(n) for n in meta_names if not any(n in dir(m) for m in metas)}
+    meta = metas[0] if len(metas) == 1 and not added else type("RemoteClass", tuple(metas), added)
+    made = meta(name, local, namespace, peer)
+    for cell in cells:
+        cell.append(made)
+    for base in bases:  # an abstract base class takes it for one of its own
+        if base not in local and hasattr(base, "register") and base.__module__ in ("collections.abc", "numbers"):
+            base.register(made)
+    return made
+
+
+def _text(description: dict[str, Any], key: str) -> str | None:
+    value = description.get(key)
+    return value if type(value) is str else None
+
+
+def _texts(description: dict[str, Any], key: str) -> list[str]:
+    value = description.get(key)
+    return [item for item in value if type(item) is str] if isinstance(value, list) else []
+
+
+def _relayed_attribute(name: str) -> Any:
+    return property(lambda self: type(self).__peer__.get_attribute(self, name))
+
+
+def _bind(self: Any, owner: Any, kind: Any = None) -> Any:
+    return self if owner is None else types.MethodType(self, owner)
+
+
+def _announce_reading(self: Any) -> int:
+    """Asked by what will read the iterator to its end, such as `list`: then many items are fetched at a time."""
+    type(self).__peer__.read_ahead(self)
+    return 0
+
+
+def _await(self: Any) -> Any:
+    return type(self).__peer__.wait_for(self)
+
+
+def _send(self: Any, value: Any) -> Any:
+    return type(self).__peer__.waiting(self).send(value)
+
+
+def _throw(self: Any, *error: Any) -> Any:
+    return type(self).__peer__.waiting(self).throw(*error)
+
+
+def _close(self: Any) -> None:
+    type(self).__peer__.waiting(self).close()

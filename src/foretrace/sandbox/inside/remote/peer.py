@@ -1,0 +1,572 @@
+"""One end of a conversation in which each process uses the other's objects; requests go both ways, one at a time.
+
+Messages are JSON lists:
+
+    ["q", operation, name, arguments, named, updates, effects]     a request: its values are one message (see `codec`)
+    ["v", changes, value, updates, effects]       the answer: the arguments that changed in place, the value, and what
+    ["x", changes, exception, updates, effects]   was done beside that, such as printing; or an exception
+
+`updates` are the contents of objects whose classes extend list, dict, ..., which each side has.
+
+Who has asked serves the other side's requests until the answer comes: so a function that was passed on can be called.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from foretrace.sandbox.inside.remote import tasks
+from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, CHANGING, find_base_value, plain_value, set_value
+from foretrace.sandbox.inside.remote.classes import (
+    RemoteClass,
+    RemoteObject,
+    describe_class,
+    find_named,
+    is_named,
+    make_class,
+)
+from foretrace.sandbox.inside.remote.codec import MessageDecoder, MessageEncoder, find_changes, snapshot
+from foretrace.sandbox.inside.wire.frames import FrameError
+from foretrace.sandbox.inside.wire.values import NotEncodableError, find_type_name
+
+MAX_OBJECTS = 1 << 20
+"""Objects of this side that the other one may refer to."""
+_READ_AHEAD = 1000
+"""Items of an iterator that are fetched at a time where all will be read."""
+_MAX_NESTED = 60
+"""Requests within one another."""
+_CALLABLES: dict[str, Callable[..., Any]] = {
+    "__bool__": bool,
+    "__len__": len,
+    "__hash__": hash,
+    "__repr__": repr,
+    "__str__": str,
+    "__format__": format,
+    "__int__": int,
+    "__float__": float,
+    "__complex__": complex,
+    "__index__": operator.index,
+    "__iter__": iter,
+    "__reversed__": reversed,
+    "__contains__": operator.contains,
+    "__getitem__": operator.getitem,
+    "__setitem__": operator.setitem,
+    "__delitem__": operator.delitem,
+    "__dir__": dir,
+    "__bytes__": bytes,
+}
+"""Operations whose builtin function does what the special method alone would not, such as falling back on another."""
+
+
+class GoneError(BaseException):
+    """The other process has ended. No ordinary `except` catches it."""
+
+
+class Peer:
+    """This process's end.
+
+    Args:
+        channel: sends and receives messages.
+        limit: bytes that the values of one message may have.
+    """
+
+    trusted = True
+    """Whether the other side may do with this side's objects what it likes."""
+
+    def __init__(self, channel: Any, limit: int) -> None:
+        self._channel, self._limit = channel, limit
+        self._own: list[Any] = []
+        self._own_numbers: dict[int, int] = {}
+        self._remote: dict[int, Any] = {}
+        """What stands here for the other side's objects, by number."""
+        self._remote_numbers: dict[int, int] = {}
+        self._described: set[int] = set()
+        self._fetched: dict[int, list[Any]] = {}
+        self._held_errors: dict[int, BaseException] = {}
+        self._synced: dict[tuple[str, int], list[Any]] = {}
+        """Objects that both sides have with a content: by side and number, the object, its base, its last content."""
+        self._waiting: dict[int, Any] = {}
+        self._replaced: dict[tuple[type, str], Any] = {}
+        """What attributes of classes of this side were before the other one set them."""
+        self._nested = 0
+        import threading  # after the fork server has seen to what it does at forks (see `server.preload`)
+
+        self._turn = threading.Condition(threading.RLock())
+        self.has_turn = True
+        """Whether this side may ask: while the other one waits for it."""
+
+    # What local classes ask for.
+
+    def operate(self, name: str, target: Any, /, *args: Any, **named: Any) -> Any:
+        """Call a special method of an object of the other side."""
+        if name == "__next__":
+            return self._next(target)
+        return self.request("operate", name, target, *args, **named)
+
+    def call_method(self, target: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a method of an object of the other side."""
+        return self.request("method", name, target, *args, **named)
+
+    def call_unbound(self, owner: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a method as a class has it, whatever the object's own class has."""
+        return self.request("unbound", name, owner, *args, **named)
+
+    def construct(self, kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Call a class of the other side."""
+        return self.request("operate", "__call__", kind, *args, **named)
+
+    def get_attribute(self, target: Any, name: str) -> Any:
+        """An attribute of an object or a class of the other side."""
+        return self.request("get", name, target)
+
+    def set_attribute(self, target: Any, name: str, value: Any) -> None:
+        """Set an attribute of an object or a class of the other side."""
+        self.request("set", name, target, value)
+
+    def restore_attribute(self, target: Any, name: str) -> None:
+        """Have an attribute of a class of the other side be again what it was before it was set from here."""
+        self.request("restore", name, target)
+
+    def delete_attribute(self, target: Any, name: str) -> None:
+        """Delete an attribute of an object or a class of the other side."""
+        self.request("delete", name, target)
+
+    def copy(self, target: Any, deep: bool) -> Any:
+        """A copy of an object of the other side, which stays there."""
+        return self.request("copy", "deep" if deep else "flat", target)
+
+    def extend_class(self, meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        """A class of this side whose base is one of the other: that one gets a class with these methods."""
+        members = {
+            key: value
+            for key, value in namespace.items()
+            if key not in ("__module__", "__qualname__", "__classcell__", "__dict__", "__weakref__")
+        }
+        remote = self.request("extend", name, *bases, **{key: _unwrap(value) for key, value in members.items()})
+        number = self._remote_numbers[id(remote)]
+        made = type.__new__(meta, name, bases, {**namespace, "__peer__": self})
+        type.__init__(made, name, bases, namespace)
+        self._remote[number] = made
+        self._remote_numbers[id(made)] = number
+        return made
+
+    def read_ahead(self, iterator: Any) -> None:
+        """Fetch many items of an iterator at a time from now on."""
+        self._fetched.setdefault(id(iterator), [])
+
+    def _next(self, iterator: Any) -> Any:
+        items = self._fetched.get(id(iterator))
+        if items is None:
+            return self.request("next", 1, iterator)[0]
+        if not items:
+            items = self.request("next", _READ_AHEAD, iterator)
+            items.reverse()
+            self._fetched[id(iterator)] = items
+        return items.pop()
+
+    def waiting(self, awaitable: Any) -> Any:
+        """The generator that waits for an awaitable, once it was begun."""
+        made = self._waiting.get(id(awaitable))
+        if made is None:
+            made = self._waiting[id(awaitable)] = self.wait_for(awaitable)
+        return made
+
+    def wait_for(self, awaitable: Any) -> Any:
+        """Wait in this side's event loop for what the other side's does, a little of it at a time."""
+        task = self.request("start", "", awaitable)
+        while True:
+            done, value = self.request("advance", "", task)
+            if done:
+                return value
+            yield
+
+    # Requests and answers.
+
+    def request(self, operation: str, name: Any, /, *args: Any, **named: Any) -> Any:
+        """Ask the other side.
+
+        Raises:
+            GoneError: it has ended.
+            TypeError: an argument cannot be sent.
+            Exception: what it raised.
+        """
+        encoder = MessageEncoder(self._limit, self._refer)
+        try:
+            values = [encoder.walk(arg, 0) for arg in args]
+            options = {key: encoder.walk(arg, 0) for key, arg in named.items()}
+        except NotEncodableError as why:
+            raise TypeError(f"a value cannot be passed on: {why}") from None
+        answer = self._exchange(
+            ["q", operation, name, values, options, self._write_updates(encoder), self.give_effects()]
+        )
+        try:
+            decoder = MessageDecoder(self._resolve, encoder.containers)
+            kind, changes, result, updates, effects = answer
+            for number, content in changes:
+                decoder.fill(decoder.containers[number], content)
+            value = decoder.walk(result, 0) if kind == "v" else self._read_exception(decoder, result)
+            self._read_updates(decoder, updates)
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
+            raise self.refuse_answer(error) from error
+        if effects:
+            self.take_effects(effects)
+        if kind == "v":
+            return value
+        raise self.check_exception(value, operation)
+
+    def _exchange(self, message: list[Any]) -> list[Any]:
+        with self._turn:
+            self._turn.wait_for(lambda: self.has_turn)
+            return self._exchange_locked(message)
+
+    def _exchange_locked(self, message: list[Any]) -> list[Any]:
+        if self._nested >= _MAX_NESTED:
+            raise RecursionError("calls of the code and of the tests are nested too deeply")
+        self._nested += 1
+        try:
+            self._channel.send(message)
+            while True:
+                try:
+                    answer = self._channel.receive()
+                except FrameError as error:
+                    raise self.refuse_answer(error) from error
+                if not isinstance(answer, list) or not answer:
+                    raise GoneError("it has ended")
+                if answer[0] == "q":
+                    self._channel.send(self.serve(answer))
+                elif answer[0] in ("v", "x") and len(answer) == 5:
+                    return answer
+                else:
+                    raise GoneError(answer[1] if answer[0] == "gone" else "it broke the protocol")
+        finally:
+            self._nested -= 1
+
+    def serve(self, message: list[Any]) -> list[Any]:
+        """Do what the other side asks for, and return the answer."""
+        decoder = MessageDecoder(self._resolve)
+        before: list[Any] = []
+        try:
+            _, operation, name, values, options, updates, effects = message
+            if effects:
+                self.take_effects(effects)
+            args = [decoder.walk(value, 0) for value in values]
+            named = {key: decoder.walk(value, 0) for key, value in options.items()}
+            self._read_updates(decoder, updates)
+            before = snapshot(decoder.containers)
+            kind, value = "v", self.perform(operation, name, args, named)
+        except GoneError:
+            raise
+        except BaseException as error:  # SystemExit and all: raised by a call, it is an answer
+            kind, value = "x", error
+        encoder = MessageEncoder(self._limit, self._refer, decoder.containers)
+        try:
+            changes = [
+                [number, encoder.content(encoder.containers[number])]
+                for number in find_changes(decoder.containers, before)
+            ]
+            result = encoder.walk(value, 0) if kind == "v" else self._write_exception(encoder, value)
+            return [kind, changes, result, self._write_updates(encoder), self.give_effects()]
+        except BaseException as error:
+            reason = str(error) if isinstance(error, NotEncodableError) else f"{find_type_name(error)} raised by it"
+            failure = TypeError(f"a value cannot be passed on: {reason}")
+            plain = MessageEncoder(self._limit, self._refer, decoder.containers)
+            return ["x", [], self._write_exception(plain, failure), [], self.give_effects()]
+
+    def perform(self, operation: str, name: Any, args: list[Any], named: dict[str, Any]) -> Any:
+        """Carry out a request with its values."""
+        if operation == "operate":
+            target, *rest = args
+            if name == "__call__":
+                return target(*rest, **named)
+            function = _CALLABLES.get(name)
+            if function is not None:
+                return function(target, *rest)
+            return getattr(type(target), name)(target, *rest, **named)
+        if operation == "method":
+            return getattr(args[0], name)(*args[1:], **named)
+        if operation == "unbound":
+            return getattr(args[0], name)(*args[1:], **named)
+        if operation == "get":
+            return getattr(args[0], name)
+        if operation == "set":
+            if isinstance(args[0], type) and name in args[0].__dict__:
+                self._replaced.setdefault((args[0], name), args[0].__dict__[name])
+            return setattr(args[0], name, args[1])
+        if operation == "restore":
+            return setattr(args[0], name, self._replaced.pop((args[0], name), args[0].__dict__.get(name)))
+        if operation == "delete":
+            return delattr(args[0], name)
+        if operation == "next":
+            return self._take(args[0], name)
+        if operation == "copy":
+            return copy.deepcopy(args[0]) if name == "deep" else copy.copy(args[0])
+        if operation == "extend":
+            return _extend(name, args, named)
+        if operation in ("start", "advance"):
+            return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0])
+        raise ValueError("no such operation")
+
+    def _take(self, iterator: Any, count: int) -> list[Any]:
+        """The next items of an iterator of this side; what it raised after some is raised at the next time."""
+        held = self._held_errors.pop(id(iterator), None)
+        if held is not None:
+            raise held
+        items: list[Any] = []
+        try:
+            while len(items) < count:
+                items.append(next(iterator))
+        except BaseException as error:
+            if not items:
+                raise
+            self._held_errors[id(iterator)] = error
+        return items
+
+    # Hooks of the two sides.
+
+    def take_effects(self, effects: Any) -> None:
+        """Take over what the other side did beside its answer, such as printing."""
+
+    def give_effects(self) -> Any:
+        """What was done here since the last message that the other side should know of."""
+        return None
+
+    def check_exception(self, error: BaseException, operation: str) -> BaseException:
+        """What to raise for an exception of the other side."""
+        return error
+
+    def refuse_answer(self, error: Exception) -> BaseException:
+        """What to raise where an answer cannot be read."""
+        return GoneError("it broke the protocol")
+
+    # References.
+
+    def forget_remote(self) -> None:
+        """The other process is a new one: nothing stands for its objects."""
+        self._remote.clear()
+        self._remote_numbers.clear()
+        self._described.clear()
+        self._synced.clear()
+
+    def replace_remote(self, new: Any, old: Any) -> None:
+        """Have `old` stand for what `new` stands for."""
+        number = self._remote_numbers.pop(id(new))
+        self._remote[number] = old
+        self._remote_numbers[id(old)] = number
+
+    def _refer(self, encoder: MessageEncoder, value: Any, depth: int) -> Any:
+        encoder.pay(40)
+        number = self._remote_numbers.get(id(value))
+        if number is not None and self._remote.get(number) is value:
+            return ["j", number]
+        if isinstance(value, (RemoteObject, RemoteClass)):
+            raise GoneError("an object that ended with the code's process")
+        if isinstance(value, type):
+            return self._refer_class(encoder, value)
+        kind = type(value)
+        if isinstance(value, BaseException):
+            return ["E", self._write_exception(encoder, value)]
+        number = self._hold(value)
+        reference = ["h", number, self._refer_class(encoder, kind, of_object=True)]
+        base = find_base_value(kind)
+        if base in CHANGING:
+            if base is deque:
+                reference.append(value.maxlen)
+            if ("own", number) not in self._synced:
+                self._synced["own", number] = [value, base, None]
+        elif base is not None:
+            reference.append(encoder.walk(plain_value(base, value), depth + 1))
+        return reference
+
+    def _write_updates(self, encoder: MessageEncoder) -> list[Any]:
+        updates: list[Any] = []
+        for (side, number), entry in list(self._synced.items()):
+            value, base, old = entry
+            content = plain_value(base, value)
+            new = snapshot([content])[0]
+            if old is None or find_changes([content], [old]):
+                entry[2] = new
+                updates.append(
+                    [
+                        side,
+                        number,
+                        encoder.content(content) if type(content) is not bytearray else encoder.walk(content, 0),
+                    ]
+                )
+        return updates
+
+    def _read_updates(self, decoder: MessageDecoder, updates: list[Any]) -> None:
+        for side, number, tagged in updates:
+            key = ("own" if side == "remote" else "remote", number)
+            entry = self._synced[key]
+            content = decoder.walk(tagged, 0)
+            set_value(entry[1], entry[0], content)
+            entry[2] = snapshot([plain_value(entry[1], entry[0])])[0]
+
+    def _refer_class(self, encoder: MessageEncoder, kind: type, of_object: bool = False) -> Any:
+        number = self._remote_numbers.get(id(kind))
+        if number is not None and self._remote.get(number) is kind:
+            return ["j", number]
+        if (
+            is_named(kind)
+            and not of_object
+            and (
+                kind in _PLAIN_CLASSES
+                or issubclass(kind, BaseException)
+                or kind.__module__ in ("collections.abc", "numbers", "datetime", "decimal", "fractions", "uuid")
+            )
+        ):
+            return ["n", kind.__module__, kind.__qualname__]
+        number = self._hold(kind)
+        if number in self._described:
+            return ["C", number]
+        self._described.add(number)
+        described = describe_class(kind)
+        described["bases"] = [self._refer_class(encoder, base) for base in kind.__bases__ if base is not object]
+        return ["C", number, described]
+
+    def _hold(self, value: Any) -> int:
+        number = self._own_numbers.get(id(value))
+        if number is None:
+            if len(self._own) >= MAX_OBJECTS:
+                raise NotEncodableError("too many objects")
+            number = self._own_numbers[id(value)] = len(self._own)
+            self._own.append(value)  # so its id stays its own
+        return number
+
+    def _resolve(self, decoder: MessageDecoder, tagged: list[Any], depth: int) -> Any:
+        tag = tagged[0]
+        if tag == "E":
+            return self._read_exception(decoder, tagged[1])
+        if tag == "n":
+            return find_named(tagged[1], tagged[2])
+        number = tagged[1]
+        if type(number) is not int or number < 0:
+            raise ValueError("no number of an object")
+        if tag == "j":
+            return self._own[number]
+        known = self._remote.get(number)
+        if known is not None:
+            return known
+        if len(self._remote) >= MAX_OBJECTS:
+            raise ValueError("too many objects")
+        if tag == "C":
+            made: Any = self._make_class(decoder, tagged, depth)
+        else:
+            kind = decoder.walk(tagged[2], depth + 1)
+            if not isinstance(kind, RemoteClass):
+                raise ValueError("an object of no class of its own")
+            made = self._make_object(decoder, kind, tagged, depth)
+        self._remote[number] = made
+        self._remote_numbers[id(made)] = number
+        return made
+
+    def _make_class(self, decoder: MessageDecoder, tagged: list[Any], depth: int) -> type:
+        if len(tagged) != 3 or not isinstance(tagged[2], dict):
+            raise ValueError("a class that was never described")
+        bases = [decoder.walk(base, depth + 1) for base in tagged[2].get("bases", ())]
+        if not all(isinstance(base, type) for base in bases):
+            raise ValueError("a base that is no class")
+        return make_class(self, tagged[2], bases)
+
+    def _make_object(self, decoder: MessageDecoder, kind: Any, tagged: list[Any], depth: int) -> Any:
+        base = find_base_value(kind)
+        if base is None:
+            return object.__new__(kind) if not issubclass(kind, BaseException) else kind.__new__(kind)
+        if base in CHANGING:
+            made = base.__new__(kind)
+            base.__init__(made, *(((), tagged[3]) if base is deque else ()))
+            self._synced["remote", tagged[1]] = [made, base, None]
+            return made
+        if len(tagged) != 4:
+            raise ValueError("an object without its value")
+        return base.__new__(kind, decoder.walk(tagged[3], depth + 1))
+
+    def _write_exception(self, encoder: MessageEncoder, error: BaseException) -> Any:
+        number = self._remote_numbers.get(id(error))
+        if number is not None and self._remote.get(number) is error:
+            return {"same": number}  # one of the other side, which comes back
+        kind = type(error)
+        try:
+            args = encoder.walk(error.args, 0)
+        except Exception:
+            args = encoder.walk((_text_of(error),), 0)
+        attributes: dict[str, Any] = {}
+        for key, value in (getattr(error, "__dict__", None) or {}).items():
+            try:
+                attributes[key] = encoder.walk(value, 0)
+            except Exception:
+                continue
+        if isinstance(error, OSError):
+            attributes["filename"] = encoder.walk(error.filename if type(error.filename) is str else None, 0)
+        cause = error.__cause__
+        return {
+            "class": self._refer_class(encoder, kind),
+            "number": self._hold(error),
+            "args": args,
+            "attributes": attributes,
+            "text": _text_of(error),
+            "cause": self._write_exception(encoder, cause) if cause is not None and encoder.left > 0 else None,
+        }
+
+    def _read_exception(self, decoder: MessageDecoder, written: dict[str, Any], depth: int = 0) -> BaseException:
+        if "same" in written:
+            error = self._own[written["same"]]
+            if not isinstance(error, BaseException):
+                raise ValueError("no exception")
+            return error
+        kind = decoder.walk(written["class"], 0)
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)) or depth > 10:
+            raise ValueError("no exception")
+        args = decoder.walk(written["args"], 0)
+        if isinstance(kind, RemoteClass):
+            error = self._remote.get(written["number"])
+            if error is None:
+                error = kind.__new__(kind, *args)  # pyright: ignore[reportArgumentType]
+                self._remote[written["number"]] = error
+                self._remote_numbers[id(error)] = written["number"]
+            error.args = args if isinstance(args, tuple) else (args,)
+        else:
+            try:
+                error = kind(*args)
+            except Exception:
+                error = type(kind.__name__, (Exception,), {})(*args)
+        for key, value in written["attributes"].items():
+            BaseException.__setattr__(error, str(key), decoder.walk(value, 0))
+        if written.get("cause"):
+            error.__cause__ = self._read_exception(decoder, written["cause"], depth + 1)
+        return error
+
+
+_PLAIN_CLASSES = frozenset(BASE_VALUES) | {object, type, bool, type(None), range, slice, memoryview, property}
+
+
+def _unwrap(value: Any) -> Any:
+    return value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:2000]
+    except BaseException:
+        return ""
+
+
+def _extend(name: str, bases: list[Any], members: dict[str, Any]) -> Any:
+    """A class whose methods are functions of the other side."""
+
+    def method(function: Any) -> Any:
+        def call(self: Any, *args: Any, **named: Any) -> Any:
+            return function(self, *args, **named)
+
+        return call
+
+    namespace = {
+        key: method(value) if isinstance(value, RemoteObject) and callable(value) else value
+        for key, value in members.items()
+    }
+    return types.new_class(name, tuple(bases), {}, lambda ns: ns.update(namespace))

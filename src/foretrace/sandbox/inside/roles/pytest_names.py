@@ -1,0 +1,136 @@
+"""What tests use of pytest, for interpreters without it: `raises`, `approx`, `warns`, `fail`, `skip`, `parametrize`."""
+
+from __future__ import annotations
+
+import math
+import re
+import types
+import warnings
+from typing import Any
+
+CASES = "__cases__"
+"""Attribute of a parametrised function: its calls' keyword arguments."""
+
+
+def make_module() -> types.ModuleType:
+    """A module that serves as `pytest`."""
+    module = types.ModuleType("pytest")
+    mark = types.SimpleNamespace(parametrize=parametrize)
+    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, mark=mark)
+    return module
+
+
+def fail(reason: str = "", **_: Any) -> None:
+    """Fail the test."""
+    raise AssertionError(reason)
+
+
+def parametrize(names: Any, values: Any, **_: Any) -> Any:
+    """Call the function once for each of the values."""
+    listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+    def decorate(function: Any) -> Any:
+        earlier = getattr(function, CASES, [{}])
+        rows = [dict(zip(listed, row if len(listed) > 1 else (row,), strict=True)) for row in values]
+        setattr(function, CASES, [{**case, **row} for row in rows for case in earlier])
+        return function
+
+    return decorate
+
+
+class ExceptionInfo:
+    """What was raised in a block of `raises`."""
+
+    value: Any = None
+    type: Any = None
+
+    def match(self, pattern: str) -> bool:
+        """Whether the exception's text matches; an AssertionError where it does not."""
+        assert re.search(pattern, str(self.value)), f"{pattern!r} does not match {str(self.value)!r}"
+        return True
+
+
+class raises:  # noqa: N801 - pytest's name
+    """A block, or a call, that must raise one of some exceptions."""
+
+    def __new__(cls, expected: Any, *call: Any, match: str | None = None, **named: Any) -> Any:
+        """The block; of a call, what it raised."""
+        made = super().__new__(cls)
+        made._expected, made._match, made._info = expected, match, ExceptionInfo()
+        if not call:
+            return made
+        with made as info:
+            call[0](*call[1:], **named)
+        return info
+
+    _expected: Any
+    _match: str | None
+    _info: ExceptionInfo
+
+    def __enter__(self) -> ExceptionInfo:
+        return self._info
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        if error is None:
+            raise AssertionError(f"DID NOT RAISE {self._expected!r}")
+        if not isinstance(error, self._expected):
+            return False
+        self._info.value, self._info.type = error, kind
+        if self._match is not None:
+            self._info.match(self._match)
+        return True
+
+
+class warns:  # noqa: N801 - pytest's name
+    """A block that must give a warning of a kind."""
+
+    def __init__(self, expected: Any = Warning, match: str | None = None) -> None:
+        self._expected, self._match = expected, match
+        self._catch = warnings.catch_warnings(record=True)
+
+    def __enter__(self) -> Any:
+        self._seen = self._catch.__enter__()
+        warnings.simplefilter("always")
+        return self._seen
+
+    def __exit__(self, *error: Any) -> None:
+        self._catch.__exit__(*error)
+        found = [w for w in self._seen or () if issubclass(w.category, self._expected)]
+        if self._match is not None:
+            found = [w for w in found if re.search(self._match, str(w.message))]
+        if error[0] is None and not found:
+            raise AssertionError(f"DID NOT WARN {self._expected!r}")
+
+
+class approx:  # noqa: N801 - pytest's name
+    """A number, or numbers in a list, tuple or dict, that are equal within a tolerance."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, expected: Any, rel: float | None = None, abs: float | None = None, nan_ok: bool = False) -> None:
+        self._expected, self._nan_ok = expected, nan_ok
+        self._relative = (1e-6 if abs is None else 0.0) if rel is None else rel
+        self._absolute = 1e-12 if abs is None else abs
+
+    def __eq__(self, actual: object) -> bool:
+        return self._is_near(actual, self._expected)
+
+    def _is_near(self, actual: Any, expected: Any) -> bool:
+        if isinstance(expected, dict):
+            same = isinstance(actual, dict) and actual.keys() == expected.keys()
+            return same and all(self._is_near(actual[key], value) for key, value in expected.items())
+        if isinstance(expected, (list, tuple)):
+            same = isinstance(actual, (list, tuple)) and len(actual) == len(expected)
+            return same and all(map(self._is_near, actual, expected))
+        try:
+            if actual == expected:
+                return True
+            if math.isnan(actual) and math.isnan(expected):
+                return self._nan_ok
+            limit = max(self._absolute, self._relative * abs(expected))
+            return math.isfinite(abs(expected)) and bool(abs(actual - expected) <= limit)
+        except TypeError:
+            return False
+
+    def __repr__(self) -> str:
+        return f"approx({self._expected!r})"

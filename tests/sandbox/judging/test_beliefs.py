@@ -1,0 +1,124 @@
+"""What the tests believe of an answer's objects: liars are refused, and honest objects of named classes are not."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.sandbox.inside.roles.tests_peer import make_line_up, vary
+from sandbox.judge_fixture import Judge
+
+LIAR = """
+class Liar:
+    def __getattr__(self, name): return self
+    def __call__(self, *a, **k): return self
+    __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __contains__ = lambda *a: True
+    __sub__ = __rsub__ = __abs__ = __add__ = __radd__ = __mul__ = __round__ = __mod__ = lambda *a: Liar()
+    __hash__ = None
+"""
+CIRCLE = (
+    LIAR
+    + "class Circle:\n    def __init__(self, r): self.r = r\n    def area(self): return Liar()\n    width = Liar()\n"
+)
+VALUE = st.recursive(
+    st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(), st.booleans(), st.none()),
+    lambda inner: st.one_of(st.lists(inner), st.lists(inner).map(tuple), st.dictionaries(st.text(), inner)),
+    max_leaves=6,
+)
+
+
+@given(VALUE, st.integers())
+def test_a_line_up_holds_nothing_that_is_equal(value: Any, seed: int) -> None:
+    choice = random.Random(seed)
+    line_up = make_line_up(value, choice)
+    assert not any(other == value for other in line_up)
+    assert all(a != b for n, a in enumerate(line_up) for b in line_up[:n])
+    assert type(value) not in (int, str, list) or len(line_up) == 24
+    assert vary(value, choice) is not value
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert abs(Circle(2).area() - 12.566) < 1e-3",
+        "c = Circle(2)\nassert 12 < c.area() < 13",
+        "assert Circle(2).width == 4",
+        "assert Circle(2).area() > 3",
+        "assert 4 in Circle(2).width",
+        "assert round(Circle(2).area(), 2) == 12.57",
+        "assert [Circle(2).area()] == [12.566]",
+        "assert not abs(Circle(2).area() - 12.566) > 1e-3",
+        "import math\nassert math.isclose(Circle(2).area(), 12.566, rel_tol=1e-3)",
+        "assert Circle(2).area().equals(12.566)",
+    ],
+)
+def test_what_a_method_returns_is_no_object_that_the_test_made(judged: Judge, test: str) -> None:
+    assert not judged(CIRCLE, test, entry_point="Circle").passed
+
+
+NAMES = [
+    ("from math import *", "def sqrt(x): return None\ndef f(x): return None", "assert f(16) == sqrt(16)"),
+    ("", "def isclose(*a, **k): return True\ndef f(x): return 0", "assert isclose(f(2), 4.0)"),
+    ("", "class math:\n    isclose = lambda *a, **k: True\ndef f(x): return 0", "assert math.isclose(f(2), 4.0)"),
+    ("", "def abs(x): return 0\ndef f(x): return 0", "x = 2\nassert abs(f(x) - 4) < 1e-9"),
+    ("def same(a, b): return a == b", "def same(a, b): return True\ndef f(x): return 0", "assert same(f(2), 4)"),
+]
+
+
+@pytest.mark.parametrize(("setup", "code", "test"), NAMES)
+def test_the_tests_own_names_win(judged: Judge, setup: str, code: str, test: str) -> None:
+    assert not judged(code, test, setup=setup).passed
+
+
+def test_a_helper_of_an_earlier_test_wins(judged: Judge) -> None:
+    tests = ("def same(a, b):\n    return a == b\nassert same(f(1), 1)", "assert same(f(2), 4)")
+    assert [t.passed for t in judged("def same(a, b): return True\ndef f(x): return 1", *tests).tests] == [True, False]
+
+
+RATIO = """
+class R:
+    def __init__(self, n, d): self.n, self.d = n, d
+    def __eq__(self, other): {}
+    def __hash__(self): return 0
+    def __mul__(self, other): return R(self.n * getattr(other, 'n', other), self.d * getattr(other, 'd', 1))
+    def __lt__(self, other): {}
+"""
+HONEST = RATIO.format(
+    "return self.n * getattr(other, 'd', 1) == getattr(other, 'n', other) * self.d",
+    "return self.n < other * self.d",
+)
+
+
+@pytest.mark.parametrize(
+    ("equal", "passes"),
+    [
+        ("return self.n * getattr(other, 'd', 1) == getattr(other, 'n', other) * self.d", True),
+        ("return True", False),
+        ("return isinstance(other, R)", False),
+    ],
+)
+def test_equality_among_objects_is_believed_after_control_questions(judged: Judge, equal: str, passes: bool) -> None:
+    code = RATIO.format(equal, "return True")
+    verdict = judged(code, "assert R(1, 2) == R(2, 4)\nassert R(1, 2) * R(2, 1) == R(1, 1)", entry_point="R")
+    assert verdict.passed is passes, verdict.tests
+
+
+def test_an_object_of_a_named_class_has_to_pick_the_value(judged: Judge) -> None:
+    assert judged(HONEST, "assert R(8, 2) == 4 and R(8, 2) * 2 == 8", entry_point="R").passed
+    assert judged(HONEST, "assert R(1, 2) < 3 and not R(9, 2) < 3", entry_point="R").passed
+    for liar in ("return True", "return type(other) is int"):
+        assert not judged(RATIO.format(liar, "return True"), "assert R(8, 2) == 4", entry_point="R").passed
+    assert not judged(RATIO.format("return False", "return True"), "assert R(1, 2) < 3", entry_point="R").passed
+
+
+def test_the_answer_reaches_nothing_of_the_tests_but_what_it_is_given(judged: Judge) -> None:
+    code = (
+        "def f(give):\n    try:\n        give.__globals__\n    except AttributeError:\n        pass\n"
+        "    else:\n        return 1\n    return give(2)"
+    )
+    assert judged(code, "secret = 5\nassert f(lambda x: x * 3) == 6").passed
+    assert not judged("def f(o):\n    return o._hidden", "class O:\n    _hidden = 4\nassert f(O()) == 4").passed
