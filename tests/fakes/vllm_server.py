@@ -1,4 +1,4 @@
-"""A server that answers as vLLM's does, field by field, with a real tokenizer and without a model.
+"""Servers that answer as vLLM's and SGLang's do, field by field, with a real tokenizer and without a model.
 
     async with VllmServer(sample=lambda prompt: ids) as server:
         model = OpenAI("toy", Server(base_url=server.url))
@@ -12,6 +12,9 @@ What it sends was written after vLLM's source at commit 030ea52 (`entrypoints/op
   character has all of it.
 - `/v1/chat/completions` gives the bytes of that text, not those of the token.
 - `/tokenize` has no switch for the names of special tokens: they are always read as such.
+
+SGLang's (commit 004c82e, `srt/entrypoints/openai/serving_completions.py` and `utils.py`) is the same but for some
+fields, and it refuses `return_token_ids` in a streamed chat.
 """
 
 from __future__ import annotations
@@ -192,3 +195,35 @@ class VllmServer:
             prefix: str = self.tokenizer.decode(context[:clean], skip_special_tokens=False)
             return whole.removeprefix(prefix)
         return ""
+
+
+@dataclass
+class SglangServer(VllmServer):
+    """The server of SGLang, in a version that returns token ids (pull request 30917)."""
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if "messages" in body and body.get("return_token_ids"):
+            said = (
+                "return_token_ids is not supported with streaming on /v1/chat/completions. Please set stream=false "
+                "when using return_token_ids=true."
+            )
+            error = {"object": "error", "message": said, "type": "BadRequest", "param": None, "code": 400}
+            return web.json_response(error, status=400)
+        return await super()._complete(request)
+
+    async def _stream_events(
+        self, body: dict[str, Any], prompt: list[int], *, chat: bool
+    ) -> AsyncIterator[dict[str, Any]]:
+        async for event in super()._stream_events(body, prompt, chat=chat):
+            for choice in event["choices"]:
+                if "stop_reason" in choice:
+                    matched = choice.pop("stop_reason")
+                    ended = choice["finish_reason"] == "stop"
+                    choice["matched_stop"] = matched if matched or not ended else self.chat.end_id
+                if not chat and choice["logprobs"]:
+                    choice["logprobs"]["text_offset"] = [-1 for _ in choice["logprobs"]["tokens"]]
+                for name in ("token_ids", "prompt_token_ids"):
+                    if choice.get(name) is None:
+                        choice.pop(name, None)
+            yield event

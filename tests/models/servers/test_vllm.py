@@ -1,4 +1,4 @@
-"""Replies of a vLLM server have the ids and logprobs that were sampled, whatever their characters and wherever cut."""
+"""Replies of vLLM and SGLang have the ids and logprobs that were sampled, wherever their characters were cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fakes.vllm_server import DESCRIPTION, VllmServer
+from fakes.vllm_server import DESCRIPTION, SglangServer, VllmServer
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.models.demo_model.tokenizer import ChatTokenizer
@@ -83,3 +83,21 @@ def test_a_prompt_that_leaves_no_room_is_an_overflow() -> None:
     with pytest.raises(ModelError) as failed:
         ask([5], sampling=Sampling(max_tokens=5000, extra={"max_tokens": 5000}))
     assert failed.value.kind == "overflow"
+
+
+def test_sglang_is_as_exact_and_its_chat_is_not_asked_for_ids() -> None:
+    async def run() -> None:
+        sampled = [*TOKENIZER.encode("naïve ✅</code>"), TOKENIZER.end_id]
+        async with SglangServer(lambda prompt: sampled) as server, model_at("openai", server.url) as model:
+            found = await model.probe()
+            assert found.token_ids and found.token_prompts and "refused in chat" in found.reasons["return_token_ids"]
+            prompt = tuple(await model.render(MESSAGES))  # type: ignore[attr-defined]
+            exact = await model.complete(Request(prompt_ids=prompt, stop=("</code>",)))
+            assert (exact.text, exact.stop, exact.exact) == ("naïve ✅", "</code>", "token")
+            assert exact.token_ids == tuple(sampled[:-1]) and "".join(exact.pieces) == "naïve ✅</code>"
+            whole = await model.complete(Request(prompt_ids=prompt))
+            assert (whole.finish, whole.exact, whole.token_ids) == ("stop", "token", tuple(sampled))
+            chat = await model.complete(Request(messages=MESSAGES))
+            assert (chat.text, chat.exact) == ("naïve ✅</code>", "text") and len(chat.pieces) == len(chat.logprobs)
+
+    asyncio.run(run())
