@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envs.tokenizer import demo_tokenizer
 from foretrace.core.completion import Completion, Request, Sampling
@@ -49,3 +52,46 @@ def test_a_rollout_model_asks_within_its_slots() -> None:
             return model.most
 
     assert asyncio.run(run()) == 2
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20), st.booleans())
+def test_ids_are_decoded_by_their_bytes_where_the_server_says_too_little(text: str, in_bytes: bool) -> None:
+    """It may say nothing, or name each token by its number (vLLM's `--return-tokens-as-token-ids`)."""
+    tokenizer = demo_tokenizer()
+    ids = tuple(tokenizer.encode(text))
+    if in_bytes:
+        ids = tuple(token for char in text for token in tokenizer.encode(char))
+
+    class Silent(Demo):
+        async def complete(self, request: Request) -> Completion:
+            return Completion(text=text, token_ids=ids, logprobs=(-1.0,) * len(ids), exact="token")
+
+    async def run() -> Completion:
+        async with Silent() as model:
+            slots = asyncio.Semaphore(1)
+            asked = RolloutModel(model, tokenizer, slots, gives_ids=True, max_sequence_tokens=100)
+            return await asked.complete(Request(prompt_ids=(5, 6, 7)))
+
+    found = asyncio.run(run())
+    assert (found.token_ids, found.exact) == (ids, "token") and len(found.pieces) == len(ids)
+    assert "".join(found.pieces) == text
+
+
+def test_the_servers_words_stay_where_the_tokenizer_has_others() -> None:
+    """It gives control tokens no text, and the server may name them."""
+    tokenizer = demo_tokenizer()
+    ids = (*tokenizer.encode("é"), tokenizer.end_id, *tokenizer.encode("a"))
+    pieces = (*tokenizer.decode_pieces(ids[:-2]), "<|im_end|>", "a")
+
+    class Naming(Demo):
+        async def complete(self, request: Request) -> Completion:
+            own = Completion(text="é<|im_end|>a", token_ids=ids, pieces=pieces, exact="token")
+            return msgspec.structs.replace(own, logprobs=(-1.0,) * len(ids))
+
+    async def run() -> Completion:
+        async with Naming() as model:
+            slots = asyncio.Semaphore(1)
+            asked = RolloutModel(model, tokenizer, slots, gives_ids=True, max_sequence_tokens=100)
+            return await asked.complete(Request(prompt_ids=(5, 6, 7)))
+
+    assert asyncio.run(run()).pieces == pieces

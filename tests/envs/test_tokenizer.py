@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,6 +59,35 @@ class Other(Demo):
         return [number + 1 for number in await super().tokenize(text, special=special)]
 
 
+class AlwaysSpecial(Demo):
+    """A server that always reads the names of control tokens as such, as vLLM does; text without them is asked for in
+    parts."""
+
+    async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        ids: list[int] = []
+        for part in [text] if special else re.split("(<)", text):
+            ids += await super().tokenize(part, special=True)
+        return ids
+
+
+class NeverSpecial(Demo):
+    """A server that never does."""
+
+    async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return await super().tokenize(text, special=False)
+
+
+class WithoutTags(Demo):
+    """A server whose vocabulary lacks some of the tokens."""
+
+    async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        first, tag, last = text.partition("</think>")
+        ids: list[int] = []
+        for part in (first, tag[:2], tag[2:], last):
+            ids += await super().tokenize(part, special=special)
+        return ids
+
+
 class Templated(Demo):
     """A server with another template."""
 
@@ -73,6 +103,24 @@ class Counting(Demo):
 
     async def complete(self, request: Request) -> Completion:
         return Completion(text="ok", usage=Usage(prompt_tokens=3))
+
+
+@pytest.mark.parametrize("model", [AlwaysSpecial, NeverSpecial])
+def test_a_server_may_read_the_names_of_control_tokens_or_not(model: type[Demo]) -> None:
+    async def run() -> None:
+        async with model() as served:
+            await check_tokenizer(demo_tokenizer(), served)
+
+    asyncio.run(run())
+
+
+def test_the_texts_that_differ_are_named() -> None:
+    async def run() -> None:
+        async with WithoutTags() as served:
+            await check_tokenizer(demo_tokenizer(), served)
+
+    with pytest.raises(UsageError, match=r"they differ on '  \\n\\n</think>\\n```python\\n'$"):
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize(("model", "message"), [(Other, "differ on"), (Templated, "templates"), (Counting, "counts 3")])

@@ -143,9 +143,10 @@ def test_where_the_ids_are_not_known_the_text_is_tokenised_and_says_so(completio
     assert ids == tuple(ord(letter) + 1000 for letter in text)
 
 
-def test_half_a_character_before_the_end_is_no_text() -> None:
+def test_half_a_character_before_the_end_was_sampled_and_is_no_text() -> None:
     kept, end, ids = take(sampled("a", "b", ""), "ab")
-    assert (kept.text, kept.exact, end, ids) == ("ab", "text", 0, (5000, 5001)) and kept.logprobs == (0.0, -1.0)
+    assert (kept.text, kept.exact, end, ids) == ("ab", "token", 2, (5000, 5001, 5002, END))
+    assert kept.logprobs == (0.0, -1.0, -2.0, -3.0)
 
 
 # --- an episode on top of it

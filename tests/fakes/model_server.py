@@ -106,6 +106,8 @@ class ModelServer:
     like_llama: bool = False
     """Whether it closes a connection behind a stream without a word, and knows no messages in `/tokenize`."""
     context: int = 4096
+    stream_error: bytes = b""
+    """The whole event of an error in mid-stream; empty is the server's own."""
     requests: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     in_flight: int = 0
@@ -260,7 +262,7 @@ class ModelServer:
         async for event in events:
             if fault is not None and at == fault.after:
                 if fault.how.startswith("error"):
-                    await response.write(error)
+                    await response.write(self.stream_error or error)
                 if fault.how.endswith("cut"):
                     assert request.transport is not None
                     await asyncio.sleep(0.05)  # what was written is to arrive

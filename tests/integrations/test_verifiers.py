@@ -265,9 +265,23 @@ class Absent(LocalSandbox):
 """
 
 
+BEST_OF_N = [
+    "--env.id",
+    "best-of-n",
+    "--env.agent.runtime.type",
+    "subprocess",
+    "--env.agent.harness.id",
+    "foretrace-env",
+]
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
+        (
+            [*BEST_OF_N, "--env.agent.harness.sandbox", "absent:Absent"],
+            "no engine here: use --env.agent.harness.sandbox local",
+        ),
         (["--env.agent.harness.sandbox", "absent:Absent"], "no engine here: use --env.agent.harness.sandbox local"),
         (["--env.taskset.problems", "jsonl:empty.jsonl"], "empty.jsonl: there is no problem in it"),
     ],
@@ -304,11 +318,10 @@ def test_a_bad_setting_is_refused(part: str, name: str, value: object, told: str
 
 
 def test_a_runtime_elsewhere_is_refused() -> None:
-    from foretrace.core.errors import UsageError
     from foretrace.envs.verifiers.environment import ForetraceHarness, ForetraceHarnessConfig
 
     harness = ForetraceHarness(ForetraceHarnessConfig(id="foretrace-env"))
-    with pytest.raises(UsageError, match=r"--env\.agent\.runtime\.type subprocess"):
+    with pytest.raises(SystemExit, match=r"--env\.agent\.runtime\.type subprocess"):
         asyncio.run(harness.setup(SimpleNamespace(config=SimpleNamespace(type="docker"))))
 
 

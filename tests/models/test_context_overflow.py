@@ -95,3 +95,34 @@ def test_it_is_asked_once_more_only_and_not_where_the_user_set_the_name() -> Non
     at(ModelServer(), use)
     error, asked = ask(said, max_tokens=5000)
     assert (error.kind, asked) == ("overflow", [5000])
+
+
+SHARED = '{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}'
+"""What llama-server sends to all requests under way where its slots share one context that is full."""
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("kind", ["llamacpp", "openai"])
+@pytest.mark.parametrize(("times", "wanted"), [(2, ["crowded", "crowded"]), (-1, None)])
+def test_a_shared_context_that_is_full_is_an_overload_and_at_last_an_overflow(
+    kind: str, streamed: bool, times: int, wanted: list[str] | None
+) -> None:
+    """Fewer requests at a time fit into it, and if not even one does, its own attempt ends and not the run."""
+
+    async def use(server: ModelServer) -> None:
+        server.like_llama = True
+        if streamed:
+            server.stream_error = f"data: {SHARED}\n\n".encode()
+            server.fault(PATHS[kind], how="error", times=times)
+        else:
+            server.fault(PATHS[kind], status=500, body=SHARED, times=times)
+        async with model_at(kind, server.url) as model:
+            if wanted is not None:
+                assert (await model.complete(asking())).extra["retried"] == wanted
+                return
+            with pytest.raises(ModelError, match=r"share one context.*-c N.*concurrency") as caught:
+                await model.complete(asking())
+            assert (caught.value.kind, caught.value.retryable) == ("overflow", False)
+            assert len(server.sent(PATHS[kind])) == 5
+
+    at(ModelServer(), use)

@@ -40,6 +40,7 @@ class RolloutModel(ModelWrapper):
         super().__init__(model if gives_ids else AlignedModel(model, tokenizer))
         self.slots: Any = slots
         self.model, self.gives_ids = model, gives_ids
+        self._tokenizer = tokenizer
         self.max_sequence_tokens = max_sequence_tokens
 
     async def complete(self, request: Request) -> Completion:
@@ -62,7 +63,21 @@ class RolloutModel(ModelWrapper):
             completion = await super().complete(msgspec.structs.replace(request, sampling=sampling))
         if completion.prompt_token_ids not in (None, prompt):  # the server put something before it or cut it
             completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
+        if self.gives_ids:
+            completion = _decode_ids(completion, self._tokenizer)
         return msgspec.structs.replace(completion, prompt_token_ids=prompt)
+
+
+def _decode_ids(completion: Completion, tokenizer: LocalTokenizer) -> Completion:
+    """The completion with the text of each id by the tokenizer, where the server's words for them may be too few: many
+    decode each token by itself, which loses characters that span several."""
+    ids, text = completion.token_ids, completion.text
+    if len(completion.pieces) == len(ids) and text.isascii():
+        return completion
+    pieces = tokenizer.decode_pieces(ids)
+    if not "".join(pieces).startswith(text):  # it has names of control tokens, or half a character
+        return completion
+    return msgspec.structs.replace(completion, pieces=tuple(pieces))
 
 
 async def connect_model(

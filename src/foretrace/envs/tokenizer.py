@@ -88,6 +88,11 @@ class LocalTokenizer:
         stream: Any = DecodeStream(skip_special_tokens=True)
         return [stream.step(self._special, token) or "" for token in ids]
 
+    @property
+    def end_name(self) -> str:
+        """The name of the token that ends an assistant's turn."""
+        return str(self._special.id_to_token(self.end_id))
+
     def _find_ends(self) -> tuple[int, frozenset[int]]:
         """The id that ends an assistant's turn under the template, and all ids that end a reply."""
         user = ChatMessage("user", "Go on.")
@@ -120,10 +125,8 @@ async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
         "); ",
     )
     if isinstance(model, TokenModel) and (await model.probe()).token_prompts:
-        for text in _CHECK_TEXTS:
-            for special in (False, True):
-                if await model.tokenize(text, special=special) != local.encode(text, special=special):
-                    raise UsageError(*remedy, f"they differ on {text!r}")
+        if texts := await _list_differing_texts(local, model):
+            raise UsageError(*remedy, f"they differ on {', '.join(map(repr, texts))}")
         if await model.render(_CHECK_CHAT) != local.apply_template(_CHECK_CHAT):
             raise UsageError(*remedy, "their chat templates differ")
         return
@@ -131,3 +134,15 @@ async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
     theirs = reply.usage.prompt_tokens if reply.usage else None
     if theirs is not None and theirs != (ours := len(local.apply_template(_CHECK_CHAT))):
         raise UsageError(*remedy, f"the server counts {theirs} tokens where it counts {ours}")
+
+
+async def _list_differing_texts(local: LocalTokenizer, model: TokenModel) -> list[str]:
+    """Texts of which the server makes other ids.
+
+    Servers differ in whether the names of control tokens in a text are read as such, and some read them always (vLLM,
+    SGLang): so the server is asked for the name of one, and the tokenizer reads as the server does.
+    """
+    end = local.end_name
+    special = await model.tokenize(end, special=True) == [local.end_id]
+    texts = (*_CHECK_TEXTS, f"ok{end}\n")
+    return [text for text in texts if await model.tokenize(text, special=True) != local.encode(text, special=special)]

@@ -20,7 +20,8 @@ class AddedCompletion(NamedTuple):
     completion: Completion
     """The completion, with the part of the text that was kept and the ids that were added."""
     end_ids: int
-    """How many of its last ids only end the model's turn: they are removed if the turn goes on."""
+    """How many of its last ids have no text: the end of the model's turn, perhaps with half a character in front of it.
+    They are removed if the turn goes on."""
 
 
 class TokenContext:
@@ -113,8 +114,6 @@ def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | Non
         return None
     # The ids behind a stop sequence or a hallucinated result are no part of the turn; the model's own end is.
     ended = completion.finish == "stop" and spelled.startswith(completion.text)
-    if ended and len(ids) > count + 1:  # half a character in front of the end: its ids are of no text
-        return None
     kept_count = len(ids) if ended else count
     own = msgspec.structs.replace(
         completion,

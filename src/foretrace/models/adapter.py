@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from foretrace.core.completion import Capabilities, Completion, Request
-from foretrace.core.errors import Setting, UsageError
+from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.models.address import Address, find_api_key
 from foretrace.models.base import ClosingModel, OnRetry, Server
 from foretrace.models.completion_builder import CompletionBuilder
 from foretrace.models.http import HttpClient
 from foretrace.models.retry import RetryPolicy, retry, sleep_before_retry
-from foretrace.models.server_errors import ServerErrors
+from foretrace.models.server_errors import CROWDED, ServerErrors, public_cause
 
 _BACKOFF_S = 0.5
 _THINK = "<think>"
@@ -103,9 +103,18 @@ class Adapter(ClosingModel, ABC):
         return await self.complete_with_retries(request, sleep_before_retry)
 
     async def complete_with_retries(self, request: Request, on_retry: OnRetry) -> Completion:
-        """As `complete`, with `on_retry` called before each retry (see `base.RetryingModel`)."""
+        """As `complete`, with `on_retry` called before each retry (see `base.RetryingModel`).
+
+        Requests that do not fit together into a context that they share are an overload as long as there are retries,
+        so that fewer are sent, and then an overflow of this one.
+        """
         await self._check_request(request)
-        completion, failed = await retry(lambda: self.attempt(request), self._retry_policy, on_retry)
+        try:
+            completion, failed = await retry(lambda: self.attempt(request), self._retry_policy, on_retry)
+        except ModelError as error:
+            if error.kind != CROWDED:
+                raise
+            raise self.http.errors.shared_overflow(public_cause(error), final=True) from None
         if not failed:
             return completion
         return msgspec.structs.replace(completion, extra=completion.extra | {"retried": failed})

@@ -16,6 +16,7 @@ import msgspec
 from foretrace.core.completion import Completion, FinishReason, Request, TokenExactness
 from foretrace.core.trace import Usage
 from foretrace.models.server_errors import ServerErrors
+from foretrace.models.token_texts import align_token_texts
 
 
 class TokenLogprob(msgspec.Struct, gc=False):
@@ -122,7 +123,7 @@ class CompletionBuilder:
         if self.ids_complete and self.token_ids:
             ids = tuple(self.token_ids)
             if complete and len(logprobs) == len(ids):
-                return "token", ids, _cut_pieces(text, [t.to_bytes() for t in self.token_logprobs]), logprobs
+                return "token", ids, self._find_piece_of_each(text), logprobs
             if self.token_logprobs:
                 self.extra["logprobs"] = f"left out: {len(logprobs)} for {len(ids)} tokens"
             return "token", ids, (), ()
@@ -133,17 +134,27 @@ class CompletionBuilder:
         if tokens[-1] and "".join(tokens) == text and "\ufffd" not in text:
             return "text", (), tuple(tokens), logprobs
         found = find_pieces(text, [t.to_bytes() for t in self.token_logprobs])
+        if found is None and (pieces := align_token_texts(text, tokens)) is not None:
+            found = 0, _drop_beyond(text, pieces)
         if found is None:
             self.extra["logprobs"] = "left out: the pieces do not spell the text"
             return "none", (), (), ()
         first, pieces = found
         return ("text" if pieces else "none"), (), pieces, logprobs[first : first + len(pieces)]
 
+    def _find_piece_of_each(self, text: str) -> tuple[str, ...]:
+        """The text of each token; empty where they do not begin with the text."""
+        pieces, _ = _decode([t.to_bytes() for t in self.token_logprobs])
+        if "".join(pieces).startswith(text):
+            return tuple(pieces)
+        tokens = [t.token for t in self.token_logprobs]
+        return align_token_texts(text + (self.stop or ""), tokens) or align_token_texts(text, tokens) or ()
 
-def _cut_pieces(text: str, tokens: Sequence[bytes]) -> tuple[str, ...]:
-    """The text of each token; empty where they do not begin with the text."""
-    pieces, _ = _decode(tokens)
-    return tuple(pieces) if "".join(pieces).startswith(text) else ()
+
+def _drop_beyond(text: str, pieces: Sequence[str]) -> tuple[str, ...]:
+    """The pieces up to the one with which the text ends."""
+    ends = list(accumulate(map(len, pieces)))
+    return tuple(pieces[: bisect_left(ends, len(text)) + 1])
 
 
 def find_pieces(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...]] | None:

@@ -17,6 +17,7 @@ _OVERFLOW = re.compile(
     r"|context (window|size) exceeded|tokens \+ .max_new_tokens. must be",
     re.IGNORECASE,
 )
+_SHARED = re.compile(r"context size has been exceeded", re.IGNORECASE)
 _CONTEXT = re.compile(r"(?:context length (?:is|of)|max_new_tokens. must be <=) (\d{1,9})\b")
 _PROMPT = re.compile(
     r"\b(\d{1,9}) (?:in the messages|in your prompt|of text input|input tokens|tokens from the input|.inputs. tokens)"
@@ -41,6 +42,14 @@ class ContextOverflow(NamedTuple):
 def is_overflow(message: str) -> bool:
     """Whether an error message says that the prompt, with or without the reply, is longer than the context."""
     return bool(_OVERFLOW.search(message))
+
+
+def is_shared_overflow(message: str) -> bool:
+    """Whether all requests under way are together longer than a context that they share.
+
+    A llama-server whose slots share one context ends all of them with that message. Fewer requests at a time fit.
+    """
+    return bool(_SHARED.search(message))
 
 
 def parse_overflow(message: str) -> ContextOverflow | None:

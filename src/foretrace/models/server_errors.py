@@ -11,13 +11,15 @@ import msgspec
 
 from foretrace.core.errors import ModelError, Parts, Setting, render_parts
 from foretrace.models.address import ApiKey
-from foretrace.models.context_overflow import is_overflow
+from foretrace.models.context_overflow import is_overflow, is_shared_overflow
 from foretrace.models.rate_limits import classify_limit, read_wait
 
 _MAX_MESSAGE_CHARS = 300
 """Characters of a server's own message that are shown."""
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _BUSY = frozenset({429, 503, 529})
+CROWDED = "crowded"
+"""Kind of a failure that fewer requests at a time avoid: those under way do not fit together into one context."""
 _UNKNOWN_MODEL = re.compile(
     r"model.{0,200}(not found|not exist|unknown|no such|not supported)", re.IGNORECASE | re.DOTALL
 )
@@ -123,6 +125,8 @@ class ServerErrors:
         if status == 402 or status in _BUSY:
             used_up = status == 402 or (status == 429 and classify_limit(text, wait) == "quota")
             return self._limited(cause, wait, used_up=used_up)
+        if is_shared_overflow(message):
+            return self.shared_overflow(cause)
         if is_overflow(message):
             return self.overflow(cause)
         if status == 404 or (status == 400 and _UNKNOWN_MODEL.search(message)):
@@ -143,6 +147,8 @@ class ServerErrors:
         """
         text = self.hide(str(error))
         message = shorten_line(self.hide(_message_of(error)))
+        if is_shared_overflow(message):
+            return self.shared_overflow(f"stopped with {message!r}")
         if is_overflow(message):
             return self.overflow(repr(message))
         wait = read_wait(text)
@@ -166,6 +172,19 @@ class ServerErrors:
             remedy = ("raise ", Setting("context_length"))
         remedy = ("the prompt is longer than the context: ", *remedy, ", or lower ", Setting("max_turns"))
         return self.make(cause, *remedy, kind="overflow")
+
+    def shared_overflow(self, cause: str, *, final: bool = False) -> ServerError:
+        """The requests under way do not fit together into the context that they share.
+
+        Args:
+            final: no try of this request got through: it counts as one that is longer than the context.
+        """
+        remedy = (
+            "the server's slots share one context, and all requests together were longer: give it more (llama-server: "
+            "-c N), or lower ",
+            Setting("concurrency"),
+        )
+        return self.make(cause, *remedy, kind="overflow" if final else CROWDED, retryable=not final)
 
     def broken_stream(self, cause: str) -> ServerError:
         """The stream ended before the reply did."""

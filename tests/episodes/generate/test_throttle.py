@@ -98,3 +98,37 @@ def test_another_user_of_the_model_is_not_heard() -> None:
             assert limiter.limit == 8
 
     at(server, use)
+
+
+@dataclass
+class Crowded(ModelServer):
+    """A llama-server whose slots share one context: it ends all requests under way once there are more than four."""
+
+    like_llama: bool = True
+    epoch: int = 0
+    """How often the context was full."""
+
+    async def _llama(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        epoch = self.epoch
+        for _ in range(4):
+            await asyncio.sleep(0.01)
+            if self.in_flight > 4 and self.epoch == epoch:
+                self.epoch += 1
+            if self.epoch != epoch:
+                error = {"code": 500, "message": "Context size has been exceeded.", "type": "server_error"}
+                return web.json_response({"error": error}, status=500)
+        return await super()._llama(request, body)
+
+
+@pytest.mark.parametrize("max_limit", [256, None], ids=["adaptive", "fixed"])
+def test_requests_that_do_not_fit_into_one_context_together_are_sent_few_by_few(max_limit: int | None) -> None:
+    server = Crowded()
+
+    async def use(_: ModelServer) -> None:
+        limiter = AdaptiveLimiter(32, max_limit)
+        async with ThrottledModel(model_at("llamacpp", server.url), limiter, TokenMeter()) as throttled:
+            await throttled.probe()
+            done = await asyncio.gather(*(throttled.complete(asking()) for _ in range(32)))
+            assert {one.text for one in done} == {"ok"} and limiter.limit <= 8 and not throttled.failing
+
+    at(server, use)

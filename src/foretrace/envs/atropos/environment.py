@@ -318,10 +318,12 @@ class CodeTraceEnv(ResilientEnv):
         async with self._rollout_slots:
             with models.choose() as model:
                 rollout = await self._runner.run(problem, model, sampling)
-        if rollout.trace.outcome.error is None:
+        error = rollout.trace.outcome.error
+        models.record_end(model, None if error is None else error.kind)
+        if error is None:
             (metrics or self.metrics).add(rollout.trace)
         else:
-            self._last_error = f"; the last error: {rollout.trace.outcome.error.message}"
+            self._last_error = f"; the last error: {error.message}"
         return rollout
 
     # --- evaluation

@@ -33,7 +33,7 @@ from foretrace.envs.verifiers.attempts import (
     run_attempt,
 )
 from foretrace.envs.verifiers.interception_model import InterceptionModel
-from foretrace.envs.verifiers.setting_names import render_error, rewrite_error
+from foretrace.envs.verifiers.setting_names import render_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
@@ -222,11 +222,12 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
     NEEDS_CONTAINER = False
 
     async def setup(self, runtime: Any) -> None:
-        """Start the sandbox before a model is asked for anything.
+        """Start the sandbox before a model is asked for anything. `ForetraceEnv.start` has done it, other environments
+        of the library have not.
 
         Raises:
-            SandboxError: none serves.
-            UsageError: the library would run the episode elsewhere.
+            SystemExit: none serves, or the library would run the episode elsewhere: no other episode would fare better,
+                and the run ends with one line and exit code 1.
         """
         try:
             if (runs_in := runtime.config.type) != "subprocess":
@@ -234,7 +235,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
                 raise UsageError(why, Setting("runtime", "subprocess"))
             await self._sandbox().start()
         except ForetraceError as error:
-            raise rewrite_error(error) from error.__cause__
+            raise _end_run(error) from None
 
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any

@@ -111,14 +111,18 @@ class AdaptiveLimiter:
         if self._requests >= max(_MIN_ROUND_REQUESTS, self.limit * (1 if self._slow_start else 2)):
             self._end_round(self.limit * self._tokens / self._seconds)
 
-    def record_overload(self, started: float) -> None:
+    def record_overload(self, started: float, *, is_certain: bool = False) -> None:
         """Note that the server was too busy for a request that was sent at `started` (of the clock), or failed it.
         The last increase is taken back if it has not yet been kept, else the limit is halved; this happens once for
-        all requests that were in flight together."""
+        all requests that were in flight together.
+
+        Args:
+            is_certain: that many requests cannot succeed together, so that a fixed limit is halved, too.
+        """
         if started <= self._last_overload:
             return
         self._last_overload = self._clock()
-        if self._max_limit is None:
+        if self._max_limit is None and not is_certain:
             return
         before, self._before_growth, self._slow_start = self._before_growth, None, False
         if before is None:

@@ -11,12 +11,13 @@ from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.usage import TokenMeter
 from foretrace.models.base import ChatModel, ModelWrapper, RetryingModel
 from foretrace.models.rate_limits import MAX_WAIT_S
+from foretrace.models.server_errors import CROWDED
 
 TRANSIENT_KINDS = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
 """Kinds of failure that may pass: the whole episode is tried a second time."""
 _SERVER_KINDS = TRANSIENT_KINDS - {"empty"} | {"dns", "tls", "bad_reply"}
 """Kinds of failure that concern the server and not one request only."""
-_OVERLOAD_KINDS = frozenset({"busy", "timeout"})
+_OVERLOAD_KINDS = frozenset({"busy", "timeout", CROWDED})
 """Kinds of failure that fewer requests at a time would have avoided."""
 
 
@@ -73,7 +74,7 @@ class ThrottledModel(ModelWrapper):
                 if failure.kind not in _OVERLOAD_KINDS:
                     await asyncio.sleep(seconds)
                     return
-                self._limiter.record_overload(last_try)
+                self._limiter.record_overload(last_try, is_certain=failure.kind == CROWDED)
                 self._paused_until = max(self._paused_until, time.monotonic() + (failure.retry_after_s or 0.0))
                 await self._limiter.release_during(asyncio.sleep(seconds))
                 last_try = await self._wait_for_pause()

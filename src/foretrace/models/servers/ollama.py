@@ -26,7 +26,10 @@ _PREFILL = "1, 2, 3, 4,"
 
 
 class _ListedModel(msgspec.Struct):
-    name: str
+    """Under both fields the same, of which the official client knows `model` alone."""
+
+    name: str | None = None
+    model: str | None = None
 
 
 class _ModelList(msgspec.Struct):
@@ -54,11 +57,11 @@ class _Rendered(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     """One line of /api/chat (`message`) or /api/generate (`response`)."""
 
-    model: str = ""
+    model: str | None = None
     message: _Message | None = None
     response: str | None = None
     thinking: str | None = None
-    done: bool = False
+    done: bool | None = None
     done_reason: str | None = None
     prompt_eval_count: int | None = None
     eval_count: int | None = None
@@ -226,18 +229,19 @@ class Ollama(Adapter):
         return body
 
     async def _check_name(self) -> None:
-        names = [tag.name for tag in (await self.http.request_json("GET", "/api/tags", None, _ModelList)).models or ()]
+        listed = (await self.http.request_json("GET", "/api/tags", None, _ModelList)).models or ()
+        names = [name for one in listed if (name := one.model or one.name)]
         wanted = self.name if ":" in self.name else f"{self.name}:latest"
         if wanted in names or self.name in names:
             return
         near = get_close_matches(self.name, names, n=5, cutoff=0.4) or sorted(names)[:10]
-        listed = (
+        told = (
             f"it has {', '.join(near)}" + (" and others" if len(names) > len(near) else "") if near else "it has none"
         )
         remedy = f"name one of these, or `ollama pull {self.name}` there"
         if self.http.address.host == self.key_host:
             remedy = "models retire: name one of those"
-        raise self.http.errors.make(f"the server does not have this model ({listed})", remedy, kind="not_found")
+        raise self.http.errors.make(f"the server does not have this model ({told})", remedy, kind="not_found")
 
     async def _show_model(self) -> _ModelInfo:
         try:

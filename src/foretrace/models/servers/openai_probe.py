@@ -23,6 +23,7 @@ _STOP = "</code>"
 _PARAMETER = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
 _UNSUPPORTED = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enable)|only the default", re.IGNORECASE)
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0}
+_TOKEN_IDS = "return_token_ids"
 _LLAMA_OWNER = "llamacpp"
 """`owned_by` of a llama-server, which serves the model that it has under every name."""
 _PREFILL = "1,2,3,4,5,6,7,8"
@@ -54,6 +55,8 @@ async def probe_server(adapter: Adapter) -> Capabilities:
     if missing := await _try_continuation(adapter, reply):
         reasons["continuation"] = missing
     token_prompts, token_ids = await _try_token_ids(adapter, reasons)
+    if token_ids:
+        await _try_chat_ids(adapter, reasons)
     if llama or token_ids:  # llama-server has sampling limits of its own, and vLLM takes those of the model's files
         adapter.neutral_sampling = dict(_NEUTRAL_SAMPLING)
     return Capabilities(
@@ -149,6 +152,18 @@ async def _try_continuation(adapter: Adapter, plain: Completion) -> str:
     if extra > 0 or c <= b:
         return f"the server opens a new turn ({a} prompt tokens bare, {b} and {c} with a beginning of n and 2n + 1)"
     return ""
+
+
+async def _try_chat_ids(adapter: Adapter, reasons: dict[str, str]) -> None:
+    """Find out whether chat takes `return_token_ids`, too: SGLang refuses it where the reply is streamed."""
+    sampling = msgspec.structs.replace(_SAMPLING, extra={_TOKEN_IDS: True})
+    try:
+        await adapter.attempt(Request(messages=_MESSAGES, sampling=sampling, logprobs=False), may_be_empty=True)
+    except ModelError as error:
+        if error.kind != "bad_request":
+            raise
+        adapter.refused_parameters[_TOKEN_IDS] = cause = public_cause(error)
+        reasons[_TOKEN_IDS] = f"refused in chat, so it is sent with prompts of ids only: {cause}"
 
 
 async def _try_token_ids(adapter: Adapter, reasons: dict[str, str]) -> tuple[bool, bool]:
