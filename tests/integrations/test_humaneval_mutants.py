@@ -22,7 +22,7 @@ from sandbox.plain_python import verdicts
 
 pytestmark = pytest.mark.integration
 MUTANTS = 32
-"""Mutants of each problem: 5,248 in all."""
+"""Mutants of each problem, where so many can be made: 4,441 in all."""
 WRAPPERS = """
 [{}] ({},) str({}) float({}) list({}) tuple({}) iter({}) bool({}) -({}) sorted({}) None {{{}}}
 """
@@ -96,7 +96,7 @@ def test_verdicts_on_mutants_are_those_of_plain_python(shared: Path) -> None:
         if plain != ours
     ]
     print(f"{len(jobs):,} mutants, {sum(expected):,} pass, {len(differ)} verdicts differ", file=sys.stderr)
-    assert len(jobs) > 4_500 and differ == []
+    assert len(jobs) > 4_400 and differ == []
 
 
 async def judge_all(jobs: list[dict[str, Any]]) -> list[bool]:
