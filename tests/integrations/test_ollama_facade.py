@@ -100,11 +100,11 @@ def test_a_stop_sequence_and_its_token_are_not_there(facade: OllamaFacade) -> No
     assert done.usage is not None and done.usage.completion_tokens == len(done.pieces) + 1
 
 
-def test_parts_of_a_character_leave_no_logprobs(facade: OllamaFacade) -> None:
+def test_parts_of_a_character_keep_their_logprobs(facade: OllamaFacade) -> None:
     facade.grammar = 'root ::= "aé漢"'
     done = said(facade)
-    assert (done.text, done.exact, done.pieces) == ("aé漢", "none", ())
-    assert "do not spell" in done.extra["logprobs"]
+    assert (done.text, done.exact, "".join(done.pieces)) == ("aé漢", "text", "aé漢")
+    assert "" in done.pieces and len(done.logprobs) == len(done.pieces) > len(done.text)
 
 
 def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(facade: OllamaFacade) -> None:
