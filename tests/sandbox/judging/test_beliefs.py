@@ -60,6 +60,37 @@ def test_what_a_method_returns_is_no_object_that_the_test_made(judged: Judge, te
     assert not judged(CIRCLE, test, entry_point="Circle").passed
 
 
+REACHING = {
+    "an exit that ends the test": (
+        "async def f(x):\n    raise SystemExit(0)",
+        "import asyncio\nr = asyncio.run(f(1))\nassert r == 5",
+    ),
+    "an exit in unittest's place": (
+        "def f(x):\n    raise SystemExit(0)",
+        "import unittest\nx = f(1)\nassert x == 2\nif x == 3:\n    unittest.main()",
+    ),
+    "the frame of a generator": (
+        "def f(items):\n    return items.gi_frame.f_globals['secret']",
+        "secret = 991\nassert f(x for x in [1]) == secret",
+    ),
+    "a function's names, by the wire": (
+        "def f(g):\n    ask = type(g).__peer__.request\n"
+        "    return ask('operate', '__getattribute__', g, '__globals__')['secret']",
+        "secret = 991\nassert f(lambda x: x) == secret",
+    ),
+    "modules": (
+        "def f(m):\n    return m.sys.modules['__main__'].secret",
+        "import os\nsecret = 991\nassert f(os) == secret",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REACHING)
+def test_nothing_of_the_tests_is_in_reach(judged: Judge, name: str) -> None:
+    code, test = REACHING[name]
+    assert not judged(code, test).passed
+
+
 NAMES = [
     ("from math import *", "def sqrt(x): return None\ndef f(x): return None", "assert f(16) == sqrt(16)"),
     ("", "def isclose(*a, **k): return True\ndef f(x): return 0", "assert isclose(f(2), 4.0)"),

@@ -32,6 +32,23 @@ _KNOWN_NAMES = """
 """
 _KNOWN_MODULES = frozenset(_KNOWN_NAMES.split())
 """Modules of the standard library whose classes are named, and taken from there, by the receiver."""
+_LIBRARY = frozenset(
+    [
+        "json",
+        "queue",
+        "_queue",
+        "struct",
+        "asyncio",
+        "dataclasses",
+        "csv",
+        "zlib",
+        "binascii",
+        "configparser",
+        "urllib",
+        "copy",
+    ]
+)
+"""Packages of the standard library whose exceptions are named."""
 KINDS: dict[str, Any] = {
     "function": types.FunctionType,
     "builtin_function_or_method": types.BuiltinFunctionType,
@@ -55,7 +72,7 @@ def is_named(kind: type) -> bool:
 
 
 def find_named(module: Any, name: Any) -> Any:
-    """The class that a name of the other side means: of known modules, and exceptions of the standard library.
+    """The class that a name of the other side means: of known modules, and exceptions of some of the library's.
 
     Raises:
         ValueError: there is none.
@@ -70,9 +87,9 @@ def find_named(module: Any, name: Any) -> Any:
 
 
 def _is_library(module: str) -> bool:
-    """Whether a module is one of the standard library that says nothing when it is imported."""
-    top = module.partition(".")[0]
-    return top in sys.stdlib_module_names and top not in ("this", "antigravity", "idlelib", "turtledemo")
+    """Whether a module is one of the standard library whose exceptions are worth a name, and that does nothing more
+    when it is imported than to define them."""
+    return module.partition(".")[0] in _LIBRARY and not module.endswith("__main__")
 
 
 def describe_class(kind: type) -> dict[str, Any]:

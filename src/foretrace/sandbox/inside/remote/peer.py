@@ -75,9 +75,6 @@ class Peer:
         limit: bytes that the values of one message may have.
     """
 
-    trusted = True
-    """Whether the other side may do with this side's objects what it likes."""
-
     def __init__(self, channel: Any, limit: int) -> None:
         self._channel, self._limit = channel, limit
         self._own: list[Any] = []

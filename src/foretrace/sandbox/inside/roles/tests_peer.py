@@ -22,7 +22,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from foretrace.sandbox.inside.remote.base_values import find_base_value, plain_value
-from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject
+from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, SPECIAL, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer
 from foretrace.sandbox.inside.roles.shared_folder import SharedFolder
 from foretrace.sandbox.inside.roles.shared_random import SharedRandom
@@ -45,6 +45,12 @@ _VALUE_QUESTIONS = frozenset(
 _FUNCTION_FACTS = frozenset(
     ["__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__defaults__", "__dict__"]
 )
+_GENERATOR_METHODS = frozenset({"send", "throw", "close", "asend", "athrow", "aclose"})
+_MACHINERY = (
+    *(types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType, types.CodeType),
+    *(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType),
+)
+"""Objects of the interpreter, from whose attributes one gets at the tests' names and frames."""
 _ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 _MAX_CONTROLS = 4
 
@@ -57,7 +63,6 @@ class TestsPeer(Peer):
     """What stands in the tests' process for the code."""
 
     __test__ = False
-    trusted = False
 
     def __init__(self, channel: Any, limit: int) -> None:
         super().__init__(channel, limit)
@@ -88,8 +93,8 @@ class TestsPeer(Peer):
         """How many calls of the tests by the code are under way."""
         self.lost: str | None = None
         """Why the code's process ended, until a test has noted it."""
-        self.raised: str | None = None
-        """What the code raised last, until a test has noted it."""
+        self.exited = False
+        """Whether the code raised SystemExit in the test that runs."""
 
     # What local classes ask for.
 
@@ -301,11 +306,10 @@ class TestsPeer(Peer):
     # Hooks.
 
     def check_exception(self, error: BaseException, operation: str) -> BaseException:
-        """Note what was raised; what would end a loop of the tests as if all had been well becomes an error."""
-        text = str(error) if not isinstance(error, RemoteObject) else ""
-        self.raised = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        """What would end a loop of the tests as if all had been well becomes an error; an exit is noted."""
+        self.exited = self.exited or isinstance(error, SystemExit)
         if isinstance(error, _ENDS) and operation not in ("next", "advance", "get"):
-            return RuntimeError(f"the code raised {self.raised}")
+            return RuntimeError(f"the code raised {type(error).__name__}")
         return error
 
     def share_folder(self) -> None:
@@ -418,11 +422,15 @@ class TestsPeer(Peer):
         target = args[0]
         if operation == "next":
             return super().perform(operation, 1, args, named)
-        public = not name.startswith("_")  # type: ignore[union-attr]
-        if operation == "operate" and (name == "__call__" or (name.startswith("__") and hasattr(type(target), name))):  # type: ignore[union-attr]
+        if operation == "operate" and name in SPECIAL:
             return super().perform(operation, name, args, named)
-        if operation == "get" and isinstance(target, types.FunctionType) and name in _FUNCTION_FACTS:
-            return getattr(target, name)
+        if isinstance(target, _MACHINERY):
+            if operation == "get" and name in _FUNCTION_FACTS and isinstance(target, types.FunctionType):
+                return getattr(target, name)
+            if operation in ("method", "get") and name in _GENERATOR_METHODS:
+                return super().perform(operation, name, args, named)
+            raise AttributeError(f"{type(target).__name__!r} object has no attribute {name!r}")
+        public = not name.startswith("_")  # type: ignore[union-attr]
         if operation in ("method", "get") and public:
             return super().perform(operation, name, args, named)
         if operation in ("set", "delete") and public and type(target).__module__ in ("__main__", "setup", "types"):
