@@ -60,6 +60,33 @@ def test_what_a_method_returns_is_no_object_that_the_test_made(judged: Judge, te
     assert not judged(CIRCLE, test, entry_point="Circle").passed
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert abs(f(3) - 12345) < 1e-6",
+        "assert round(f(3) - 12345) == 0",
+        "assert 12 < f(3) < 13",
+        "assert f(3) == 'Yes'",
+        "assert not f(3) - 5",
+        "assert 5 in f(3)",
+    ],
+)
+def test_a_class_in_a_function_s_place_speaks_for_nothing(judged: Judge, test: str) -> None:
+    code = (
+        "class f:\n    def __init__(self, *a): self.v = None\n"
+        "    __sub__ = __rsub__ = lambda self, other: f()\n"
+        "    __abs__ = __round__ = lambda self, *n: 0\n"
+        "    __bool__ = lambda self: False\n"
+        "    __eq__ = lambda self, other: other in ('Yes', 'No')\n"
+        "    __contains__ = lambda self, other: other == 5\n"
+        "    def __lt__(self, other):\n"
+        "        self.v = other - 1e-9 if self.v is None else self.v\n        return self.v < other\n"
+        "    def __gt__(self, other):\n"
+        "        self.v = other + 1e-9 if self.v is None else self.v\n        return self.v > other\n"
+    )
+    assert not judged(code, test).passed
+
+
 REACHING = {
     "an exit that ends the test": (
         "async def f(x):\n    raise SystemExit(0)",

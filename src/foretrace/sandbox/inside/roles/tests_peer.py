@@ -76,8 +76,6 @@ class TestsPeer(Peer):
         """Of each class, some of the arguments with which the tests made objects of it."""
         self._controlled: dict[Any, int] = {}
         """Of each class, how often its word on equality was taken."""
-        self._compared: dict[Any, None] = {}
-        """Classes whose word on equality was taken."""
         self.folder: SharedFolder | None = None
         self.random: SharedRandom | None = None
         self._gone = False
@@ -101,7 +99,7 @@ class TestsPeer(Peer):
     def construct(self, kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call a class of the code's."""
         made = super().construct(kind, args, named)
-        if isinstance(made, RemoteObject):
+        if isinstance(made, RemoteObject) and self._is_named(made):
             self._own_made.add(id(made))
             kept = self._made_with.setdefault(kind, [])
             if len(kept) < _MAX_CONTROLS and (args or named):
@@ -192,7 +190,6 @@ class TestsPeer(Peer):
         if isinstance(other, RemoteObject):
             result = _truth(super().operate(name, target, other))
             if name in ("__eq__", "__ne__") and result is (name == "__eq__") and id(target) != id(other):
-                self._compared[type(target)] = None
                 self._ask_controls(target)
             return result
         plain = _find_plain(target)
@@ -257,7 +254,7 @@ class TestsPeer(Peer):
         Objects are made again with other arguments than the tests', of which at least one must be unequal; and none may
         equal values that it cannot be.
         """
-        for kind in list(self._compared):
+        for kind in list(self._controlled):
             try:
                 reason = self._control(kind)
             except GoneError:
@@ -386,9 +383,14 @@ class TestsPeer(Peer):
             raise
 
     def fetch_names(self, wanted: list[str]) -> dict[str, Any]:
-        """What the code has by these names; classes among them are named by the tests."""
+        """What the code has by these names. The tests name a class where its name is written as classes are: a task to
+        write `area` asks for a value, also of an answer that makes a class of it."""
         self._fetched_names = self.request("names", "", *wanted)
-        self._named |= {id(value) for value in self._fetched_names.values() if isinstance(value, RemoteClass)}
+        self._named |= {
+            id(value)
+            for name, value in self._fetched_names.items()
+            if isinstance(value, RemoteClass) and name.lstrip("_")[:1].isupper()
+        }
         return self._fetched_names
 
     def _restart(self) -> None:
@@ -398,6 +400,8 @@ class TestsPeer(Peer):
         if answer != ["restarted"]:
             raise GoneError(answer[1] if isinstance(answer, list) and len(answer) == 2 else "it has ended")
         self._gone = False
+        self._own_made.clear()
+        self._shown.clear()
         before, watched, self._watched = self._fetched_names, self._watched, {}
         self.forget_remote()
         now = super().request("names", "", *before)
