@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 ALIAS = "candidate"
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 class CandidateUses(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,15 +17,11 @@ class CandidateUses(msgspec.Struct, frozen=True, kw_only=True):
     entry_point: str | None
     callees: frozenset[str]
     """The candidate's own names: the entry point, and names that nothing else defines."""
-    made: frozenset[str]
-    """Names of functions and classes that the tests or their setup define."""
     setup_names: frozenset[str]
     """Names that the setup gives a meaning to, imports aside."""
     imports: tuple[ast.Import | ast.ImportFrom, ...]
     """Imports of the setup."""
     exceptions: frozenset[str]
-    classes: bool
-    """Whether the tests use classes of the candidate."""
 
 
 def find_candidate_uses(trees: Sequence[ast.Module], entry_point: str | None, setup: ast.Module) -> CandidateUses:
@@ -42,26 +37,13 @@ def find_candidate_uses(trees: Sequence[ast.Module], entry_point: str | None, se
         callees |= {name for name in free - setup_names - {ALIAS} if not hasattr(builtins, name)}
         caught |= set(_caught(tree))
     exceptions = (caught & callees) - own
-    made = {
-        node.name for tree in (*trees, setup) for node in ast.walk(tree) if isinstance(node, _SCOPES[:2] + _SCOPES[3:])
-    }
-    setup_classes = {node.name for node in setup.body if isinstance(node, ast.ClassDef)}
-    classes = bool(own & setup_classes) or any(map(_like_class, callees - exceptions))
     return CandidateUses(
         entry_point=entry_point,
         callees=frozenset(callees - exceptions),
-        made=frozenset(made - own),
         setup_names=setup_names - imported - own,
         imports=imports,
         exceptions=frozenset(exceptions),
-        classes=classes,
     )
-
-
-def _like_class(name: str) -> bool:
-    """Whether a name is written as classes are: `Stack`, `_Node`; not `MAX`, and not `max_of`."""
-    bare = name.lstrip("_")
-    return bare[:1].isupper() and "_" not in bare and (len(bare) == 1 or not bare.isupper())
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

@@ -115,15 +115,11 @@ def _find_well_known(name: str) -> Any:
     return None
 
 
-def _run_module(code: Any, name: str, names: dict[str, Any] | None = None, source: str = "") -> dict[str, Any]:
-    """Run source text or a tree as a module of its own, with names given to it; return its namespace."""
+def _run_module(code: str, name: str) -> dict[str, Any]:
+    """Run code as a module of its own; return its namespace."""
     module, file = types.ModuleType(name), f"{name}.py"
     sys.modules[name] = module
-    for key, value in (names or {}).items():
-        if key == asserts.RECORDER or not (key.startswith("__") and key.endswith("__")):
-            module.__dict__[key] = value
-    text = source or code
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
     exec(compile(code, file, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
