@@ -41,9 +41,9 @@ HEAVY = {
     "json_repair",
 }
 LONG_FUNCTIONS = {
-    "foretrace.api:build": "public: its signature and docstring list and explain its settings",
-    "foretrace.api:generate": "public: its signature and docstring list and explain its settings",
-    "foretrace.api:import_source": "public: its signature and docstring list and explain its settings",
+    "foretrace.api.datasets:build": "public: its signature and docstring list and explain its settings",
+    "foretrace.api.generation:generate": "public: its signature and docstring list and explain its settings",
+    "foretrace.api.traces:import_source": "public: its signature and docstring list and explain its settings",
     "foretrace.cli.commands.build:build": "a command: its signature lists and explains its options",
     "foretrace.cli.commands.import_:import_": "a command: its signature lists and explains its options",
     "foretrace.cli.commands.generate:generate": "a command: its signature lists and explains its options",

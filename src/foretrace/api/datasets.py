@@ -1,0 +1,119 @@
+"""Build a dataset of traces, and push it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretrace.api.settings import make_settings
+
+if TYPE_CHECKING:
+    from foretrace.core.progress import ProgressFunc
+    from foretrace.dataset.build import BuildReport
+    from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.settings import Outcomes, TargetFormat
+
+
+def build(
+    traces: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    target: TargetFormat = "call",
+    outcomes: Outcomes = "success",
+    max_context_tokens: int = 8192,
+    tokenizer: str | Path | None = None,
+    split: Sequence[float] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    eval_size: int = 2000,
+    pairs: int = 4,
+    recipes: Sequence[str] = (),
+    statistical_gates: bool = True,
+    allow_demo: bool = False,
+    allow_unread: bool = False,
+    workers: int = 1,
+    overwrite: bool = False,
+    progress: ProgressFunc | None = None,
+) -> BuildReport:
+    """Build a dataset from traces folders into the folder `out`, whole or not at all.
+
+    Args:
+        target: What a proposer predicts: `type`, `call` or `message`.
+        outcomes: Whose steps are targets: `success`, `not_failed` (unknown too) or `all`.
+        max_context_tokens: Longest prompt, 1024 at least.
+        tokenizer: `tokenizer.json` (or a folder with one) to count with; None counts UTF-8 bytes / 3.5.
+        split: Shares of train, validation and test, by group.
+        eval_size: Rows of the natural eval slice at most.
+        pairs: Pairs of a family that one trace may give: 0, or at least 2.
+        recipes: Names of recipes, or `module:Class`; empty builds all.
+        allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
+        allow_unread: Take traces although calls in their text were not read.
+        workers: Processes that work at once; the result is the same.
+        overwrite: Replace a dataset that is there.
+
+    Raises:
+        UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
+        BuildError: the dataset cannot be built, or is there already.
+        GateError: a gate failed; nothing was written.
+    """
+    from foretrace.dataset.build import build as run
+    from foretrace.dataset.settings import BuildSettings
+
+    folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
+    settings = make_settings(
+        BuildSettings,
+        target=target,
+        outcomes=outcomes,
+        max_context_tokens=max_context_tokens,
+        tokenizer=None if tokenizer is None else str(tokenizer),
+        split=split,
+        seed=seed,
+        eval_size=eval_size,
+        pairs=pairs,
+        recipes=recipes,
+        statistical_gates=statistical_gates,
+        allow_demo=allow_demo,
+        allow_unread=allow_unread,
+    )
+    settings.check()
+    return run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+
+
+def push(
+    dataset: str | Path,
+    *,
+    org: str,
+    name: str | None = None,
+    private: bool = False,
+    dry_run: bool = False,
+    allow_undecided: bool = False,
+    token: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> list[PushedRepository]:
+    """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub.
+
+    Args:
+        org: Organisation or user.
+        name: What the names of the repositories begin with; two datasets of one organisation need two.
+        private: Make new repositories private.
+        dry_run: Only say what would be sent; needs no token and no network.
+        allow_undecided: Push although a gate had too few rows to decide.
+        token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
+
+    Raises:
+        UsageError: `org` or `name` cannot be a name on the Hub.
+        PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, or the Hub failed.
+    """
+    from foretrace.dataset.push import push as run
+
+    options: dict[str, Any] = {} if name is None else {"name": name}
+    return run(
+        Path(dataset),
+        org,
+        **options,
+        private=private,
+        dry_run=dry_run,
+        allow_undecided=allow_undecided,
+        token=token,
+        progress=progress or (lambda line: None),
+    )

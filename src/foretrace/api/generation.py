@@ -1,0 +1,175 @@
+"""Generate traces: models and protocols by name or as objects, and the event loop they run in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretrace.api.settings import make_settings
+from foretrace.core.errors import Setting, UsageError
+
+if TYPE_CHECKING:
+    from foretrace.core.completion import Sampling
+    from foretrace.core.problem import Problem
+    from foretrace.episodes.generate.engine import GenerateReport
+    from foretrace.episodes.generate.progress import RunProgress
+    from foretrace.episodes.generate.settings import Budget, GenerateSettings, Keep
+    from foretrace.episodes.settings import EpisodeSettings
+    from foretrace.models.base import ChatModel, Server
+    from foretrace.protocols.base import InteractionProtocol
+    from foretrace.sandbox.base import Sandbox
+
+MAX_SESSIONS = 128
+"""Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
+
+
+class TerminatedError(Exception):
+    """The process was asked to end (SIGTERM), and what was finished is sealed."""
+
+
+def generate(
+    problems: str | Sequence[Problem],
+    *,
+    model: str | ChatModel,
+    protocol: str | InteractionProtocol,
+    out: str | Path,
+    path: str | Path | None = None,
+    limit: int | None = None,
+    server: Server | None = None,
+    sandbox: str | Sandbox = "local",
+    samples: int = 1,
+    seed: int = 0,
+    keep: Keep = "all",
+    concurrency: int | None = None,
+    sampling: Sampling | Mapping[str, Any] | None = None,
+    episode: EpisodeSettings | Mapping[str, Any] | None = None,
+    budget: Budget | Mapping[str, Any] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
+) -> GenerateReport:
+    """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
+
+    A model and a sandbox that are given as objects are closed at the end.
+
+    Args:
+        problems: Name of a problem set, whose rows that cannot be used are left out with a warning, or `Problem`
+            objects.
+        model: As on the command line (`ollama:qwen3-coder`, `scripted:FILE`), or a `ChatModel`.
+        protocol: Name of a protocol, or an `InteractionProtocol`.
+        path: File or folder of the problem set, else the Hub.
+        limit: Only the first problems.
+        server: Where the model server is, for a model that is named.
+        sandbox: Names in order of preference, or a `Sandbox`.
+        samples: Attempts at each problem.
+        seed: Gives each attempt its own seed.
+        keep: Which attempts are stored: `all`, `success` or `ideal`.
+        concurrency: Attempts in flight; None finds out what the server can do.
+        sampling: A `Sampling`, or its fields: `{"temperature": 1.0, "max_tokens": 1024}`.
+        episode: An `EpisodeSettings`, or its fields: max_turns, feedback, hints, structure_bonus.
+        budget: A `Budget`, or its fields: tokens, seconds, cost, price_in, price_out.
+
+    Raises:
+        UsageError: a setting that cannot be served.
+        ProblemError: a problem set that cannot be used.
+        ModelError: the server cannot be reached or refuses for good; what was finished is kept.
+        SandboxError: no sandbox serves; what was finished is kept.
+        StoreError: `out` cannot be written.
+    """
+    from foretrace.episodes.generate.settings import GenerateSettings
+    from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox
+    from foretrace.sandbox.base import SandboxSettings
+
+    tables = {"sampling": sampling, "episode": episode, "budget": budget}
+    settings = make_settings(
+        GenerateSettings,
+        samples=samples,
+        seed=seed,
+        keep=keep,
+        concurrency=concurrency,
+        **{name: table for name, table in tables.items() if table is not None},
+    )
+    if isinstance(problems, str):
+        problems = load_usable_problems(problems, None if path is None else Path(path), limit)
+    elif path is not None:
+        raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
+    protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
+    if isinstance(sandbox, str):
+        sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=settings.concurrency or MAX_SESSIONS))
+    model = make_model(model, server) if isinstance(model, str) else model
+    return run_generate(problems[:limit], protocol, model, sandbox, Path(out), settings, progress)
+
+
+def run_generate(
+    problems: Sequence[Problem],
+    protocol: InteractionProtocol,
+    model: ChatModel,
+    sandbox: Sandbox,
+    out: Path,
+    settings: GenerateSettings,
+    progress: Callable[[RunProgress], None] | None = None,
+    *,
+    on_failure: Callable[[GenerateReport], None] | None = None,
+    ends_on_sigterm: bool = False,
+) -> GenerateReport:
+    """Generate, in an event loop of its own: in another thread where one is running here, as in a notebook.
+
+    Args:
+        on_failure: Called with what was done where a failure ends the run.
+        ends_on_sigterm: SIGTERM ends the run as an interrupt does, where the process has no other use for it.
+
+    Raises:
+        TerminatedError: SIGTERM came.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from foretrace.core.version import __version__
+    from foretrace.episodes.generate.engine import generate
+
+    terminated: list[bool] = []
+
+    async def work() -> GenerateReport:
+        if ends_on_sigterm:
+            _cancel_on_sigterm(asyncio.current_task(), terminated)
+        try:
+            return await generate(
+                problems,
+                protocol,
+                model,
+                sandbox,
+                out,
+                settings,
+                versions={"foretrace": __version__},
+                progress=progress,
+                on_failure=on_failure,
+            )
+        finally:
+            await model.close()
+            await sandbox.close()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        try:
+            return asyncio.run(work())
+        except asyncio.CancelledError:
+            if terminated:
+                raise TerminatedError from None
+            raise
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work()).result()
+
+
+def _cancel_on_sigterm(task: asyncio.Task[Any] | None, terminated: list[bool]) -> None:
+    """Cancel the task when SIGTERM comes, and note that it came."""
+
+    def cancel() -> None:
+        terminated.append(True)
+        if task is not None:
+            task.cancel()
+
+    with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread, or no Unix
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, cancel)  # removed when the loop is closed

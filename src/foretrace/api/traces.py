@@ -1,0 +1,259 @@
+"""What is done with traces folders: import into them, label them, export them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from foretrace.core.errors import Setting, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from foretrace.actions.taxonomy import StepLabel
+    from foretrace.core.progress import ProgressFunc
+    from foretrace.core.store import TraceStore
+    from foretrace.core.trace import Trace
+    from foretrace.rows.base import Drop, Rows
+    from foretrace.sources.base import FileSource, Source
+    from foretrace.sources.report import ImportReport
+
+EXPORT_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+
+ExportFormat = Literal["jsonl", "chat", "inline"]
+
+
+class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `label_folder` wrote."""
+
+    traces: int
+    steps: int
+    nonsteps: int
+    """Assistant messages that are no step."""
+    actions: dict[str, int]
+    """Steps of each action, in the order of `ActionType`."""
+    out: str
+    replaced: bool
+    """Whether a file was there before."""
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `export` wrote."""
+
+    traces: int
+    written: int
+    with_tokens: int
+    """Rows that hold token ids (format `inline`)."""
+    from_demo_model: int
+    dropped: dict[str, int]
+    """Traces that the format cannot hold, by reason, the most frequent first."""
+    bytes: int
+    """Size of the file."""
+    replaced: bool
+    """Whether a file was there before."""
+
+
+def import_source(
+    source: str | Source | FileSource,
+    inputs: str | Path | Rows | Sequence[str | Path | Rows] = (),
+    *,
+    out: str | Path,
+    split: str | None = None,
+    revision: str | None = None,
+    repo: str | None = None,
+    limit: int | None = None,
+    since: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    license: str | None = None,
+    call_pattern: str | None = None,
+    keep_prefix_rows: bool = False,
+    replace: bool = False,
+    shards: int | None = None,
+    workers: int = 1,
+    progress: ProgressFunc | None = None,
+) -> ImportReport:
+    """Import raw rows or session files into the traces folder `out`, which is made if absent; an interrupted import
+    goes on.
+
+    Args:
+        source: `auto`, the name of a source (`swe_smith`, `swe_smith:tool`, `module:Class`), or a source itself.
+        inputs: Files or folders, or `Rows` objects; none reads the source's place on the Hub.
+        split: Split on the Hub, with `revision` and `repo` (or a local dataset folder).
+        limit: Rows of each input that are read at most; conversations of all session files of a source.
+        since: ISO 8601 date; session files and conversations that ended before are left out.
+        columns: Column that holds each field, for the source `chat`: `{"messages": "turns"}`.
+        license: License of the rows, for `chat`; as `call_pattern`, a regular expression of a call in the text.
+        keep_prefix_rows: For the source `toolbench`: keep rows that a longer row goes on from.
+        replace: Take a trace whose key is known with other content.
+        shards: Number of shards of a new folder.
+        workers: Processes that convert; with more than one, call it under `if __name__ == "__main__":`.
+
+    Returns:
+        Counts: `rows == traces + replaced + grown + sum(drops) + before_since + already_done`. Files that no source
+        knows are in `found`.
+
+    Raises:
+        UsageError: an option that does not fit.
+        SourceError: input that cannot be read, or that several sources know.
+        StoreError: `out` cannot be written.
+    """
+    from foretrace.registry import open_inputs
+    from foretrace.sources.importing import import_inputs
+
+    chat = {"columns": columns, "license": license, "call_pattern": call_pattern}
+    options = {**chat, "keep_prefix_rows": keep_prefix_rows}
+    hub = {"split": split, "revision": revision, "repo": repo}
+    opened = open_inputs(source, inputs, hub=hub, options=options, since=since)
+    report = import_inputs(
+        opened.groups,
+        out,
+        limit=limit,
+        since=since,
+        replace=replace,
+        shards=shards,
+        workers=workers,
+        progress=progress,
+    )
+    report.found = opened.found
+    return report
+
+
+def label(trace: Trace) -> list[StepLabel]:
+    """One label for each assistant message of the trace: its action (None where it is no step), rule, effect."""
+    from foretrace.actions.label_steps import label_trace
+
+    return label_trace(trace)
+
+
+def label_folder(
+    traces: str | Path, *, out: str | Path, workers: int = 1, progress: ProgressFunc | None = None
+) -> LabelReport:
+    """Label all traces of a folder into the file `out` (.parquet, .jsonl or .csv), one row a step.
+
+    Raises:
+        UsageError: `out` has another ending, or lies in the traces folder.
+        StoreError: the traces cannot be read, or `out` cannot be written.
+    """
+    from foretrace.actions.label_table import find_label_format, make_label_tables, write_labels
+    from foretrace.actions.taxonomy import ActionType
+    from foretrace.core.files import refuse_inside_folder
+    from foretrace.core.store import TraceStore
+
+    traces, out = Path(traces), Path(out)
+    refuse_inside_folder(out, traces)
+    find_label_format(out)
+    store = TraceStore(traces)
+    _check_sealed(store, out)
+    replaced, total = out.is_file(), len(store.read_columns("key"))
+    actions: Counter[str | None] = Counter()
+    done = 0
+
+    def count(number: int) -> None:
+        nonlocal done
+        done = number
+        if progress is not None:
+            progress(f"labelling {traces}", number, total)
+
+    write_labels(
+        make_label_tables(traces, workers=workers, report_traces=count),
+        out,
+        lambda table: actions.update(table["action"].to_pylist()),
+    )
+    nonsteps = actions.pop(None, 0)
+    return LabelReport(
+        traces=done,
+        steps=sum(actions.values()),
+        nonsteps=nonsteps,
+        actions={str(action): actions[str(action)] for action in ActionType},
+        out=str(out),
+        replaced=replaced,
+    )
+
+
+def export(
+    traces: str | Path, *, format: ExportFormat, out: str | Path, progress: ProgressFunc | None = None
+) -> ExportReport:
+    """Write the traces of a folder to the file `out`, one line of JSON a trace.
+
+    Args:
+        format: `jsonl` whole traces; `chat` OpenAI messages and tools; `inline` one assistant message an attempt.
+        out: Ends in .jsonl, .jsonl.gz or .jsonl.zst; a file that is there is replaced when all is written.
+
+    Raises:
+        UsageError: no such format, or an `out` that does not fit.
+        StoreError: the traces cannot be read, or `out` cannot be written.
+    """
+    from foretrace.core.files import atomic_file, open_compressed, refuse_inside_folder
+    from foretrace.core.store import TraceStore
+    from foretrace.dataset.demonstration import is_demo_model
+
+    traces, out = Path(traces), Path(out)
+    make_row = _row_maker(format)
+    store = TraceStore(traces)
+    refuse_inside_folder(out, traces)
+    if not out.name.endswith(EXPORT_SUFFIXES):
+        raise UsageError(f"{out}: name it with one of {', '.join(EXPORT_SUFFIXES)}")
+    _check_sealed(store, out)
+    replaced, total = out.is_file(), len(store.read_columns("key"))
+    counts: Counter[str] = Counter()
+    drops: Counter[str] = Counter()
+    with atomic_file(out) as file, open_compressed(file, out.name) as stream:
+        for trace in store.read():
+            row = make_row(trace)
+            counts["traces"] += 1
+            counts["demo"] += is_demo_model(trace.provenance.model)
+            if isinstance(row, bytes):
+                stream.write(row)
+            elif isinstance(row, dict):
+                counts["with_tokens"] += row.get("token_ids") is not None
+                stream.write(msgspec.json.encode(row) + b"\n")
+            else:
+                drops[row.reason] += 1
+            if progress is not None:
+                progress(f"exporting {traces}", counts["traces"], total)
+    return ExportReport(
+        traces=counts["traces"],
+        written=counts["traces"] - drops.total(),
+        with_tokens=counts["with_tokens"],
+        from_demo_model=counts["demo"],
+        dropped=dict(drops.most_common()),
+        bytes=out.stat().st_size,
+        replaced=replaced,
+    )
+
+
+def _row_maker(format: ExportFormat) -> Callable[[Trace], bytes | dict[str, Any] | Drop]:
+    """The function that makes a line, or a row, of a trace."""
+    from foretrace.core.trace import encode_trace
+    from foretrace.exports.chat import make_chat_row
+    from foretrace.exports.inline import make_inline_row
+
+    makers: dict[str, Callable[[Trace], bytes | dict[str, Any] | Drop]] = {
+        "jsonl": lambda trace: encode_trace(trace) + b"\n",
+        "chat": make_chat_row,
+        "inline": make_inline_row,
+    }
+    if format not in makers:
+        raise UsageError(Setting("format", format), f": choose one of {', '.join(makers)}")
+    return makers[format]
+
+
+def _check_sealed(store: TraceStore, out: Path) -> None:
+    """Refuse to write a file of a folder that an interrupted `generate` left without a sealed trace.
+
+    Raises:
+        StoreError: nothing is sealed, and a run was begun.
+    """
+    from foretrace.core.journal import count_unsealed, find_journals
+
+    if store.manifest.segments:
+        return
+    try:
+        waiting = count_unsealed(store.folder) > 0
+    except (StoreError, OSError):
+        waiting = True
+    if waiting or find_journals(store.folder):
+        why = "none of its traces is sealed" if waiting else "holds no finished trace of its interrupted generate"
+        raise StoreError(f"{store.folder}: {why}; {out} was not written")
