@@ -109,6 +109,10 @@ class BuildError(ForetraceError):
     """A dataset that cannot be built."""
 
 
+class PredictionError(ForetraceError):
+    """Predictions that cannot be made, or cannot be used."""
+
+
 class WorkerError(BuildError):
     """A worker process was killed from outside, such as for want of memory."""
 

@@ -1,0 +1,307 @@
+"""A file of predictions: one line of JSON for each guess at a step, best first, behind a header line.
+
+    {"predictions": 1, "predictor": "markov-2", "dataset": "5f0c...", "config": "eval", ...}
+    {"key": K, "step": S, "rank": 1, "prediction": {"action": A, "tool": T, "arguments": {..}}, "confidence": .7, ...}
+
+A file that someone else wrote needs no header, may leave out all but `key`, `step` and the guess, and may give it
+as `prediction`, as `completion` (the model's text, which should be the JSON object that the prompt asks for), or with
+`action`, `tool` and `arguments` in the line itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foretrace.core.errors import PredictionError
+from foretrace.core.files import atomic_file
+
+FORMAT = 1
+"""Version of the file's format, as its header has it."""
+_DAY_S = 86_400.0
+
+
+class PredictedCall(msgspec.Struct, frozen=True):
+    """One call of a guess."""
+
+    tool: str
+    arguments: str = "{}"
+    """JSON text."""
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """One guess at what the agent does at a step."""
+
+    key: str
+    """Key of the trace."""
+    step: int
+    """Index of the step's assistant message in the trace."""
+    rank: int = 1
+    """1 is the guess that the predictor thinks likeliest."""
+    action: str | None
+    """None where the text of a model holds no action."""
+    calls: tuple[PredictedCall, ...] = ()
+    """The calls of the step, in order; empty where it calls no tool, or where only the action is guessed."""
+    completion: str | None = None
+    """Text of the model that guessed, where there is one."""
+    confidence: float | None = None
+    """Probability that the guess is right, as the predictor believes; in [0, 1]."""
+    seconds: float | None = None
+    """How long the predictor took for all guesses at this step."""
+    tokens: int | None = None
+    """Tokens that it wrote for this guess."""
+    score: float | None = None
+    """What a verifier thinks of the guess: higher is better. It is not a probability unless its maker says so."""
+
+
+class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file of predictions is about."""
+
+    predictions: int = FORMAT
+    predictor: str = ""
+    """Name of the predictor, or address of the model."""
+    verifier: str | None = None
+    """What gave the scores."""
+    dataset: str = ""
+    """Digest of the dataset's manifest (`digest_dataset`)."""
+    config: str = "eval"
+    """Config whose rows were predicted: `eval`, or `proposer` for the train split."""
+    target: str = "call"
+    """What was predicted: `type` or `call`."""
+    k: int = 1
+    """Guesses a step at most."""
+    steps: int = 0
+    seed: int = 0
+    latency_s: dict[str, float] = {}
+    """Seconds a step: `p50`, `p95`, `mean`."""
+    settings: dict[str, Any] = {}
+    """Whatever else repeats the run: sampling, folds, model."""
+    versions: dict[str, str] = {}
+
+
+class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was read: what is in it, and what was wrong with it."""
+
+    path: str
+    header: PredictionsHeader | None
+    """None where the file has none."""
+    rows: tuple[Prediction, ...]
+    """In the order of the file."""
+    problems: dict[str, int]
+    """Lines of each kind of fault that are counted and not refused: `torn_last_line` (left out), `no_action`,
+    `bad_confidence`, `bad_seconds`, `bad_tokens`, `bad_score` (the value counts as not given)."""
+
+    def by_step(self) -> dict[tuple[str, int], list[Prediction]]:
+        """The guesses at each (key, step), in the order of their rank."""
+        found: dict[tuple[str, int], list[Prediction]] = {}
+        for row in self.rows:
+            found.setdefault((row.key, row.step), []).append(row)
+        for guesses in found.values():
+            guesses.sort(key=lambda row: row.rank)
+        return found
+
+
+def digest_dataset(dataset: Path) -> str:
+    """Digest of a dataset by its manifest, which holds the digests of its inputs, its settings and its versions.
+
+    Raises:
+        PredictionError: the folder holds no dataset.
+    """
+    import hashlib
+
+    try:
+        return hashlib.blake2b((dataset / "manifest.json").read_bytes(), digest_size=16).hexdigest()
+    except OSError:
+        raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
+
+
+def write_predictions(path: Path, header: PredictionsHeader, rows: Iterable[Prediction]) -> None:
+    """Write a file whole or not at all."""
+    with atomic_file(path) as file:
+        file.write(msgspec.json.encode(header) + b"\n")
+        for row in rows:
+            file.write(encode_prediction(row) + b"\n")
+
+
+def encode_prediction(row: Prediction) -> bytes:
+    """One line, without its newline: fields that are not known are left out."""
+    line: dict[str, Any] = {"key": row.key, "step": row.step, "rank": row.rank}
+    if row.action is not None:
+        first, *more = [_make_call_value(call) for call in row.calls] or [{"tool": None, "arguments": {}}]
+        line["prediction"] = {"action": row.action, **first} | ({"more": more} if more else {})
+    for name in ("completion", "confidence", "seconds", "tokens", "score"):
+        if (value := getattr(row, name)) is not None:
+            line[name] = value
+    if row.action is None and row.completion is None:
+        line["completion"] = ""
+    return msgspec.json.encode(line)
+
+
+def _make_call_value(call: PredictedCall) -> dict[str, Any]:
+    try:
+        return {"tool": call.tool, "arguments": msgspec.json.decode(call.arguments)}
+    except msgspec.DecodeError:
+        return {"tool": call.tool, "arguments": call.arguments}
+
+
+def read_predictions(path: Path) -> PredictionsFile:
+    """Read a file of predictions.
+
+    Raises:
+        PredictionError: it cannot be read, a line is no prediction, or a guess of a rank is there twice.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
+    header: PredictionsHeader | None = None
+    problems: Counter[str] = Counter()
+    rows: list[Prediction] = []
+    seen: set[tuple[str, int, int]] = set()
+    lines = data.splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        value = _read_line(line, where, torn=number == len(lines) and not data.endswith(b"\n"))
+        if value is None:
+            problems["torn_last_line"] += 1
+            continue
+        if number == 1 and "predictions" in value:
+            header = _read_header(value, where)
+            continue
+        row = _read_row(value, where, problems)
+        at = (row.key, row.step, row.rank)
+        if at in seen:
+            raise PredictionError(
+                f"{where}: a second prediction for {row.key} step {row.step} rank {row.rank}; guesses at one step "
+                "need different ranks"
+            )
+        seen.add(at)
+        rows.append(row)
+    return PredictionsFile(path=str(path), header=header, rows=tuple(rows), problems=dict(sorted((+problems).items())))
+
+
+def _read_line(line: bytes, where: str, *, torn: bool) -> dict[str, Any] | None:
+    """The object of a line; None for a last line that was not written to its end."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        if torn:
+            return None
+        raise PredictionError(f"{where}: is no prediction: {error}") from None
+    if not isinstance(value, dict):
+        raise PredictionError(f"{where}: is no prediction: it is no JSON object")
+    return value
+
+
+def _read_header(value: dict[str, Any], where: str) -> PredictionsHeader:
+    if value["predictions"] != FORMAT:
+        raise PredictionError(
+            f"{where}: format {value['predictions']!r} of predictions is not known; this reads {FORMAT}"
+        )
+    try:
+        return msgspec.convert(value, PredictionsHeader)
+    except msgspec.ValidationError as error:
+        raise PredictionError(f"{where}: is no header of predictions: {error}") from None
+
+
+def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Prediction:
+    if "key" not in value or "step" not in value:
+        raise PredictionError(f"{where}: is no prediction: it has no key or no step")
+    key, step = str(value["key"]), _read_int(value["step"])
+    if step is None:
+        raise PredictionError(f"{where}: is no prediction: its step is no number")
+    rank = _read_int(value.get("rank", 1))
+    if rank is None or rank < 1:
+        raise PredictionError(f"{where}: is no prediction: its rank is no number from 1 on")
+    completion = _read_completion(value.get("completion"))
+    action, calls = read_guess(value, completion)
+    problems["no_action"] += action is None
+    return Prediction(
+        key=key,
+        step=step,
+        rank=rank,
+        action=action,
+        calls=calls,
+        completion=completion,
+        confidence=_read_number(value, "confidence", problems, 0.0, 1.0),
+        seconds=_read_number(value, "seconds", problems, 0.0, _DAY_S),
+        tokens=_read_tokens(value, problems),
+        score=_read_number(value, "score", problems, -math.inf, math.inf),
+    )
+
+
+def _read_completion(value: Any) -> str | None:
+    """The model's text: as it is, or the last message of a list of messages."""
+    if isinstance(value, list) and value and isinstance(value[-1], dict):
+        value = value[-1].get("content")
+    return value if isinstance(value, str) else None
+
+
+def read_guess(value: dict[str, Any], completion: str | None) -> tuple[str | None, tuple[PredictedCall, ...]]:
+    """Action and calls of a line; (None, ()) where it holds none."""
+    guess = value.get("prediction")
+    if guess is None and "action" not in value and completion is not None:
+        guess = find_first_object(completion)
+    elif guess is None:
+        guess = value
+    if not isinstance(guess, dict) or not isinstance(guess.get("action"), str):
+        return None, ()
+    return guess["action"], read_calls(guess)
+
+
+def read_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
+    """The calls of a target's JSON object: its own, and those under `more`."""
+    more = guess.get("more")
+    found: list[PredictedCall] = []
+    for item in (guess, *(more if isinstance(more, list) else ())):
+        tool = item.get("tool") if isinstance(item, dict) else None
+        if isinstance(tool, str) and tool:
+            arguments = item.get("arguments")
+            found.append(PredictedCall(tool, arguments if isinstance(arguments, str) else json.dumps(arguments or {})))
+    return tuple(found)
+
+
+def find_first_object(text: str) -> Any:
+    """The JSON value that a completion begins with: behind the thinking, in a fence or not; what a model says after it
+    is not held against it. None where there is none."""
+    text = text.rpartition("</think>")[2].strip()
+    if text.startswith("```"):
+        text = text.partition("\n")[2].strip()
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_int(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _read_number(
+    value: dict[str, Any], name: str, problems: Counter[str], lowest: float, highest: float
+) -> float | None:
+    """A number of a line; None, and counted, where it is none or is out of its range."""
+    number = value.get(name)
+    if number is None:
+        return None
+    good = isinstance(number, (int, float)) and not isinstance(number, bool) and math.isfinite(number)
+    if good and lowest <= number <= highest:
+        return float(number)
+    problems[f"bad_{name}"] += 1
+    return None
+
+
+def _read_tokens(value: dict[str, Any], problems: Counter[str]) -> int | None:
+    tokens = _read_number(value, "tokens", problems, 0.0, 1e12)
+    return None if tokens is None else int(tokens)
