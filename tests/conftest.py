@@ -35,7 +35,7 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def sample_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All shipped samples in one traces folder."""
-    from foretrace.api import import_source
+    from foretrace.api.traces import import_source
     from foretrace.samples import sample_files
 
     folder = tmp_path_factory.mktemp("samples") / "traces"
@@ -47,7 +47,7 @@ def sample_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def sample_dataset(sample_traces: Path) -> Path:
     """The dataset of the shipped samples: read it, never write to it."""
-    from foretrace.api import build
+    from foretrace.api.datasets import build
 
     folder = sample_traces.parent / "dataset"
     build(sample_traces, out=folder)

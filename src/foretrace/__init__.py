@@ -9,15 +9,15 @@ from foretrace.core.version import __version__
 
 if TYPE_CHECKING:
     from foretrace.actions.taxonomy import ActionType as ActionType
-    from foretrace.api import build as build
-    from foretrace.api import ceiling as ceiling
-    from foretrace.api import export as export
-    from foretrace.api import generate as generate
-    from foretrace.api import import_source as import_source
-    from foretrace.api import label as label
-    from foretrace.api import label_folder as label_folder
-    from foretrace.api import push as push
-    from foretrace.api import score as score
+    from foretrace.api.datasets import build as build
+    from foretrace.api.datasets import push as push
+    from foretrace.api.evaluation import ceiling as ceiling
+    from foretrace.api.evaluation import score as score
+    from foretrace.api.generation import generate as generate
+    from foretrace.api.traces import export as export
+    from foretrace.api.traces import import_source as import_source
+    from foretrace.api.traces import label as label
+    from foretrace.api.traces import label_folder as label_folder
     from foretrace.core.problem import Problem as Problem
     from foretrace.core.store import read_traces as read_traces
     from foretrace.core.store import write_traces as write_traces
@@ -36,16 +36,16 @@ _HOMES = {
     "Task": "foretrace.core.trace",
     "ToolCall": "foretrace.core.trace",
     "Trace": "foretrace.core.trace",
-    "build": "foretrace.api",
-    "ceiling": "foretrace.api",
-    "export": "foretrace.api",
-    "generate": "foretrace.api",
-    "import_source": "foretrace.api",
-    "label": "foretrace.api",
-    "label_folder": "foretrace.api",
-    "push": "foretrace.api",
+    "build": "foretrace.api.datasets",
+    "ceiling": "foretrace.api.evaluation",
+    "export": "foretrace.api.traces",
+    "generate": "foretrace.api.generation",
+    "import_source": "foretrace.api.traces",
+    "label": "foretrace.api.traces",
+    "label_folder": "foretrace.api.traces",
+    "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
-    "score": "foretrace.api",
+    "score": "foretrace.api.evaluation",
     "tokenize": "foretrace.dataset.tokenize",
     "write_traces": "foretrace.core.store",
 }

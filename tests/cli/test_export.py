@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cli.conftest import Run
 from episodes.test_labels import STORIES, VERIFY, call, code
 from foretrace.actions.label_steps import label_trace
-from foretrace.api import generate
+from foretrace.api.generation import generate
 from foretrace.core.completion import Completion, Request
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Outcome, Part, Provenance, Sampled, Task, ToolCall, Trace, add_trace_id

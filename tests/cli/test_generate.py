@@ -15,7 +15,7 @@ import pytest
 
 from cli.conftest import Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.api import generate
+from foretrace.api.generation import generate
 from foretrace.cli.display.generate import describe_progress
 from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.journal import Journal

@@ -15,7 +15,7 @@ import pytest
 
 from dataset.little import CONFIGS, attempt, corpus, files, rows
 from foretrace.actions.taxonomy import ActionType
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.splits import assign_splits

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dataset.little import CONFIGS, RUN_BUILD, attempt, files, rows, tree
-from foretrace.api import build, import_source
+from foretrace.api.datasets import build
+from foretrace.api.traces import import_source
 from foretrace.core.store import read_traces, write_traces
 from foretrace.dataset import build as build_module
 from foretrace.samples import sample_files

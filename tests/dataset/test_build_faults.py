@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from dataset.little import RUN_BUILD, calls, corpus, rows, runs, says, seen, trace, tree, user
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, StoreError, UsageError
 from foretrace.core.store import TraceWriter, write_traces

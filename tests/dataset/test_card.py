@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dataset.little import CONFIGS, corpus, files
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.core.files import compute_sha256
 from foretrace.core.store import write_traces
 from foretrace.dataset.card import make_card

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dataset.little import corpus, edit, files, runs, says, seen, system, trace, tree, user
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, GateError
 from foretrace.core.store import write_traces

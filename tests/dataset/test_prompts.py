@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset.little import calls, runs, says, seen, system, trace, user
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace

@@ -13,7 +13,7 @@ import pytest
 
 from dataset.little import corpus, rows, runs, says, seen, trace, user
 from foretrace.actions.taxonomy import ActionType
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.core.errors import BuildError
 from foretrace.core.store import write_traces
 from foretrace.dataset.score import ScoreReport, _read_prediction, score

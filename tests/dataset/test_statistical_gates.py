@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dataset.little import files, rows, runs, says, seen, trace, tree, user
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 

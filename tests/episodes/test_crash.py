@@ -61,7 +61,7 @@ def in_a_process(command: list[str]) -> list[str]:
 _FORKS = """
 import json, os, sys
 import pandas  # pyarrow asks for it
-import foretrace.api, foretrace.core.store, foretrace.episodes.generate.engine, foretrace.sandbox.local
+import foretrace.api.generation, foretrace.core.store, foretrace.episodes.generate.engine, foretrace.sandbox.local
 import foretrace.models.servers.scripted, foretrace.problems.jsonl, foretrace.protocols.tools
 from foretrace.cli.main import main
 for line in sys.stdin:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from foretrace.api import build, label
+from foretrace.api.datasets import build
+from foretrace.api.traces import label
 from foretrace.core.completion import Completion
 from foretrace.core.errors import ProblemError
 from foretrace.core.plugins import load_plugin

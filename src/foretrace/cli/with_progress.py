@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from foretrace.cli.output import Output
 
 if TYPE_CHECKING:
-    from foretrace.api import LabelReport
+    from foretrace.api.traces import LabelReport
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.settings import BuildSettings
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def label_with_progress(output: Output, traces: Path, out: Path, *, workers: int) -> LabelReport:
     """Write the labels of a traces folder."""
     output.stay_small()
-    from foretrace.api import label_folder
+    from foretrace.api.traces import label_folder
     from foretrace.cli.display.traces import warn_unsealed
 
     warn_unsealed(output, traces)
@@ -48,7 +48,7 @@ def push_with_progress(
     allow_undecided: bool,
 ) -> list[PushedRepository]:
     """Push a built dataset."""
-    from foretrace.api import push
+    from foretrace.api.datasets import push
     from foretrace.dataset.push import find_unpushed_configs
 
     output.interrupt_message = (

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dataset.little import corpus, rows, runs, says, seen, trace, user
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolCall
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from dataset.little import calls, corpus, rows, runs, says, seen, trace, user
-from foretrace.api import build
+from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Task, Trace
 

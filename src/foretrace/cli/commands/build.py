@@ -237,7 +237,7 @@ def _parse_source(text: str) -> tuple[str, SourceSpec, str | Source | FileSource
 def _import(
     output: Output, text: str, spec: SourceSpec, source: str | Source | FileSource, into: Path, limit: int | None
 ) -> dict[str, Any]:
-    from foretrace.api import import_source
+    from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, sum_import
     from foretrace.sources.report import check_not_empty
 

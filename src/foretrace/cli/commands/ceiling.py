@@ -33,7 +33,7 @@ def ceiling(
     output.stay_small()
     import msgspec
 
-    from foretrace.api import ceiling
+    from foretrace.api.evaluation import ceiling
     from foretrace.cli.display.ceiling import show_ceiling
     from foretrace.cli.display.traces import warn_unsealed
 

@@ -86,7 +86,7 @@ def _clear(out: Path) -> None:
 
 def _generate(output: Output, traces: Path) -> GenerateReport | str:
     """Attempts of the demo model; or why there are none, where no sandbox serves."""
-    from foretrace.api import generate
+    from foretrace.api.generation import generate
     from foretrace.cli.display.generate import describe_progress
     from foretrace.models.demo_model import KNOWN_PROBLEMS
 
@@ -109,7 +109,7 @@ def _generate(output: Output, traces: Path) -> GenerateReport | str:
 
 
 def _import_samples(output: Output, traces: Path) -> dict[str, Counter[str]]:
-    from foretrace.api import import_source
+    from foretrace.api.traces import import_source
     from foretrace.samples import sample_files
 
     counts: dict[str, Counter[str]] = {}

@@ -27,7 +27,7 @@ def export(
     out: Annotated[Path, out_option("FILE", "File: .jsonl, or with .gz or .zst.", parser=parse_file)],
 ) -> None:
     """Write the traces of a folder as JSON lines."""
-    from foretrace.api import export
+    from foretrace.api.traces import export
     from foretrace.cli.display.traces import show_export, warn_unsealed
 
     warn_unsealed(output, traces)

@@ -137,7 +137,7 @@ def generate(
     The same command again goes on where an interrupted one stopped; attempts that ended in an error are made again.
     More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
     """
-    from foretrace.api import MAX_SESSIONS, TerminatedError, run_generate
+    from foretrace.api.generation import MAX_SESSIONS, TerminatedError, run_generate
     from foretrace.cli.display.generate import (
         StatusDisplay,
         note_dropped_problems,

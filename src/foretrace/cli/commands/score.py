@@ -30,7 +30,7 @@ def score(
     """
     import msgspec
 
-    from foretrace.api import score
+    from foretrace.api.evaluation import score
     from foretrace.cli.display.dataset import show_scores
 
     with output.progress(f"scoring {predictions}"):

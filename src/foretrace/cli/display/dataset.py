@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.cli.output import Cell, Output
 
 if TYPE_CHECKING:
-    from foretrace.api import LabelReport
+    from foretrace.api.traces import LabelReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.score import ScoreReport
 

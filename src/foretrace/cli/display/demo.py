@@ -14,7 +14,7 @@ from foretrace.cli.display.dataset import show_actions
 from foretrace.cli.output import Output
 
 if TYPE_CHECKING:
-    from foretrace.api import LabelReport
+    from foretrace.api.traces import LabelReport
     from foretrace.episodes.generate.engine import GenerateReport
 
 

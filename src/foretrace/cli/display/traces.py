@@ -19,7 +19,7 @@ from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
 
 if TYPE_CHECKING:
-    from foretrace.api import ExportReport
+    from foretrace.api.traces import ExportReport
 
 _WIDTH = 180
 """Characters of a line that are shown."""
