@@ -2,14 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench test-integrations clean
+.PHONY: demo test pytest check bench test-integrations clean
 
 demo: .venv/installed
 	$(BIN)/foretrace demo --out demo-out
 
-# In the order of the folders the last files are short ones. The tests start hundreds of processes: without bytecode, each
-# would compile the library anew. The integrations would be deselected, but only after torch and the like were imported.
-test: check
+# The checks beside the tests: pyright works on one core. In the order of the folders the last files are short ones. The
+# tests start hundreds of processes: without bytecode, each would compile the library anew. The integrations would be
+# deselected, but only after torch and the like were imported.
+test: .venv/dev
+	$(MAKE) --no-print-directory -j 2 check pytest
+
+pytest: .venv/dev
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not integration" \
 		--ignore tests/integrations
 

@@ -35,6 +35,7 @@ from foretrace.models.servers.scripted import Scripted
 from foretrace.registry import make_protocol
 from foretrace.sandbox.base import Limits, SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
+from portions import in_portions, take
 
 PROTOCOL = "interleaved"
 FUNCTION = Problem(
@@ -181,33 +182,40 @@ def check(rewards: dict[str, float | None]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_reply_has_its_reward(way: str, runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+@in_portions
+def test_every_reply_has_its_reward(way: str, portion: int, runner: asyncio.Runner, sandbox: LocalSandbox) -> None:
+    names = take(list(REPLIES), 1 if way == "episodes" else portion)
+
     async def all_of() -> list[float | None]:
-        return await asyncio.gather(*(WAYS[way](reply, sandbox) for reply in REPLIES.values()))
+        return await asyncio.gather(*(WAYS[way](REPLIES[name], sandbox) for name in names))
 
-    check(dict(zip(REPLIES, runner.run(all_of()), strict=True)))
+    check(dict(zip(names, runner.run(all_of()), strict=True)))
 
 
-def test_every_completion_has_its_reward_in_trl() -> None:
-    rows = [prompt_dataset([reply.problem], PROTOCOL)[0] for reply in REPLIES.values()]
+@in_portions
+def test_every_completion_has_its_reward_in_trl(portion: int) -> None:
+    replies = {name: REPLIES[name] for name in take(list(REPLIES), portion)}
+    rows = [prompt_dataset([reply.problem], PROTOCOL)[0] for reply in replies.values()]
     function = reward_fn(PROTOCOL, sandbox_settings=BOX)
     try:
-        texts = [reply.text for reply in REPLIES.values()]
+        texts = [reply.text for reply in replies.values()]
         work = function([row["prompt"] for row in rows], texts, None, [row["problem"] for row in rows])
-        check(dict(zip(REPLIES, asyncio.run(work), strict=True)))
+        check(dict(zip(replies, asyncio.run(work), strict=True)))
     finally:
         function.close()
 
 
-def test_every_rollout_has_its_reward_in_trl() -> None:
+@in_portions
+def test_every_rollout_has_its_reward_in_trl(portion: int) -> None:
     """The whole way: ids of the replies, a rollout function, and the reward function that reads from it."""
     tokenizer = HubTokenizer()
     local = demo_tokenizer()
+    replies = {name: REPLIES[name] for name in take(list(REPLIES), portion)}
     problems = [
         msgspec.structs.replace(reply.problem, id=f"{number}", statement=f"{number}: {reply.problem.statement}")
-        for number, reply in enumerate(REPLIES.values())
+        for number, reply in enumerate(replies.values())
     ]
-    said = [local.encode(reply.text) for reply in REPLIES.values()]
+    said = [local.encode(reply.text) for reply in replies.values()]
 
     def generate(prompts: list[list[int]], sampling: Any, stop: Any) -> list[Generation]:
         assert len(prompts) == len(said)
@@ -218,7 +226,7 @@ def test_every_rollout_has_its_reward_in_trl() -> None:
     trainer = SimpleNamespace(args=args, processing_class=tokenizer, model=None)
     try:
         output = function(prompt_dataset(problems, PROTOCOL)["prompt"], trainer)
-        check(dict(zip(REPLIES, reward_from_rollout(said, said, **output), strict=True)))
+        check(dict(zip(replies, reward_from_rollout(said, said, **output), strict=True)))
     finally:
         function.close()
 

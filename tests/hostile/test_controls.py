@@ -43,6 +43,7 @@ def _is_run(item: pytest.Item, path: Path) -> bool:
     return item.path == path and "snippet" in getattr(getattr(item, "callspec", None), "params", {})
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("snippet", ATTACKS, ids=lambda s: f"{s.kind}-{s.name}")
 def test_the_attack_bites_when_unguarded(seen: Callable[[Snippet], Seen], snippet: Snippet) -> None:
     if not _can_bite(snippet):
@@ -52,6 +53,7 @@ def test_the_attack_bites_when_unguarded(seen: Callable[[Snippet], Seen], snippe
     assert any(one.startswith(tuple(bite.split("|"))) for one in found), (found, was)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("snippet", PLAIN, ids=lambda s: s.name)
 def test_ordinary_code_works_in_plain_python(seen: Callable[[Snippet], Seen], snippet: Snippet) -> None:
     found = violations(dataclasses.replace(snippet, endings=()), was := seen(snippet))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from foretrace.core.errors import ForetraceError
 from foretrace.core.problem import Test
 from foretrace.sandbox.base import Limits
+from portions import in_portions, take
 from sandbox.boxes import Box
 from sandbox.plain_python import verdicts
 
@@ -49,9 +50,14 @@ def program(test: dict[str, str]) -> dict[str, str]:
 ANSWERS = list(answers())
 
 
-def test_the_corpus_is_what_it_says() -> None:
-    found = verdicts([answer.job for answer in ANSWERS])
-    assert [a.name for a, passed in zip(ANSWERS, found, strict=True) if passed != a.right] == []
+@in_portions
+def test_the_corpus_is_what_it_says(portion: int) -> None:
+    answers = take(ANSWERS, portion)
+    found = verdicts([answer.job for answer in answers])
+    assert [a.name for a, passed in zip(answers, found, strict=True) if passed != a.right] == []
+
+
+def test_the_corpus_is_large() -> None:
     assert len({a.name for a in ANSWERS}) == len(ANSWERS)
     assert sum(a.right for a in ANSWERS) >= 300
 
@@ -68,8 +74,10 @@ def judged(box: Box, answer: Answer) -> bool | None:
     return verdict.passed
 
 
-def test_the_judge_agrees_with_plain_python_but_where_it_is_known_not_to(jailed: Box) -> None:
-    found = {answer.name for answer in ANSWERS if judged(jailed, answer) is not answer.right}
-    known = set(KNOWN.read_text(encoding="utf-8").splitlines())
+@in_portions
+def test_the_judge_agrees_with_plain_python_but_where_it_is_known_not_to(jailed: Box, portion: int) -> None:
+    answers = take(ANSWERS, portion)
+    found = {answer.name for answer in answers if judged(jailed, answer) is not answer.right}
+    known = set(KNOWN.read_text(encoding="utf-8").splitlines()) & {answer.name for answer in answers}
     assert sorted(found - known) == [], "new disagreements"
     assert sorted(known - found) == [], f"take these off {KNOWN.name}: they agree now"

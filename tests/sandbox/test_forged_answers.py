@@ -16,6 +16,7 @@ import pytest
 
 from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
+from portions import in_portions, take
 from sandbox.boxes import Box, box_at
 from sandbox.plain_python import verdicts
 
@@ -88,6 +89,7 @@ def test_forged_answers_are_refused(several: Box) -> None:
     assert all(reason.strip() for reason in NOT_REFUSED.values())
 
 
+@pytest.mark.integration
 def test_many_of_them_fool_plain_python() -> None:
     """Else they would show little."""
     jobs = [
@@ -208,10 +210,11 @@ LOOKS = {
 }
 
 
-def test_no_liar_passes_wherever_it_is_looked_at(several: Box) -> None:
+@in_portions
+def test_no_liar_passes_wherever_it_is_looked_at(several: Box, portion: int) -> None:
     problems = [{"name": test, "tests": [test]} for test in LOOKS]
     honest = [Answer(f"honest: {one['name']}", LOOKS[one["name"]], one) for one in problems]
-    liars = [Answer(f"{kind}: {one['name']}", code, one) for kind, code in LIARS.items() for one in problems]
-    found = judge_all(several, honest + liars)
+    liars = [Answer(f"{kind}: {one['name']}", code, one) for one in problems for kind, code in LIARS.items()]
+    found = judge_all(several, honest + take(liars, portion))
     assert [answer.name for answer in honest if not found[answer.name].passed] == []
-    assert [answer.name for answer in liars if found[answer.name].passed] == []
+    assert [name for name, verdict in found.items() if verdict.passed and not name.startswith("honest: ")] == []

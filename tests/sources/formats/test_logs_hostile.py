@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from portions import in_portions, take
 from sources.formats.reading import SHARED, needs_shared, read, recognize, write_document, write_lines
 
 VALUES: list[Any] = [
@@ -49,14 +50,15 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 @needs_shared
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_kind_of_value_in_every_place(name: str, tmp_path: Path) -> None:
+@in_portions
+def test_every_kind_of_value_in_every_place(name: str, portion: int, tmp_path: Path) -> None:
     path = SHARED / EXAMPLES[name]
     text = path.read_text(encoding="utf-8")
     is_lines = path.suffix == ".jsonl"
     value = [json.loads(line) for line in text.splitlines()] if is_lines else json.loads(text)
     places = list(find_places(value))
     target = tmp_path / path.name
-    for number, place in enumerate(places[:: max(1, len(places) // 250)]):
+    for number, place in enumerate(take(places[:: max(1, len(places) // 250)], portion)):
         for new in (VALUES[number % len(VALUES)], VALUES[(number * 7 + 3) % len(VALUES)]):
             changed = put(value, place, new)
             write_lines(target, changed) if is_lines else write_document(target, changed)
