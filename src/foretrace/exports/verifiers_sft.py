@@ -1,0 +1,41 @@
+"""The verifiers library's rows for supervised training: `messages`, and `tool_defs` as JSON text."""
+
+from __future__ import annotations
+
+import msgspec
+
+from foretrace.exports.base import Exported, Family, find_losses
+from foretrace.exports.openai import count_images, make_messages
+from foretrace.rows.base import Drop
+from foretrace.sources.own_fields import write_tools
+
+_CARRIED = frozenset({
+    "traces.tools", "messages.reasoning", "messages.continues", "results.tool_call_ids", "results.prefix", "calls.id",
+    "calls.span",
+})  # fmt: skip
+
+
+class VerifiersSft:
+    """Read by prime-rl's `sft`, and by the source `chat` with the column `tool_defs` mapped to the tools."""
+
+    name = "verifiers_sft"
+    suffix: str | None = None
+    holds_families = False
+
+    def write(self, family: Family) -> Exported | Drop:
+        """One line; as the library's own export, none for an attempt that ended in an error."""
+        trace = family.trace
+        if trace.outcome.status == "error":
+            return Drop("ended_in_error")
+        if not any(message.role == "assistant" for message in trace.messages):
+            return Drop("no_agent_turn")
+        # One type of column for all rows, whatever the schemas of their tools.
+        tools = [{"type": "function", **tool["function"]} for tool in write_tools(trace)]
+        row = {
+            "messages": list(make_messages(trace, reasoning=True)),
+            "tool_defs": msgspec.json.encode(tools).decode(),
+        }
+        return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_losses(trace, _CARRIED) - count_images(trace))
+
+
+PLUGIN = VerifiersSft

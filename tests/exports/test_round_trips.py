@@ -1,0 +1,37 @@
+"""What is exported comes back: all of it from formats with a free place, else the fields that the format carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import Phase, given, settings
+
+from exports import any_traces
+from exports.reading import WITH_KEPT_FIELDS, as_carried, export, read_back
+from foretrace.core.trace import Trace
+from foretrace.exports.base import Family
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("exported")
+
+
+@pytest.mark.parametrize("name", [*WITH_KEPT_FIELDS, "atif:1.8"])
+def test_a_trace_comes_back_as_it_was(name: str, folder: Path) -> None:
+    @settings(phases=[Phase.generate])  # examples are large: shrinking them takes minutes
+    @given(any_traces.traces())
+    def check(trace: Trace) -> None:
+        data = export(name, Family(trace))
+        (back,) = read_back(name, data, folder)
+        carried = as_carried(trace, name.partition(":")[0])
+        for read, message in zip(as_carried(back, name).messages, carried.messages, strict=True):
+            assert read == message
+        assert msgspec.structs.replace(as_carried(back, name), messages=()) == msgspec.structs.replace(
+            carried, messages=()
+        )
+        assert export(name, Family(back)) == data, "an export of an export"
+
+    check()
