@@ -9,7 +9,9 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from exports import any_traces
+from exports.any_traces import SAID
 from exports.reading import WITH_KEPT_FIELDS, as_carried, export, read_back
+from exports.test_row_formats import CALL, CALLING, RESULT, USER, make
 from foretrace.core.trace import Trace
 from foretrace.exports.base import Family
 
@@ -17,6 +19,19 @@ from foretrace.exports.base import Family
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("exported")
+
+
+@pytest.mark.parametrize("name", WITH_KEPT_FIELDS)
+def test_calls_without_ids_are_named_by_their_results(name: str, folder: Path) -> None:
+    nameless = msgspec.structs.replace(CALL, id="")
+    calling = msgspec.structs.replace(CALLING, tool_calls=(nameless, nameless))
+    result = msgspec.structs.replace(RESULT, tool_call_ids=())
+    trace = make(USER, calling, result, result, SAID)
+    data = export(name, Family(trace))
+    for place in (0, 1):
+        own = f"call_1_{place}".encode()
+        assert data.count(own) >= 2, "the call and its result"
+    assert read_back(name, data, folder) == [trace]
 
 
 @pytest.mark.parametrize("name", [*WITH_KEPT_FIELDS, "atif:1.8"])

@@ -7,6 +7,7 @@ A step is a message, and one of the agent holds the results of its calls. What t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ import msgspec
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.trace import Message, Part, Sampled, ToolCall, Trace
 from foretrace.exports.base import Exported, Family, FieldCounts, count_fields
+from foretrace.exports.chat import find_call_ids
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import (
     FIELD,
@@ -62,8 +64,9 @@ class Atif:
     def _make_document(self, family: Family, kept: FieldCounts) -> dict[str, Any]:
         trace = family.trace
         steps = _Steps(trace, {t for t, allowed in _list_media(self._version) for t in allowed})
-        for message in trace.messages:
-            steps.add(message)
+        ids, answers = find_call_ids(trace.messages)
+        for index, message in enumerate(trace.messages):
+            steps.add(message, ids.get(index, ()), answers.get(index, ()))
         steps.refer_to([child.trace for child in family.children])
         kept.update(steps.kept)
         kept.update({name: count for name, count in count_fields(trace).items() if name not in _CARRIED})
@@ -103,11 +106,12 @@ class _Steps:
         self._is_moved = False
         self.kept = FieldCounts()
 
-    def add(self, message: Message) -> None:
-        if message.role != "tool" or not self._add_result(message):
-            self._add_step(message)
+    def add(self, message: Message, ids: Sequence[str], answers: Sequence[str]) -> None:
+        """Add a message with the ids of its calls, or of those that it answers."""
+        if message.role != "tool" or not self._add_result(message, answers):
+            self._add_step(message, ids)
 
-    def _add_step(self, message: Message) -> None:
+    def _add_step(self, message: Message, ids: Sequence[str]) -> None:
         is_agent = message.role == "assistant"
         step: dict[str, Any] = {"step_id": len(self._steps) + 1}
         if message.started is not None and _is_time(message.started):
@@ -116,7 +120,6 @@ class _Steps:
             self.kept["messages.started"] += 1
         step["source"] = _SOURCES[message.role]
         step["message"], has_parts = self._make_content(message)
-        ids = [call.id or f"call_{len(self._steps) + 1}_{n + 1}" for n, call in enumerate(message.tool_calls)]
         if is_agent:
             self._add_agent_fields(step, message, ids)
         if message.author == "demo":
@@ -124,7 +127,7 @@ class _Steps:
         step["extra"] = {FIELD: self._keep(message, has_parts, ids)}
         self._steps.append(step)
 
-    def _add_agent_fields(self, step: dict[str, Any], message: Message, ids: list[str]) -> None:
+    def _add_agent_fields(self, step: dict[str, Any], message: Message, ids: Sequence[str]) -> None:
         if message.reasoning:
             step["reasoning_content"] = message.reasoning
         if message.tool_calls:
@@ -136,9 +139,9 @@ class _Steps:
         if message.author == "environment" and not metrics and not message.reasoning:
             step["llm_call_count"] = 0
 
-    def _add_result(self, message: Message) -> bool:
+    def _add_result(self, message: Message, answers: Sequence[str]) -> bool:
         """Whether the result found the step whose call it answers, or else stands right behind one of the agent."""
-        own = next((i for i in message.tool_call_ids if i in self._made_by), None)
+        own = next((i for i in answers if i in self._made_by), None)
         last = len(self._steps) - 1
         if own is None and (last < 0 or self._steps[last]["source"] != "agent"):
             return False
@@ -154,7 +157,7 @@ class _Steps:
             self._results[own] = result
         return True
 
-    def _keep(self, message: Message, has_parts: bool, ids: list[str]) -> dict[str, Any]:
+    def _keep(self, message: Message, has_parts: bool, ids: Sequence[str]) -> dict[str, Any]:
         sampled = message.sampled
         has_tokens = sampled is None or _is_exact_in_json(sampled)
         kept = keep_message_fields(message, has_parts=has_parts, has_tokens=has_tokens, call_ids=ids)

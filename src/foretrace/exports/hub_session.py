@@ -5,12 +5,14 @@ What the format has no field for lies under `foretrace`, in the session's line a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Message, Trace
+from foretrace.core.trace import Message
 from foretrace.exports.base import Exported, Family, FieldCounts, count_fields
+from foretrace.exports.chat import find_call_ids
 from foretrace.sources.conversation import read_time
 from foretrace.sources.own_fields import FIELD, keep_message_fields, keep_trace_fields, write_tools
 
@@ -37,19 +39,19 @@ class HubSession:
         if trace.tools:
             head["tools"] = write_tools(trace)
         head[FIELD] = keep_trace_fields(trace)
-        lines = [
-            head,
-            *({"type": "message", "message": _make_message(m, n, trace)} for n, m in enumerate(trace.messages)),
-        ]
+        ids, answers = find_call_ids(trace.messages)
+        lines = [head]
+        for index, message in enumerate(trace.messages):
+            made = _make_message(message, ids.get(index, ()), answers.get(index, ()), origin.model)
+            lines.append({"type": "message", "message": made})
         found = {name: count for name, count in count_fields(trace).items() if name not in _CARRIED}
         lost = FieldCounts({name: count for name, count in found.items() if name.partition(".")[2] in _LOST})
         kept = FieldCounts({name: count for name, count in found.items() if name not in lost})
         return Exported(data=b"".join(msgspec.json.encode(line) + b"\n" for line in lines), lost=lost, kept=kept)
 
 
-def _make_message(message: Message, index: int, trace: Trace) -> dict[str, Any]:
+def _make_message(message: Message, ids: Sequence[str], answers: Sequence[str], model: str | None) -> dict[str, Any]:
     made: dict[str, Any] = {"role": message.role, "content": message.prefix + message.content}
-    ids = [call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls)]
     if message.role == "assistant":
         if message.reasoning:
             made["reasoningContent"] = message.reasoning
@@ -58,13 +60,13 @@ def _make_message(message: Message, index: int, trace: Trace) -> dict[str, Any]:
                 {"id": i, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call, i in zip(message.tool_calls, ids, strict=True)
             ]
-        if trace.provenance.model is not None:
-            made["model"] = trace.provenance.model
+        if model is not None:
+            made["model"] = model
     if message.sampled is not None:
         bare = msgspec.structs.replace(message.sampled, token_ids=(), logprobs=(), prompt_token_ids=None)
         message = msgspec.structs.replace(message, sampled=bare)
-    if message.role == "tool" and message.tool_call_ids:
-        made["toolCallId"] = message.tool_call_ids[0]
+    if answers:
+        made["toolCallId"] = answers[0]
     started = None if message.started is None else read_time(message.started)
     if started is not None:
         made["timestamp"] = round(started * 1000)

@@ -9,13 +9,14 @@ attribute for lies under `foretrace`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import Message, Part, ToolCall, Trace
 from foretrace.exports.base import Exported, Family, FieldCounts, count_fields
+from foretrace.exports.chat import find_call_ids
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
 from foretrace.sources.own_fields import (
@@ -101,17 +102,17 @@ class _Spans:
         self.kept = FieldCounts()
 
     def write(self) -> None:
+        ids, answers = find_call_ids(self._trace.messages)
         for index, message in enumerate(self._trace.messages):
-            ids = [call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls)]
-            made = self._make_message(message, ids)
-            if message.role == "assistant":
-                self._calls.update(zip(ids, message.tool_calls, strict=True))
+            own_ids, call_id = ids.get(index, ()), next(iter(answers.get(index, ())), "")
+            made = self._make_message(message, own_ids, call_id)
+            self._calls.update(zip(own_ids, message.tool_calls, strict=True))
             if message.role == "assistant" and message.author == "model":
                 self._add_model_call(index, message, made)
             else:
                 self._new.append(made)
-            if message.role == "tool" and message.tool_call_ids:
-                self._add_tool_run(index, message)
+            if call_id:
+                self._add_tool_run(index, message, call_id)
         self.spans.insert(0, self._make_agent_span())
 
     def find_tool_span(self, call_id: str | None) -> str:
@@ -162,8 +163,7 @@ class _Spans:
         own = _make_id(self._trace.key, str(index), 8)
         self.spans.append(self._make_span(own, self._own, name, _CLIENT, (start, end), attributes))
 
-    def _add_tool_run(self, index: int, message: Message) -> None:
-        call_id = message.tool_call_ids[0]
+    def _add_tool_run(self, index: int, message: Message, call_id: str) -> None:
         call = self._calls.get(call_id) or ToolCall(id=call_id)
         start, end = _find_times(message, message.tool_s)
         if start == 0:
@@ -193,11 +193,10 @@ class _Spans:
             "attributes": _make_attributes(attributes),
         }  # fmt: skip
 
-    def _make_message(self, message: Message, ids: list[str]) -> dict[str, Any]:
+    def _make_message(self, message: Message, ids: Sequence[str], call_id: str) -> dict[str, Any]:
         text = message.prefix + message.content
         has_parts = not message.parts
         if message.role == "tool":
-            call_id = next(iter(message.tool_call_ids), "")
             parts: list[dict[str, Any]] = [{"type": "tool_call_response", "id": call_id, "response": text}]
         else:
             parts, has_parts = _make_parts(message, text)
