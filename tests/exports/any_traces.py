@@ -93,7 +93,8 @@ def traces(draw: st.DrawFn, key: str | None = None, **more: Any) -> Trace:
     """A trace in which the model says something."""
     said = draw(st.lists(messages(), max_size=6))
     said.insert(draw(st.integers(0, len(said))), SAID)
-    tools = st.builds(ToolSpec, name=NAMES, description=WORDS, parameters=OBJECTS)
+    schemas = OBJECTS | st.sampled_from(['{"type":"object"}', '{"type": "object", "type": "x"}', "not JSON", ""])
+    tools = st.builds(ToolSpec, name=NAMES, description=WORDS, parameters=schemas)
     whole = draw(anything.traces)
     return msgspec.structs.replace(
         whole,

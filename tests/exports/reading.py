@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 
 from foretrace.core import plugins
-from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.core.trace import Message, Trace
 from foretrace.exports.base import Exported, Family
 from foretrace.registry import make_format
 from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.account import Account
 from foretrace.sources.chat import Chat
-from foretrace.sources.own_fields import normalize_object
 
 WITH_KEPT_FIELDS = ("atif", "hub_session", "otlp")
 """Formats with a place that is free for anything."""
@@ -50,25 +49,16 @@ def read_rows(name: str, data: bytes) -> list[Trace]:
 
 
 def as_carried(trace: Trace, name: str) -> Trace:
-    """The trace as a format with a free place carries it: JSON without its spacing, and without what it loses."""
+    """The trace as a format with a free place carries it: without what it loses."""
     messages = tuple(_as_carried(message, name) for message in trace.messages)
-    tools = tuple(
-        msgspec.structs.replace(tool, parameters=normalize_object(tool.parameters) or tool.parameters)
-        for tool in trace.tools
-    )
-    return msgspec.structs.replace(trace, id="", messages=messages, tools=tools)
+    return msgspec.structs.replace(trace, id="", messages=messages)
 
 
 def _as_carried(message: Message, name: str) -> Message:
     sampled = message.sampled
     if sampled is not None and name in TOKENS:
         sampled = msgspec.structs.replace(sampled, token_ids=(), logprobs=(), prompt_token_ids=None)
-    calls = tuple(_normalize(call) for call in message.tool_calls)
-    return msgspec.structs.replace(message, sampled=sampled, tool_calls=calls)
-
-
-def _normalize(call: ToolCall) -> ToolCall:
-    return msgspec.structs.replace(call, arguments=normalize_object(call.arguments) or call.arguments)
+    return msgspec.structs.replace(message, sampled=sampled)
 
 
 def count_turns(trace: Trace) -> dict[str, Any]:

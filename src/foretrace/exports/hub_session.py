@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Message
+from foretrace.core.trace import Message, Trace
 from foretrace.exports.base import Exported, Family, FieldCounts, count_fields
 from foretrace.exports.chat import find_call_ids
 from foretrace.sources.conversation import read_time
@@ -22,6 +22,8 @@ _CARRIED = frozenset({
 })  # fmt: skip
 _LOST = frozenset({"token_ids", "logprobs", "prompt_token_ids"})
 """Too many numbers for a place that nobody else reads."""
+_MAX_TITLE = 80
+"""Characters of a session's name."""
 
 
 class HubSession:
@@ -36,6 +38,8 @@ class HubSession:
         trace = family.trace
         origin = trace.provenance
         head: dict[str, Any] = {"type": "session", "harness": origin.agent or "foretrace", "id": trace.key}
+        if title := _make_title(trace):
+            head["name"] = title
         if trace.tools:
             head["tools"] = write_tools(trace)
         head[FIELD] = keep_trace_fields(trace)
@@ -48,6 +52,13 @@ class HubSession:
         lost = FieldCounts({name: count for name, count in found.items() if name.partition(".")[2] in _LOST})
         kept = FieldCounts({name: count for name, count in found.items() if name not in lost})
         return Exported(data=b"".join(msgspec.json.encode(line) + b"\n" for line in lines), lost=lost, kept=kept)
+
+
+def _make_title(trace: Trace) -> str:
+    """The first line of the task, or of what the user said first."""
+    first = next((m.content for m in trace.messages if m.role == "user"), "")
+    lines = (trace.task.statement or first).strip().splitlines()
+    return lines[0].strip()[:_MAX_TITLE] if lines else ""
 
 
 def _make_message(message: Message, ids: Sequence[str], answers: Sequence[str], model: str | None) -> dict[str, Any]:
@@ -70,7 +81,7 @@ def _make_message(message: Message, ids: Sequence[str], answers: Sequence[str], 
     started = None if message.started is None else read_time(message.started)
     if started is not None:
         made["timestamp"] = round(started * 1000)
-    made[FIELD] = keep_message_fields(message, has_parts=not message.parts, call_ids=ids)
+    made[FIELD] = keep_message_fields(message, has_parts=not message.parts, has_argument_text=True, call_ids=ids)
     return made
 
 

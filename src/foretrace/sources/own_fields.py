@@ -1,7 +1,8 @@
 """Fields of a trace that a foreign format has no place for, kept under `foretrace` where it is free for anything.
 
 An exporter writes them beside what the format says of a message or a trace in its own words; a reader puts both
-together again. What the format does say (texts, calls, tools) is never repeated here, so that an edit of it counts.
+together again. What the format does say counts, also where somebody edited it: texts are not repeated here, and JSON
+text whose spacing the format does not keep is only taken where it still says the same.
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ FIELD = "foretrace"
 
 
 def keep_trace_fields(trace: Trace) -> dict[str, Any]:
-    """All of a trace but its messages, and the tools only where `write_tools` cannot say all of them."""
+    """All of a trace but its messages, and the tools only where `write_tools` does not say exactly what they are."""
     kept = msgspec.to_builtins(msgspec.structs.replace(trace, messages=(), tools=(), id=""))
     del kept["messages"]
-    if read_tool_specs(decode_json(encode_json(write_tools(trace)))) != tuple(map(_normalize_tool, trace.tools)):
+    if _read_written_tools(trace) != trace.tools:
         kept["tools"] = msgspec.to_builtins(trace.tools)
     return kept
 
 
 def keep_message_fields(
-    message: Message, *, has_parts: bool, has_tokens: bool = True, call_ids: Collection[str] = ()
+    message: Message,
+    *,
+    has_parts: bool,
+    has_tokens: bool = True,
+    has_argument_text: bool = False,
+    call_ids: Collection[str] = (),
 ) -> dict[str, Any]:
     """All of a message but its text, and of one of the agent but its reasoning, the names and arguments of its calls,
     and its tokens.
@@ -39,6 +45,7 @@ def keep_message_fields(
     Args:
         has_parts: Whether the format says exactly what images and files the message has.
         has_tokens: Whether it says what was sampled token by token.
+        has_argument_text: Whether it has the arguments of calls as their text, and not as a value.
         call_ids: Ids that the message's calls are written with.
     """
     bare = msgspec.structs.replace(message, content="", parts=() if has_parts else message.parts)
@@ -53,18 +60,21 @@ def keep_message_fields(
         if has_tokens:
             sampled = msgspec.structs.replace(sampled, token_ids=(), logprobs=(), prompt_token_ids=None)
         kept["sampled"] = msgspec.to_builtins(sampled)
-    calls = [_keep_call_fields(call, own) for call, own in zip(message.tool_calls, call_ids, strict=True)]
+    calls = [
+        _keep_call_fields(call, own, has_argument_text) for call, own in zip(message.tool_calls, call_ids, strict=True)
+    ]
     if any(calls):
         kept["tool_calls"] = calls
     return kept
 
 
-def _keep_call_fields(call: ToolCall, written_id: str) -> dict[str, Any]:
+def _keep_call_fields(call: ToolCall, written_id: str, has_argument_text: bool) -> dict[str, Any]:
     kept: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(call, id="", name=""))
     kept.pop("arguments", None)
     if call.id != written_id:
         kept["id"] = call.id
-    if normalize_object(call.arguments) is None:
+    written = normalize_object(call.arguments)
+    if written is None or (written != call.arguments and not has_argument_text):
         kept["arguments"] = call.arguments
     return kept
 
@@ -97,8 +107,8 @@ def write_tools(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def _normalize_tool(tool: ToolSpec) -> ToolSpec:
-    return msgspec.structs.replace(tool, parameters=normalize_object(tool.parameters) or tool.parameters)
+def _read_written_tools(trace: Trace) -> tuple[ToolSpec, ...]:
+    return read_tool_specs(decode_json(encode_json(write_tools(trace))))
 
 
 def restore_fields(trace: Trace) -> Trace:
@@ -114,7 +124,8 @@ def restore_fields(trace: Trace) -> Trace:
         if own is None:
             return msgspec.structs.replace(trace, messages=messages)
         made = msgspec.convert({**as_dict(own), "messages": []}, Trace)
-        return msgspec.structs.replace(made, messages=messages, tools=made.tools or trace.tools)
+        are_same = bool(made.tools) and _read_written_tools(made) == trace.tools
+        return msgspec.structs.replace(made, messages=messages, tools=made.tools if are_same else trace.tools)
     except (msgspec.ValidationError, TypeError, AttributeError, ValueError):
         return trace
 
@@ -165,11 +176,12 @@ def _restore_sampled(kept: dict[str, Any], read: Sampled | None) -> Sampled:
 
 def _restore_call(call: ToolCall, kept: dict[str, Any], length: int) -> ToolCall:
     made = msgspec.convert(kept, ToolCall)
+    is_same = "arguments" in kept and normalize_object(made.arguments) in (None, call.arguments)
     span = made.span if made.span is not None and 0 <= made.span[0] <= made.span[1] <= length else None
     return msgspec.structs.replace(
         made,
         id=kept.get("id", call.id),
         name=call.name,
-        arguments=kept.get("arguments", call.arguments),
+        arguments=made.arguments if is_same else call.arguments,
         span=span,
     )
