@@ -8,7 +8,7 @@ first argument.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,6 +18,9 @@ from foretrace.rows.base import Drop
 
 FieldCounts = Counter[str]
 """How often a field that is set did not come along, by `messages.logprobs`: what has it, and its name."""
+
+UNITS = ("traces", "messages", "results", "calls")
+"""What has fields."""
 
 _AUTHORS = {"system": "user", "user": "user", "assistant": "model", "tool": "environment"}
 _BOOKKEEPING = {"role", "author", "content", "tool_calls", "turn", "raw_index", "sampled"}
@@ -107,10 +110,8 @@ def find_losses(trace: Trace, carried: frozenset[str]) -> FieldCounts:
     return FieldCounts({name: count for name, count in count_fields(trace).items() if name not in carried})
 
 
-def describe_losses(counts: FieldCounts) -> str:
-    """One line: `logprobs of 12 messages, tool_s of 40 results`."""
-    shown: list[str] = []
-    for name, count in counts.most_common():
-        unit, _, field = name.partition(".")
-        shown.append(f"{field} of {count:,} {unit if count != 1 else unit.removesuffix('s')}")
-    return ", ".join(shown)
+def describe_losses(counts: Mapping[str, int]) -> dict[str, str]:
+    """By what has the fields, in the order of `UNITS`: `{"messages": "logprobs 12, model_s 3", "results": ...}`."""
+    named = [(*name.split(".", 1), count) for name, count in counts.items()]
+    texts = {unit: ", ".join(f"{field} {count:,}" for of, field, count in named if of == unit) for unit in UNITS}
+    return {unit: text for unit, text in texts.items() if text}

@@ -89,14 +89,12 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
 def show_export(output: Output, counts: Mapping[str, int], report: ExportReport, out: Path) -> None:
     """Say what was exported: the counts by name, the traces that were dropped, what was lost of the others, and where
     the file is."""
-    from foretrace.exports.base import FieldCounts, describe_losses
+    from foretrace.exports.base import describe_losses
 
     fields: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in counts.items()]
     fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
-    if report.lost:
-        fields.append(("lost", describe_losses(FieldCounts(report.lost))))
-    if report.kept:
-        fields.append(("for foretrace only", describe_losses(FieldCounts(report.kept))))
+    for what, found in (("lost", report.lost), ("for foretrace only", report.kept)):
+        fields += [(f"{what}, {unit}", text) for unit, text in describe_losses(found).items()]
     if out.is_dir():
         fields.append(("files", report.files))
     where = ("folder" if out.is_dir() else "file", describe_output(out, report.replaced))
