@@ -18,7 +18,6 @@ from foretrace.sources.chat import Chat
 
 WITH_KEPT_FIELDS = ("atif", "hub_session", "otlp")
 """Formats with a place that is free for anything."""
-COLUMNS: dict[str, dict[str, str]] = {"verifiers_sft": {"tools": "tool_defs"}}
 TOKENS = ("hub_session", "otlp")
 """Formats that lose the tokens."""
 
@@ -41,9 +40,9 @@ def read_back(name: str, data: bytes, folder: Path) -> list[Trace]:
     return [trace for trace in found if isinstance(trace, Trace)]
 
 
-def read_rows(name: str, data: bytes) -> list[Trace]:
+def read_rows(data: bytes) -> list[Trace]:
     """The traces that the source `chat` finds in rows."""
-    chat = Chat(COLUMNS.get(name))
+    chat = Chat()
     found = [chat.to_trace(json.loads(line), RowRef(row=n)) for n, line in enumerate(data.splitlines())]
     return [trace for trace in found if isinstance(trace, Trace)]
 

@@ -109,10 +109,9 @@ def test_real_sessions_are_rows_that_come_back(name: str, shared: Path, tmp_path
     import_source("auto", [data / "sessions", data / "atif", data / "formats"], out=tmp_path / "t")
     out = tmp_path / "o.jsonl"
     report = export(tmp_path / "t", format=name, out=out)
-    columns = {"tools": "tool_defs"} if name == "verifiers_sft" else None
     rows = out.read_bytes().splitlines()
     assert len(rows) == report.written > 40
-    back = import_source("chat", out, out=tmp_path / "back", columns=columns)
+    back = import_source("chat", out, out=tmp_path / "back")
     same = len(rows) - len(set(rows))
     assert back.traces + same == report.written and not sum(back.drops.values())
 

@@ -41,7 +41,7 @@ def row(name: str, trace: Trace) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ROWS)
 def test_a_conversation_comes_back(name: str) -> None:
     trace = make(SYSTEM, USER, CALLING, RESULT, SAID)
-    (back,) = read_rows(name, export(name, Family(trace)))
+    (back,) = read_rows(export(name, Family(trace)))
     assert [m.role for m in back.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert back.messages[0].content == "Rules."
     assert back.tools == trace.tools
@@ -70,7 +70,7 @@ def test_any_trace_keeps_its_turns_and_is_stable(name: str) -> None:
         )
         trace = msgspec.structs.replace(trace, messages=said)
         data = export(name, Family(trace))
-        (back,) = read_rows(name, data)
+        (back,) = read_rows(data)
         before, after = count_turns(trace), count_turns(back)
         assert (before["turns"], before["calls"]) == (after["turns"], after["calls"])
         found = [(c.name, normalize_object(c.arguments)) for m in back.messages for c in m.tool_calls]
@@ -79,7 +79,7 @@ def test_any_trace_keeps_its_turns_and_is_stable(name: str) -> None:
             facts = back.task.id, back.task.group, back.outcome.success, back.outcome.reward, back.provenance.model
             assert facts == (trace.task.id, trace.task.group, True, 0.5, trace.provenance.model)
         again = export(name, Family(back))
-        (third,) = read_rows(name, again)
+        (third,) = read_rows(again)
         assert count_turns(third) == after
 
     check()
@@ -91,7 +91,7 @@ def test_openai_says_what_is_to_be_learnt_and_nothing_that_it_does_not_know() ->
     made = row("openai", make(USER, demo, USER, never, USER, always, USER, SAID))
     assert made.keys() == {"messages", "tools"}
     assert [m.get("weight") for m in made["messages"] if m["role"] == "assistant"] == [0, 0, 1, None]
-    (back,) = read_rows("openai", export("openai", Family(make(USER, never))))
+    (back,) = read_rows(export("openai", Family(make(USER, never))))
     assert back.messages[1].train is False
 
 
@@ -100,8 +100,11 @@ def test_openai_answers_each_call_and_has_no_result_without_one() -> None:
     one = msgspec.structs.replace(RESULT, tool_call_ids=("a", "b"))
     made = row("openai", make(USER, both, one))["messages"]
     assert [(m["role"], m.get("tool_call_id")) for m in made[2:]] == [("tool", "a"), ("tool", "b")]
-    alone = row("openai", make(USER, SAID, msgspec.structs.replace(RESULT, tool_call_ids=()), SAID))["messages"]
-    assert alone[2] == {"role": "user", "content": "OBSERVATION:\nok"}
+    alone = make(USER, SAID, msgspec.structs.replace(RESULT, tool_call_ids=()), SAID)
+    assert row("openai", alone)["messages"][2] == {"role": "user", "content": "OBSERVATION:\nok"}
+    for name in ("openai", "verifiers_sft"):
+        found = [make_format(name).write(Family(trace)) for trace in (alone, make(USER, both, one))]
+        assert [done.lost["results.role"] for done in found if isinstance(done, Exported)] == [1, 0]
 
 
 def test_an_image_that_can_be_fetched_is_kept_and_any_other_is_lost() -> None:

@@ -5,7 +5,7 @@ What is not to be learnt has the weight 0. A result that answers several calls i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,18 +37,20 @@ class OpenAI:
         row: dict[str, Any] = {"messages": list(make_messages(trace, weights=True))}
         if trace.tools:
             row["tools"] = write_tools(trace)
-        return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_losses(trace, _CARRIED) - count_images(trace))
+        return Exported(
+            data=msgspec.json.encode(row) + b"\n", lost=find_message_losses(trace, row["messages"], _CARRIED)
+        )
 
 
-def count_images(trace: Trace) -> FieldCounts:
-    """The messages all of whose parts `make_messages` writes: they are not lost."""
-    return FieldCounts(
-        {
-            "messages.parts": sum(
-                bool(m.parts) and all(map(_is_image, m.parts)) and m.role == "user" for m in trace.messages
-            )
-        }
-    )
+def find_message_losses(trace: Trace, written: Sequence[Mapping[str, Any]], carried: frozenset[str]) -> FieldCounts:
+    """What `make_messages` lost of a trace, where those fields are carried.
+
+    Images that it wrote are not lost; a result that became a user's message lost its role.
+    """
+    users = [message for message in trace.messages if message.role == "user"]
+    images = sum(bool(message.parts) and all(map(_is_image, message.parts)) for message in users)
+    roles = sum(row["role"] == "user" for row in written) - len(users)
+    return find_losses(trace, carried) - FieldCounts({"messages.parts": images}) + FieldCounts({"results.role": roles})
 
 
 def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = False) -> Iterator[dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from foretrace.exports.base import Exported, Family, find_losses
-from foretrace.exports.openai import count_images, make_messages
+from foretrace.exports.base import Exported, Family
+from foretrace.exports.openai import find_message_losses, make_messages
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import write_tools
 
@@ -16,7 +16,7 @@ _CARRIED = frozenset({
 
 
 class VerifiersSft:
-    """Read by prime-rl's `sft`, and by the source `chat` with the column `tool_defs` mapped to the tools."""
+    """Read by prime-rl's `sft`, and by the source `chat`."""
 
     name = "verifiers_sft"
     suffix: str | None = None
@@ -31,11 +31,12 @@ class VerifiersSft:
             return Drop("no_agent_turn")
         # One type of column for all rows, whatever the schemas of their tools.
         tools = [{"type": "function", **tool["function"]} for tool in write_tools(trace)]
+        messages = list(make_messages(trace, reasoning=True))
         row = {
-            "messages": list(make_messages(trace, reasoning=True)),
+            "messages": messages,
             "tool_defs": msgspec.json.encode(tools).decode(),
         }
-        return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_losses(trace, _CARRIED) - count_images(trace))
+        return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_message_losses(trace, messages, _CARRIED))
 
 
 PLUGIN = VerifiersSft
