@@ -125,6 +125,9 @@ def test_verifiers_rows_have_the_columns_of_its_own_export() -> None:
         assert types.Tool(**tool).name == "run"
     failed = make(USER, SAID, outcome=Outcome(status="error"))
     assert make_format("verifiers_sft").write(Family(failed)) == Drop("ended_in_error")
+    broken = ToolCall(id="a", name="run", arguments="{}", error="no_json", extra={"raw": '{"x": '})
+    said = msgspec.structs.replace(CALLING, tool_calls=(broken,))
+    assert make_format("verifiers_sft").write(Family(make(USER, said))) == Drop("unreadable_arguments")
 
 
 def test_sharegpt_leaves_calls_that_can_be_read_as_they_stand() -> None:

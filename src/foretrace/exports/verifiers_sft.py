@@ -7,7 +7,7 @@ import msgspec
 from foretrace.exports.base import Exported, Family
 from foretrace.exports.openai import find_message_losses, make_messages
 from foretrace.rows.base import Drop
-from foretrace.sources.own_fields import write_tools
+from foretrace.sources.own_fields import normalize_object, write_tools
 
 _CARRIED = frozenset({
     "traces.tools", "messages.reasoning", "messages.continues", "results.tool_call_ids", "results.prefix", "calls.id",
@@ -23,7 +23,8 @@ class VerifiersSft:
     holds_families = False
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line; as the library's own export, none for an attempt that ended in an error."""
+        """One line; none for an attempt that ended in an error, as the library's own export has none, or for one with
+        arguments that are no JSON object: prime-rl stops at these."""
         trace = family.trace
         if trace.outcome.status == "error":
             return Drop("ended_in_error")
@@ -32,6 +33,9 @@ class VerifiersSft:
         # One type of column for all rows, whatever the schemas of their tools.
         tools = [{"type": "function", **tool["function"]} for tool in write_tools(trace)]
         messages = list(make_messages(trace, reasoning=True))
+        calls = [call for message in messages for call in message.get("tool_calls", ())]
+        if any(normalize_object(call["function"]["arguments"]) is None for call in calls):
+            return Drop("unreadable_arguments")
         row = {
             "messages": messages,
             "tool_defs": msgspec.json.encode(tools).decode(),
