@@ -142,9 +142,9 @@ def describe_output(path: Path | str, replaced: bool) -> str:
     return f"{path} (the file that was there is replaced)" if replaced else str(path)
 
 
-def refuse_inside_folder(path: Path, traces: Path) -> None:
+def refuse_inside_folder(path: Path, traces: Path, *, may_be_folder: bool = False) -> None:
     """Refuse an output that is a folder, or inside the traces folder, whose files are its writer's alone."""
-    if path.is_dir():
+    if path.is_dir() and not may_be_folder:
         raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")
     if path.resolve().is_relative_to(traces.resolve()):
         raise UsageError(f"{path}: lies inside the traces folder; choose a place outside of {traces}")
