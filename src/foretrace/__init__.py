@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foretrace.api.datasets import build as build
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
+    from foretrace.api.evaluation import replay as replay
     from foretrace.api.evaluation import score as score
     from foretrace.api.generation import generate as generate
     from foretrace.api.traces import export as export
@@ -45,6 +46,7 @@ _HOMES = {
     "label_folder": "foretrace.api.traces",
     "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
+    "replay": "foretrace.api.evaluation",
     "score": "foretrace.api.evaluation",
     "tokenize": "foretrace.dataset.tokenize",
     "write_traces": "foretrace.core.store",
@@ -69,6 +71,7 @@ __all__ = [
     "label_folder",
     "push",
     "read_traces",
+    "replay",
     "score",
     "tokenize",
     "write_traces",
