@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foretrace.api.datasets import build as build
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
+    from foretrace.api.evaluation import effects as effects
     from foretrace.api.evaluation import replay as replay
     from foretrace.api.evaluation import score as score
     from foretrace.api.generation import generate as generate
@@ -39,6 +40,7 @@ _HOMES = {
     "Trace": "foretrace.core.trace",
     "build": "foretrace.api.datasets",
     "ceiling": "foretrace.api.evaluation",
+    "effects": "foretrace.api.evaluation",
     "export": "foretrace.api.traces",
     "generate": "foretrace.api.generation",
     "import_source": "foretrace.api.traces",
@@ -64,6 +66,7 @@ __all__ = [
     "__version__",
     "build",
     "ceiling",
+    "effects",
     "export",
     "generate",
     "import_source",

@@ -54,6 +54,7 @@ def commands(folder: Path, out: Path) -> list[list[object]]:
         ["label", folder, "--out", out / "l.csv"],
         ["ceiling", folder],
         ["replay", folder, "--predictions", out / "p.jsonl"],
+        ["effects", folder, "--out", out / "effects.json"],
         ["export", folder, "--format", "jsonl", "--out", out / "e.jsonl"],
         ["build", folder, "--out", out / "b"],
         ["generate", *generate, "--out", folder],

@@ -15,6 +15,7 @@ import pytest
 from evaluation.planted import make_file
 from evaluation.timed import READ, Timed, make_trace
 from foretrace.core.predictions import PredictedCall, Prediction
+from foretrace.evaluation.event_simulator import GuessedCall, SimulatedStep, Speculation, simulate
 from foretrace.evaluation.replay import replay_traces
 from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings
 
@@ -58,6 +59,8 @@ class Agent:
         self.slots = asyncio.Semaphore(world.parallel or 1000)
         self.launched: dict[tuple[int, PredictedCall], asyncio.Task[float]] = {}
         self.begun: set[tuple[int, PredictedCall]] = set()
+        self.called_s: dict[tuple[int, PredictedCall], float] = {}
+        """Of the guessed calls that ran to their end."""
         self.model_s: list[float] = []
         self.tool_s: list[float] = []
         self.proposer_s: list[float] = [world.proposer_s] * STEPS
@@ -94,17 +97,32 @@ class Agent:
     async def call(self, step: int, call: PredictedCall) -> float:
         async with self.slots:
             self.begun.add((step, call))
-            return await sleep(self.world.tool_s)
+            seconds = self.called_s[step, call] = await sleep(self.world.tool_s)
+            return seconds
 
 
-def measure(world: World) -> tuple[float, ReplayReport]:
-    """Seconds that the agent took, and the replay of the times that it noted."""
+async def run_agent(world: World) -> tuple[Agent, float]:
+    agent = Agent(world)
+    return agent, await agent.run()
 
-    async def run() -> tuple[Agent, float]:
-        agent = Agent(world)
-        return agent, await agent.run()
 
-    agent, took = asyncio.run(run())
+def simulate_agent(agent: Agent) -> float:
+    """Seconds by the simulator, with the length of every sleep."""
+    world = agent.world
+    steps: list[SimulatedStep] = []
+    for step, (model_s, tool_s) in enumerate(zip(agent.model_s, agent.tool_s, strict=True)):
+        guesses = tuple(
+            GuessedCall(tool_s, (0,)) if call == RIGHT else GuessedCall(agent.called_s.get((step, call), world.tool_s))
+            for call in world.guess(step)
+        )
+        foreseen = world.guess(step)[0] == RIGHT
+        steps.append(SimulatedStep(model_s, tool_s, (tool_s,), True, 0, agent.proposer_s[step], guesses, foreseen))
+    return simulate(steps, Speculation(world.ahead, world.parallel, world.cancel)).took_s
+
+
+def replay_agent(agent: Agent) -> ReplayReport:
+    """The replay of the agent's trace and predictions; how long wrong calls take is not in them."""
+    world = agent.world
     trace = make_trace([Timed(m, t, READ) for m, t in zip(agent.model_s, agent.tool_s, strict=True)])
     rows = [
         Prediction(
@@ -114,7 +132,7 @@ def measure(world: World) -> tuple[float, ReplayReport]:
         for rank, call in enumerate(world.guess(step), 1)
     ]
     options: dict[str, Any] = {"ahead": world.ahead, "parallel": world.parallel, "cancel": world.cancel}
-    return took, replay_traces([trace], make_file(*rows), ReplaySettings(top=9, **options))
+    return replay_traces([trace], make_file(*rows), ReplaySettings(top=9, **options))
 
 
 @pytest.mark.parametrize(
@@ -131,8 +149,11 @@ def measure(world: World) -> tuple[float, ReplayReport]:
         World(0.08, 0.20, 0.0, (True, True, False), ahead=3),
     ],
 )
-def test_the_replay_takes_as_long_as_the_real_run(world: World) -> None:
-    took, found = measure(world)
-    assert found.remaining_s == pytest.approx(took, rel=0.03)
-    assert found.hits == sum(world.hits[step % len(world.hits)] for step in range(STEPS))
-    assert (found.saved_s or 0.0) >= 0.02 * found.hits, "the run was one in which guesses save"
+def test_it_takes_as_long_as_the_real_run(world: World) -> None:
+    agent, took = asyncio.run(run_agent(world))
+    assert simulate_agent(agent) == pytest.approx(took, rel=0.03)
+    found = replay_agent(agent)
+    if world.parallel is None:
+        assert found.remaining_s == pytest.approx(took, rel=0.03)
+    assert 0.02 * found.hits <= (found.saved_s or 0.0), "the run was one in which guesses save"
+    assert found.hits >= STEPS // 3 or not any(world.hits)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foretrace.core.trace import Trace
     from foretrace.dataset.score import ScoreReport
     from foretrace.evaluation.ceiling_report import CeilingReport
+    from foretrace.evaluation.effects_manifest import EffectsManifest
     from foretrace.evaluation.replay_report import ReplayReport
 
 
@@ -39,6 +40,30 @@ def ceiling(
 
     found, count = _read_traces(traces, "measuring", progress)
     return measure_ceiling(found, proposer_s=proposer_s, allow=allow, seed=seed, report_traces=count)
+
+
+def effects(
+    traces: str | Path | Iterable[Trace], out: str | Path | None = None, *, progress: ProgressFunc | None = None
+) -> EffectsManifest:
+    """Collect what the calls of traces would touch, by tool and pattern of arguments (docs/effects.md).
+
+    Args:
+        traces: A traces folder, or `Trace` objects.
+        out: Where the manifest is written as JSON; None writes none.
+
+    Raises:
+        StoreError: the traces cannot be read, or the file cannot be written.
+    """
+    import msgspec
+
+    from foretrace.core.files import replace_file
+    from foretrace.evaluation.effects_manifest import collect_effects
+
+    found, count = _read_traces(traces, "reading", progress)
+    manifest = collect_effects(found, report_traces=count)
+    if out is not None:
+        replace_file(Path(out), msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    return manifest
 
 
 def replay(
