@@ -78,6 +78,8 @@ def test_the_oracle_is_the_ceiling(ahead: int) -> None:
     assert found.base_s == pytest.approx(ceiling.wall_s) and found.tool_s == pytest.approx(ceiling.tool_s)
     assert found.saved_s == pytest.approx(found.oracle.saved_s, abs=1e-9), "a predictor that is always right"
     assert found.refused > 0 == found.unsafe
+    wrong = replay(traces, plant(traces, lambda n: False), ahead=ahead, proposer_s=0.3, allow=("sandbox_exec",))
+    assert wrong.oracle == found.oracle and wrong.saved_s == 0, "whatever the guesses are"
 
 
 def test_a_planted_predictor_is_measured_as_what_it_is() -> None:
@@ -196,7 +198,22 @@ def test_a_guess_at_a_later_message_of_a_reply_comes_later() -> None:
     assert replay([make(messages)], make_file(at_once)).saved_s == 0.0, "the other one is waited for"
     found = replay([make(messages)], make_file(at_once, later))
     assert found.saved_s == pytest.approx(1.0), "88 of 110 characters come before it"
+    slow = msgspec.structs.replace(later, seconds=0.5)
+    assert replay([make(messages)], make_file(at_once, slow)).saved_s == pytest.approx(0.5), "the slower one counts"
     assert found.accuracy.hit_rate == 1.0 and [each.name for each in found.assumed] == ["later_in_reply"]
+
+
+def test_the_best_guesses_of_all_messages_of_a_reply_come_first() -> None:
+    calls = [ToolCall(id=f"{n}", name="read_file", arguments=f'{{"path": "{n}"}}') for n in range(2)]
+    messages = [
+        Message(role="assistant", author="model", tool_calls=(calls[0],), model_s=2.5),
+        Message(role="assistant", author="model", content="x" * 176, tool_calls=(calls[1],), continues=True),
+        *(Message(role="tool", author="environment", tool_call_ids=(f"{n}",), tool_s=1.0) for n in range(2)),
+    ]
+    first, second = ("read_file", {"path": "0"}), ("read_file", {"path": "1"})
+    guesses = make_file(guess(first, step=0), guess(READ, step=0, rank=2), guess(second, step=1))
+    found = replay([make(messages)], guesses, top=2, parallel=1, proposer_s=0.0)
+    assert found.saved_s == 1.0, "the second call is launched when the first is back, before the other guess"
 
 
 def test_a_wrong_guess_takes_the_median_of_its_tool() -> None:
@@ -257,6 +274,23 @@ def test_ahead_is_an_assumption_and_costs_more_tokens() -> None:
     found = replay(traces, plant(traces, describe=lambda n: {"tokens": 10}), ahead=2, price_token=1.0, proposer_s=0.0)
     assert found.cost.tokens == 10 * (1 + 2 + 2 + 2) and "ahead" in {each.name for each in found.assumed}
     assert found.saved_s == pytest.approx(measure_ceiling(traces, proposer_s=0.0).ahead["2"].saved_s)
+
+
+def test_nothing_is_guessed_over_a_person() -> None:
+    plain = make_trace([Timed(4.0, 1.0), Timed(1.0, 6.0)])
+    asked = list(plain.messages)
+    asked.insert(3, Message(role="user", author="user", content="Look at a.py, too."))
+    for trace, saved in ((plain, 6.0), (make(asked), 2.0)):
+        assert replay([trace], plant([trace]), ahead=2, proposer_s=0.0).saved_s == saved
+
+
+def test_what_is_guessed_behind_a_reply_that_could_not_be_read_is_wrong() -> None:
+    trace = make_trace([Timed(4.0, None, None), Timed(1.0, 6.0)])
+    trace = make([*trace.messages[:2], Message(role="tool", author="environment"), *trace.messages[2:]])
+    right = guess(READ, step=3)
+    silent, unread = (Prediction(key="k", step=1, action=action) for action in ("final_answer", None))
+    assert replay([trace], make_file(silent, right), ahead=2, proposer_s=0.0).saved_s == 5.0
+    assert replay([trace], make_file(unread, right), ahead=2, proposer_s=0.0).saved_s == 1.0
 
 
 def test_tasks_have_percentiles_of_their_mean_attempt() -> None:

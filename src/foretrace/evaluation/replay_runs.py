@@ -120,7 +120,7 @@ class ReplayRuns:
         for run in self._plan.runs:
             steps: list[SimulatedStep] = []
             for step in run:
-                own = enumerate(step.call_s) if self.is_eligible(step) and step.tool_s > 0 else ()
+                own = enumerate(step.call_s) if self.is_eligible(step) else ()
                 guesses = (GuessedCall(step.tool_s if s is None else s, (position,)) for position, s in own)
                 steps.append(self._make_step(step, guesses)._replace(foreseen=True))
             outcome.add(run, simulate(steps, Speculation(self._settings.ahead)))
