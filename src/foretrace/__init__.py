@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from foretrace.api.datasets import build as build
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
+    from foretrace.api.evaluation import effects as effects
+    from foretrace.api.evaluation import replay as replay
     from foretrace.api.evaluation import score as score
     from foretrace.api.generation import generate as generate
     from foretrace.api.traces import export as export
@@ -38,6 +40,7 @@ _HOMES = {
     "Trace": "foretrace.core.trace",
     "build": "foretrace.api.datasets",
     "ceiling": "foretrace.api.evaluation",
+    "effects": "foretrace.api.evaluation",
     "export": "foretrace.api.traces",
     "generate": "foretrace.api.generation",
     "import_source": "foretrace.api.traces",
@@ -45,6 +48,7 @@ _HOMES = {
     "label_folder": "foretrace.api.traces",
     "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
+    "replay": "foretrace.api.evaluation",
     "score": "foretrace.api.evaluation",
     "tokenize": "foretrace.dataset.tokenize",
     "write_traces": "foretrace.core.store",
@@ -62,6 +66,7 @@ __all__ = [
     "__version__",
     "build",
     "ceiling",
+    "effects",
     "export",
     "generate",
     "import_source",
@@ -69,6 +74,7 @@ __all__ = [
     "label_folder",
     "push",
     "read_traces",
+    "replay",
     "score",
     "tokenize",
     "write_traces",

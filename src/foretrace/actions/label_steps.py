@@ -6,6 +6,8 @@ those that end in `_tables`. `docs/actions.md` lists all rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from foretrace.actions.call_facts import DEFAULT_EFFECTS, CallFacts, CallKind, merge_facts
@@ -36,6 +38,15 @@ STATE_CHANGING = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
 
 _NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
 """The facts of a message without a call: nothing that could fail or be repaired."""
+
+
+def classify_calls(trace: Trace, calls: Iterable[ToolCall]) -> CallFacts | None:
+    """What one message that makes these calls does in this trace, whoever makes it; None where it makes none.
+
+    Its effect is the effect that `label_trace` gives such a message.
+    """
+    # A call of which not even the name could be read was never executed.
+    return merge_facts(_classify_call(trace, call) for call in calls if call.name or not call.error)
 
 
 class _OpenLabel(msgspec.Struct):
@@ -90,9 +101,7 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
     message = trace.messages[index]
     facts = None
     if message.author != "demo":
-        # A call of which not even the name could be read was never executed.
-        calls = (call for call in message.tool_calls if call.name or not call.error)
-        facts = merge_facts(_classify_call(trace, call) for call in calls)
+        facts = classify_calls(trace, message.tool_calls)
     if facts is None:
         facts = _NO_CALL
         action, rule, effect = _label_without_call(trace, index)
