@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foretrace.api.datasets import build as build
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
+    from foretrace.api.evaluation import predict as predict
     from foretrace.api.evaluation import score as score
     from foretrace.api.generation import generate as generate
     from foretrace.api.traces import export as export
@@ -43,6 +44,7 @@ _HOMES = {
     "import_source": "foretrace.api.traces",
     "label": "foretrace.api.traces",
     "label_folder": "foretrace.api.traces",
+    "predict": "foretrace.api.evaluation",
     "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
     "score": "foretrace.api.evaluation",
@@ -67,6 +69,7 @@ __all__ = [
     "import_source",
     "label",
     "label_folder",
+    "predict",
     "push",
     "read_traces",
     "score",
