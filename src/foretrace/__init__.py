@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
     from foretrace.api.evaluation import effects as effects
+    from foretrace.api.evaluation import predict as predict
     from foretrace.api.evaluation import replay as replay
     from foretrace.api.evaluation import score as score
     from foretrace.api.generation import generate as generate
@@ -46,6 +47,7 @@ _HOMES = {
     "import_source": "foretrace.api.traces",
     "label": "foretrace.api.traces",
     "label_folder": "foretrace.api.traces",
+    "predict": "foretrace.api.evaluation",
     "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
     "replay": "foretrace.api.evaluation",
@@ -72,6 +74,7 @@ __all__ = [
     "import_source",
     "label",
     "label_folder",
+    "predict",
     "push",
     "read_traces",
     "replay",

@@ -18,6 +18,7 @@ from foretrace.core.errors import ForetraceWarning, ProblemError, Setting, Sourc
 from foretrace.core.plugins import BUILT_IN, check_arguments, check_members, load_plugin, make_plugin, plugin_names
 from foretrace.core.problem import Problem
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.evaluation.predictors.base import Predictor
 from foretrace.exports.base import TraceFormat
 from foretrace.models.base import ChatModel, Server
 from foretrace.problems.base import ProblemSet, UnusableRow, check_problems, collect_problems
@@ -66,6 +67,18 @@ def make_protocol(name: str) -> InteractionProtocol:
         UsageError: no such protocol, or an object that is none.
     """
     return make_plugin("protocol", name, InteractionProtocol)
+
+
+def make_predictor(name: str) -> Predictor:
+    """The predictor of that name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet.
+
+    Raises:
+        UsageError: no such predictor, or an object that is none.
+    """
+    kind, _, option = name.partition(":")
+    if kind in plugin_names("predictor"):
+        return make_plugin("predictor", kind, Predictor, *([option] if option else []))
+    return make_plugin("predictor", name, Predictor)
 
 
 def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:

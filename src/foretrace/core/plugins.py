@@ -1,8 +1,8 @@
 """Find plugins: foretrace's own by the table below, any other as `module:Class` or by an entry point of its package.
 
-To add a source, protocol, model server, sandbox, problem set, recipe, encoding or export format: write one file with a
-`PLUGIN` in it, and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was forgotten). A
-plugin outside of foretrace needs neither: it is named `module:Class`, or found by the entry point group
+To add a source, protocol, model server, sandbox, problem set, recipe, predictor, encoding or export format: write one
+file with a `PLUGIN` in it, and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was
+forgotten). A plugin outside of foretrace needs neither: it is named `module:Class`, or found by the entry point group
 `foretrace.<kind>`.
 """
 
@@ -81,6 +81,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "humaneval": "foretrace.problems.humaneval",
         "jsonl": "foretrace.problems.jsonl",
         "mbpp": "foretrace.problems.mbpp",
+    },
+    "predictor": {
+        "majority": "foretrace.evaluation.predictors.majority",
+        "markov": "foretrace.evaluation.predictors.markov",
+        "regression": "foretrace.evaluation.predictors.regression",
+        "memory": "foretrace.evaluation.predictors.memory",
     },
     "recipe": {
         "proposer": "foretrace.dataset.recipes.proposer",

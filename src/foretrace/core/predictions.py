@@ -78,6 +78,8 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Guesses a step at most."""
     steps: int = 0
     seed: int = 0
+    faults: dict[str, int] = {}
+    """Steps without a guess, by why there is none: `raised`, `bad_guess`, `no_guess`."""
     latency_s: dict[str, float] = {}
     """Seconds a step: `p50`, `p95`, `mean`."""
     settings: dict[str, Any] = {}
