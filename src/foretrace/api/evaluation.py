@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.trace import Trace
-    from foretrace.dataset.score import ScoreReport
     from foretrace.evaluation.ceiling_report import CeilingReport
+    from foretrace.evaluation.score_report import ScoreReport
 
 
 def ceiling(
@@ -44,17 +44,39 @@ def ceiling(
     return measure_ceiling(traces, proposer_s=proposer_s, allow=allow, seed=seed, report_traces=count)
 
 
-def score(predictions: str | Path, dataset: str | Path, *, seed: int = 0, allow_partial: bool = False) -> ScoreReport:
-    """Score a JSON-lines file of predictions on the eval rows of a dataset.
+def score(
+    predictions: str | Path,
+    dataset: str | Path,
+    *,
+    against: str | Path | None = None,
+    allow: Sequence[str] = (),
+    seed: int = 0,
+    allow_partial: bool = False,
+    allow_other_version: bool = False,
+) -> ScoreReport:
+    """Score a file of predictions on the eval rows of a dataset (docs/score.md).
 
     Args:
-        predictions: Each line has `key` and `step` of an eval row, and `completion`, or `action`, `tool`, `arguments`.
+        predictions: JSON lines, each with `key` and `step` of an eval row, and `prediction`, `completion`, or `action`,
+            `tool`, `arguments`; further guesses at a step have `rank` 2, 3, ...
+        against: Another such file: by how much are the predictions better?
+        allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
         seed: Seed of the bootstrap.
         allow_partial: Score although most predictions are for rows that the dataset does not have.
+        allow_other_version: Score although the file names another version of the dataset.
 
     Raises:
-        BuildError: no eval rows, or predictions that cannot be read, or most of which are for other rows.
+        UsageError: a setting that cannot be served.
+        PredictionError: no eval rows, or predictions that cannot be read, or that are for other rows.
     """
-    from foretrace.dataset.score import score as run
+    from foretrace.evaluation.score import score as run
 
-    return run(Path(predictions), Path(dataset), seed=seed, allow_partial=allow_partial)
+    return run(
+        predictions,
+        dataset,
+        against=against,
+        allow=allow,
+        seed=seed,
+        allow_partial=allow_partial,
+        allow_other_version=allow_other_version,
+    )

@@ -140,15 +140,16 @@ def _write_saving(saving: Saving) -> str:
     share = write_share(saving.share or 0.0)
     if saving.low is None or saving.high is None:
         return share
-    return f"{share} [{_write_number(saving.low)}, {_write_number(saving.high)}]"
+    return f"{share} [{write_percent(saving.low)}, {write_percent(saving.high)}]"
 
 
 def write_share(share: float) -> str:
     """A share as a person says it: `18 %`, `1.9 %`, `0 %`."""
-    return f"{_write_number(share)} %"
+    return f"{write_percent(share)} %"
 
 
-def _write_number(share: float) -> str:
+def write_percent(share: float) -> str:
+    """The number of percent: `18`, `1.9`, `0`."""
     percent = 100 * share
     return f"{percent:.0f}" if percent >= 9.95 or percent < 0.05 else f"{percent:.1f}"
 

@@ -1,0 +1,187 @@
+"""How good predictions are: one table of what decides, and with `--details` everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretrace.cli.display.ceiling import write_percent, write_share
+from foretrace.cli.output import Cell, Output
+
+if TYPE_CHECKING:
+    from foretrace.evaluation.score_report import (
+        ArgumentRow,
+        Calibration,
+        Comparison,
+        Difference,
+        Part,
+        ScoreReport,
+        ScoreRow,
+        Share,
+    )
+
+_ROWS = 10
+"""Rows of a table that are shown; `--json` has all."""
+_FEW_GROUPS = 10
+"""Groups below which a bootstrap over them says too little."""
+_DECISIVE = (
+    ("action type", "natural", "type_accuracy"),
+    ("macro-F1", "natural", "macro_f1"),
+    ("tool", "natural", "tool"),
+    ("exact call", "natural", "exact_call"),
+    ("in 3 guesses", "natural", "exact_call@3"),
+    ("exact, safe early", "eligible", "exact_call"),
+)
+"""Columns of the first table, with slice and metric."""
+
+
+def show_scores(output: Output, report: ScoreReport, predictions: Path, *, details: bool) -> None:
+    """The table of what decides, what was left out, and with `details` all other figures."""
+    name = report.predictor or predictions.name
+    output.print((f"{name} on {report.rows:,} eval steps of {report.tasks:,} tasks", "bold"))
+    output.print()
+    _show_table(output, name, report)
+    if report.target == "call":
+        safe = " or ".join(report.allow)
+        output.print(
+            f"calls are over the steps with one; safe early: the {report.eligible:,} steps whose calls are {safe} and "
+            "were answered"
+        )
+    if report.groups < _FEW_GROUPS:
+        output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
+    for calibration in report.calibration or ():
+        output.print(_describe_calibration(calibration))
+    if "p50" in report.latency_s:
+        output.print(f"a guess takes {_write_seconds(report.latency_s['p50'])} (median)")
+    if report.against is not None:
+        output.print()
+        _show_comparison(output, report.against)
+    output.print()
+    output.print(_count_rows(report))
+    if details:
+        _show_details(output, report)
+    else:
+        output.print("--details shows each class, tool, source and argument, and how far ahead it is right")
+
+
+def _show_table(output: Output, name: str, report: ScoreReport) -> None:
+    lines: list[tuple[str, Sequence[ScoreRow]]] = [(name, report.scores)]
+    if report.against is not None:
+        lines.append((report.against.predictor or Path(report.against.other).name, report.against.scores))
+    tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
+    columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
+    output.print_table(
+        ("predictor", *(title for title, _, _ in columns)),
+        [(line, *(_write_row(found.get(column[1:])) for column in columns)) for line, found in tables],
+    )
+
+
+def _write_row(row: ScoreRow | None) -> str:
+    return "-" if row is None else write_estimate(row.value, row.low, row.high)
+
+
+def write_estimate(value: float, low: float, high: float) -> str:
+    """A share with its interval: `18 % [12, 24]`."""
+    return f"{write_share(value)} [{write_percent(low)}, {write_percent(high)}]"
+
+
+def _write(share: Share) -> str:
+    if share.value is None or share.low is None or share.high is None:
+        return "-"
+    return write_estimate(share.value, share.low, share.high)
+
+
+def _write_seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
+
+
+def _describe_calibration(calibration: Calibration) -> str:
+    text = f"confidence that the {calibration.of} is right: off by {write_percent(calibration.ece)} points (ECE)"
+    best = next((row for row in calibration.coverage if row.coverage), None)
+    if best is None:
+        return f"{text}; no choice of the surest has fewer than {write_share(calibration.coverage[-1].risk)} wrong"
+    return f"{text}; at most {write_share(best.risk)} are wrong of the surest {write_share(best.coverage)}"
+
+
+def _show_comparison(output: Output, against: Comparison) -> None:
+    output.print(f"against {against.other}, both on the same draws of {against.tasks:,} tasks:")
+    found = {(each.slice, each.metric): each for each in against.differences}
+    columns = [column for column in _DECISIVE if column[1:] in found]
+    output.print_fields([(column[0], _write_difference(found[column[1:]])) for column in columns])
+
+
+def _write_difference(each: Difference) -> str:
+    """`better by 3.1 points [1.2, 5.0]`."""
+    sign = -1 if each.value < 0 else 1
+    value, *ends = (100 * sign * number for number in (each.value, each.low, each.high))
+    low, high = sorted(ends)
+    if value == low == high == 0:
+        return "the same"
+    text = f"{'worse' if sign < 0 else 'better'} by {value:.1f} points [{low:.1f}, {high:.1f}]"
+    return text if low > 0 else f"{text}, which may be chance"
+
+
+def _count_rows(report: ScoreReport) -> str:
+    text = (
+        f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
+        f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
+    )
+    # That a line names no action is said already, by rows.
+    faults = {name: count for name, count in report.problems.items() if name != "no_action"}
+    listed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in faults.items())
+    return f"{text}; faults of lines: {listed}" if listed else text
+
+
+def _show_details(output: Output, report: ScoreReport) -> None:
+    output.print()
+    names = ("slice", "metric", "value", "low", "high", "n")
+    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
+    for title, parts in (("action", report.by_action), ("tool", report.by_tool), ("source", report.by_source)):
+        _show_parts(output, title, parts)
+    _show_arguments(output, report.arguments)
+    if report.ahead:
+        output.print()
+        rows = [(row.steps, _write(row.type_accuracy), _write(row.right), row.right.n) for row in report.ahead]
+        output.print_table(("steps in a row", "all types right", "all right", "n"), rows)
+    for calibration in report.calibration or ():
+        _show_reliability(output, calibration)
+
+
+def _show_parts(output: Output, title: str, parts: Sequence[Part]) -> None:
+    if not parts:
+        return
+    output.print()
+    rows = [(p.name, p.n, _write(p.type_accuracy), _write(p.tool), _write(p.exact_call)) for p in parts]
+    _print_some(output, (title, "steps", "action type", "tool", "exact call"), rows)
+
+
+def _show_arguments(output: Output, arguments: Sequence[ArgumentRow]) -> None:
+    if not arguments:
+        return
+    output.print()
+    rows = [(row.name or "all arguments", row.right.n, _write(row.right)) for row in arguments]
+    _print_some(output, ("argument", "calls with it", "right"), rows)
+
+
+def _show_reliability(output: Output, calibration: Calibration) -> None:
+    output.print()
+    rows = [
+        (f"{each.low:.1f} to {each.high:.1f}", each.n, each.confidence, each.right)
+        for each in calibration.bins
+        if each.n
+    ]
+    output.print_table((f"confidence ({calibration.of})", "guesses", "mean", "right"), rows)
+    output.print(
+        f"ECE {calibration.ece:.4f} in {len(calibration.bins)} bins of equal width; Brier {calibration.brier:.4f}; "
+        f"AURC {calibration.aurc:.4f}; {calibration.without_confidence:,} steps without a confidence are left out"
+    )
+    risks = [(f"{row.risk:g}", write_share(row.coverage), row.threshold) for row in calibration.coverage]
+    output.print_table(("wrong at most", "guesses taken", "from confidence"), risks)
+
+
+def _print_some(output: Output, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    every = list(rows)
+    output.print_table(headers, every[:_ROWS])
+    if more := every[_ROWS:]:
+        output.print(f"and {len(more):,} more: --json has all")
