@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
     from foretrace.api.evaluation import score as score
+    from foretrace.api.evaluation import verify as verify
     from foretrace.api.generation import generate as generate
     from foretrace.api.traces import export as export
     from foretrace.api.traces import import_source as import_source
@@ -47,6 +48,7 @@ _HOMES = {
     "read_traces": "foretrace.core.store",
     "score": "foretrace.api.evaluation",
     "tokenize": "foretrace.dataset.tokenize",
+    "verify": "foretrace.api.evaluation",
     "write_traces": "foretrace.core.store",
 }
 """Module in which each public name is defined: it is imported when the name is first used."""
@@ -71,6 +73,7 @@ __all__ = [
     "read_traces",
     "score",
     "tokenize",
+    "verify",
     "write_traces",
 ]
 

@@ -168,12 +168,14 @@ def test_steps_that_do_not_follow_one_another_are_no_run(dataset: Path, tmp_path
         step(1, next_actions=("file_read", "file_write", "verifier")),
         step(3, next_actions=("file_write", "verifier")),
         step(9, next_actions=("final_answer",)),
+        step(1, next_actions=("file_read", "file_write"), key="longer"),
+        step(3, next_actions=("file_write", "verifier"), key="longer"),
         step(11, next_actions=("file_read",), key="other"),
     ]
     guesses = {(s.key, s.step): [Prediction(key=s.key, step=s.step, action="file_read")] for s in steps}
     judged = judge_guesses(steps, guesses, "call")
     rows = measure_ahead(judged, Resamples([s.group for s in steps], 0))
-    assert [(row.steps, row.right.n, row.right.value) for row in rows] == [(1, 4, 1.0), (2, 1, 1.0)]
+    assert [(row.steps, row.right.n, row.right.value) for row in rows] == [(1, 6, 1.0), (2, 1, 1.0)]
 
 
 def test_the_same_file_is_as_good_as_itself(scored: Any, gold: list[Row], tmp_path: Path) -> None:

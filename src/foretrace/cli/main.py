@@ -26,6 +26,7 @@ from foretrace.cli.commands import (
     score,
     show,
     sources,
+    verify,
 )
 from foretrace.cli.common_options import Invocation, with_common_options
 from foretrace.cli.options import write_flag
@@ -58,6 +59,7 @@ for _name, _function in {
     "export": export.export,
     "ceiling": ceiling.ceiling,
     "build": build.build,
+    "verify": verify.verify,
     "score": score.score,
     "push": push.push,
     "sources": sources.sources,

@@ -80,10 +80,30 @@ def _measure_aurc(errors: Any, counts: Any) -> float:
 
 
 def _find_coverage(risk: float, errors: Any, counts: Any, thresholds: Any) -> CoverageRow:
-    taken, wrong = np.cumsum(counts), np.cumsum(errors)
-    good = np.flatnonzero(wrong <= risk * taken + 1e-9)
-    if not len(good):
+    last = _find_last(risk, errors, counts)
+    if last is None:
         return CoverageRow(risk=risk, coverage=0.0, threshold=None)
-    last = good[-1]
-    coverage = round(float(taken[last] / taken[-1]), _DIGITS)
+    coverage = round(float(counts[: last + 1].sum() / counts.sum()), _DIGITS)
     return CoverageRow(risk=risk, coverage=coverage, threshold=round(float(thresholds[last]), 6))
+
+
+def find_threshold(values: Any, right: Any, risk: float) -> float | None:
+    """The lowest value from which on at most a share `risk` of the guesses is wrong; None where there is no such value.
+
+    Args:
+        values: Higher is better, (guesses,); one of -inf is never taken.
+        right: (guesses,).
+        risk: In [0, 1].
+    """
+    known = ~np.isinf(values)
+    if not known.any():
+        return None
+    errors, counts, thresholds = _sort_by_confidence(values[known], right[known].astype(float))
+    last = _find_last(risk, errors, counts)
+    return None if last is None else float(thresholds[last])
+
+
+def _find_last(risk: float, errors: Any, counts: Any) -> int | None:
+    """The lowest threshold, by its place, from which on at most a share `risk` is wrong."""
+    good = np.flatnonzero(np.cumsum(errors) <= risk * np.cumsum(counts) + 1e-9)
+    return int(good[-1]) if len(good) else None

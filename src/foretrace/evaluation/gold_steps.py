@@ -17,6 +17,9 @@ ACTIONS = [str(action) for action in ActionType]
 _COLUMNS = ("key", "step", "task", "group", "source", "action", "tool", "effect", "completion")
 _EVAL_COLUMNS = (*_COLUMNS, "arguments", "next_actions", "natural", "balanced")
 
+_BATCH = 256
+"""Rows that are held at one time: prompts are long."""
+
 
 class GoldStep(NamedTuple):
     """A step, and what the agent did at it."""
@@ -112,7 +115,7 @@ def _read_target_calls(values: dict[str, Any]) -> tuple[PredictedCall, ...]:
 
 
 def read_columns(dataset: Path, config: str, split: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Rows of a config and split, with these columns; an action is its number in `ACTIONS`.
+    """Rows of a config and split (`*` for all), with these columns; an action is its number in `ACTIONS`.
 
     Raises:
         PredictionError: a file of them cannot be read, or lacks a column.
@@ -127,8 +130,8 @@ def read_columns(dataset: Path, config: str, split: str, columns: Sequence[str])
                     raise PredictionError(
                         f"{path}: has no column {', '.join(sorted(missing))}; build the dataset again"
                     )
-                for index in range(file.num_row_groups):
-                    yield from file.read_row_group(index, columns=[*columns], use_threads=False).to_pylist()
+                for batch in file.iter_batches(_BATCH, columns=[*columns], use_threads=False):
+                    yield from batch.to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise PredictionError(f"{path}: cannot be read: {find_first_line(error)}") from None
 

@@ -58,22 +58,34 @@ def judge_guesses(steps: Sequence[GoldStep], guesses: Guesses, target: str) -> J
     right = np.zeros(len(steps), bool)
     confidence, score = np.full(len(steps), np.nan), np.full(len(steps), np.nan)
     for at, step in enumerate(steps):
-        gold_keys = {aspect: _make_key(aspect, step.action, step.calls) for aspect in ASPECTS}
+        gold_keys = _make_keys(step.action, step.calls)
         for guess in guesses.get((step.key, step.step), ()):
             if not has_action(guess):
                 continue
             assert guess.action is not None
-            found = {aspect: _make_key(aspect, guess.action, guess.calls) == gold_keys[aspect] for aspect in ASPECTS}
-            for aspect, is_right in found.items():
-                if is_right and not first[aspect][at]:
+            guessed = _make_keys(guess.action, guess.calls)
+            found = {aspect: guessed[aspect] == gold_keys[aspect] for aspect in ASPECTS}
+            for aspect, is_same in found.items():
+                if is_same and not first[aspect][at]:
                     first[aspect][at] = guess.rank
             if guess.rank == 1:
                 action[at] = ACTIONS.index(guess.action)
-                right[at] = found["type_accuracy"] and (found["exact_call"] or target == "type")
+                right[at] = is_right(step, guess, target)
         if chosen := [guess for guess in guesses.get((step.key, step.step), ()) if guess.rank == 1]:
             confidence[at] = _or_nan(chosen[0].confidence)
             score[at] = _or_nan(chosen[0].score)
     return JudgedSteps(steps, first, action, right, confidence, score)
+
+
+def is_right(step: GoldStep, guess: Prediction, target: str) -> bool:
+    """Whether all that a guess says is right: the action type, and in a dataset of calls the calls too, exactly."""
+    if guess.action != step.action or target == "type":
+        return guess.action == step.action
+    calls, guessed = (
+        [make_call_key(Action(type=None, tool=call.tool, arguments=call.arguments), "exact") for call in of.calls]
+        for of in (step, guess)
+    )
+    return calls == guessed
 
 
 def has_action(guess: Prediction) -> bool:
@@ -107,15 +119,15 @@ def _read_arguments(call: PredictedCall) -> dict[str, str]:
         return {}
 
 
-def _make_key(aspect: str, action: str, calls: Sequence[PredictedCall]) -> Any:
-    """Equal for what is the same in one aspect."""
-    if aspect == "type_accuracy":
-        return action
-    if aspect == "tool":
-        return [call.tool for call in calls]
-    level = "exact" if aspect == "exact_call" else "normalised"
+def _make_keys(action: str, calls: Sequence[PredictedCall]) -> dict[str, Any]:
+    """By aspect, what is equal for what is the same in it."""
     own = [Action(type=None, tool=call.tool, arguments=call.arguments) for call in calls]
-    return [(call.tool, make_call_key(call, level)) for call in own]
+    return {
+        "type_accuracy": action,
+        "tool": [call.tool for call in calls],
+        "exact_call": [make_call_key(call, "exact") for call in own],
+        "normalised_call": [(call.tool, make_call_key(call, "normalised")) for call in own],
+    }
 
 
 def _or_nan(value: float | None) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from foretrace.core.errors import PredictionError, Setting, UsageError
 from foretrace.core.predictions import Prediction, PredictionsFile, digest_dataset, read_predictions
+from foretrace.evaluation.accepting import measure_verifier
 from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.calibration import measure_calibration
 from foretrace.evaluation.figures import (
@@ -21,7 +22,7 @@ from foretrace.evaluation.figures import (
     measure_figures,
     measure_parts,
 )
-from foretrace.evaluation.gold_steps import GoldStep, read_eval_steps, read_target
+from foretrace.evaluation.gold_steps import GoldStep, read_eval_steps, read_target, read_validation_steps
 from foretrace.evaluation.judged_steps import JudgedSteps, has_action, is_eligible, judge_guesses
 from foretrace.evaluation.safe_effects import find_safe_effects
 from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport, ScoreRow
@@ -66,6 +67,7 @@ def score(
     allow_other_version: bool = False,
     allow: Sequence[str] = (),
     against: Path | str | None = None,
+    validation: Path | str | None = None,
 ) -> ScoreReport:
     """Score a file of predictions (see `core/predictions.py`) on the eval rows of a dataset.
 
@@ -82,6 +84,8 @@ def score(
         allow_other_version: Score although the predictions were made for another version of the dataset.
         allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
         against: Another file of predictions, with which each figure is compared.
+        validation: Scored predictions for the validation rows of `proposer`: thresholds of the verifier are chosen on
+            them. Without them they are chosen on half of the test groups, and measured on the other half.
 
     Raises:
         UsageError: an effect that cannot be allowed, or a negative seed.
@@ -97,11 +101,17 @@ def score(
     allowed = _Allowed(partial=allow_partial, other_version=allow_other_version)
     own = _read(Path(predictions), gold, allowed)
     other = None if against is None else _read(Path(against), gold, allowed)
-    return _make_report(own, other, gold, safe, seed)
+    tuned = None if validation is None else _read_validation(Path(validation), gold, allowed)
+    return _make_report(own, other, tuned, gold, safe, seed)
 
 
 def _make_report(
-    own: _Predictions, other: _Predictions | None, gold: _Gold, safe: Collection[str], seed: int
+    own: _Predictions,
+    other: _Predictions | None,
+    validation: JudgedSteps | None,
+    gold: _Gold,
+    safe: Collection[str],
+    seed: int,
 ) -> ScoreReport:
     """All figures of the predictions, and the differences from the others."""
     slices = [_Slice(name, gold.find_slice(name, safe), seed) for name in SLICES]
@@ -130,6 +140,14 @@ def _make_report(
         arguments=measure_arguments(natural.steps, own.guesses, seed),
         ahead=measure_ahead(natural, resamples),
         calibration=_calibrate(natural, gold.target),
+        verifier=measure_verifier(
+            natural,
+            own.guesses,
+            gold.target,
+            verifier=None if header is None else header.verifier,
+            validation=validation,
+            seed=seed,
+        ),
         against=None if other is None else _compare(own, other, slices),
         latency_s={} if header is None else header.latency_s,
         seed=seed,
@@ -150,29 +168,56 @@ def _read(path: Path, gold: _Gold, allowed: _Allowed) -> _Predictions:
         PredictionError: they do not fit the dataset.
     """
     file = read_predictions(path)
-    _check_header(file, gold, allowed)
+    _check_header(file, gold, "eval", allowed)
+    guesses, unknown = _match(file, gold, "eval", allowed)
+    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
+    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
+
+
+def _read_validation(path: Path, gold: _Gold, allowed: _Allowed) -> JudgedSteps:
+    """Read predictions for the validation rows.
+
+    Raises:
+        PredictionError: they do not fit the dataset, or none of them has a score.
+    """
+    gold = gold._replace(steps=read_validation_steps(gold.dataset, gold.target))
+    file = read_predictions(path)
+    _check_header(file, gold, "proposer", allowed)
+    if not any(row.score is not None for row in file.rows):
+        raise PredictionError(f"{path}: has no scores to choose a threshold on; run `foretrace verify` on it first")
+    guesses, _ = _match(file, gold, "validation", allowed)
+    return judge_guesses(gold.steps, guesses, gold.target)
+
+
+def _match(
+    file: PredictionsFile, gold: _Gold, kind: str, allowed: _Allowed
+) -> tuple[dict[tuple[str, int], list[Prediction]], int]:
+    """The guesses at the steps of the dataset, and the number of other steps that are predicted.
+
+    Raises:
+        PredictionError: most of them are others.
+    """
     by_step = file.by_step()
     places = {(step.key, step.step) for step in gold.steps}
     guesses = {at: found for at, found in by_step.items() if at in places}
     unknown = len(by_step) - len(guesses)
     if unknown > len(guesses) and not allowed.partial:
         raise PredictionError(
-            f"{path}: {unknown:,} of {len(by_step):,} predictions are for rows that are not among the eval "
+            f"{file.path}: {unknown:,} of {len(by_step):,} predictions are for rows that are not among the {kind} "
             f"rows of {gold.dataset}: name the dataset whose prompts were answered, or ",
             Setting("allow_partial", True),
             " scores the others",
         )
-    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
-    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
+    return guesses, unknown
 
 
-def _check_header(file: PredictionsFile, gold: _Gold, allowed: _Allowed) -> None:
+def _check_header(file: PredictionsFile, gold: _Gold, config: str, allowed: _Allowed) -> None:
     header = file.header
     if header is None:
         return
-    if header.config != "eval":
+    if header.config != config:
         raise PredictionError(
-            f"{file.path}: predicts rows of the config {header.config}; what is scored here are the eval rows"
+            f"{file.path}: predicts rows of the config {header.config}; rows of {config} are wanted here"
         )
     if header.dataset and header.dataset != digest_dataset(gold.dataset) and not allowed.other_version:
         raise PredictionError(

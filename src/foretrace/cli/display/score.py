@@ -10,6 +10,7 @@ from foretrace.cli.display.ceiling import write_percent, write_share
 from foretrace.cli.output import Cell, Output
 
 if TYPE_CHECKING:
+    from foretrace.evaluation.pair_accuracy import PairReport
     from foretrace.evaluation.score_report import (
         ArgumentRow,
         Calibration,
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
         ScoreReport,
         ScoreRow,
         Share,
+        VerifierScore,
     )
+    from foretrace.evaluation.verify import VerifyReport
 
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""
@@ -54,6 +57,9 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
         output.print(_describe_calibration(calibration))
     if "p50" in report.latency_s:
         output.print(f"a guess takes {_write_seconds(report.latency_s['p50'])} (median)")
+    if report.verifier is not None:
+        output.print()
+        _show_verifier(output, report.verifier)
     if report.against is not None:
         output.print()
         _show_comparison(output, report.against)
@@ -122,6 +128,83 @@ def _write_difference(each: Difference) -> str:
     return text if low > 0 else f"{text}, which may be chance"
 
 
+def _show_verifier(output: Output, found: VerifierScore) -> None:
+    output.print((f"verifier {found.verifier or ''}".rstrip(), "bold"))
+    output.print(
+        f"AUROC of its scores {_write_auroc(found.auroc)}, of the confidences {_write_auroc(found.auroc_confidence)}"
+    )
+    output.print_table(
+        ("accepts by", "for precision", "from", "guesses", "of them right", "of the right ones"),
+        [
+            (
+                row.policy.replace("_", " "),
+                "" if row.precision_wanted is None else f"{row.precision_wanted:.2f}",
+                "" if row.precision_wanted is None else "never" if row.threshold is None else f"{row.threshold:.4g}",
+                write_share(row.accepted),
+                "-" if row.precision is None else write_share(row.precision),
+                "-" if row.recall is None else write_share(row.recall),
+            )
+            for row in found.policies
+        ],
+    )
+    if found.thresholds_from == "half":
+        output.print(
+            f"thresholds are chosen on {found.chosen_on:,} guesses of half of the test groups, and measured on "
+            f"{found.n:,} of the other half; --validation FILE chooses them on validation rows"
+        )
+    else:
+        output.print(
+            f"thresholds are chosen on {found.chosen_on:,} validation guesses, measured on {found.n:,} test guesses"
+        )
+
+
+def _write_auroc(share: Share) -> str:
+    if share.value is None or share.low is None or share.high is None:
+        return "-"
+    return f"{share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
+
+
+def show_pair_scores(output: Output, report: PairReport, scores: Path) -> None:
+    """How often the right action of a pair is preferred, by family."""
+    output.print((f"{report.verifier or scores.name} on {report.rows:,} test pairs", "bold"))
+    output.print()
+    output.print_table(
+        ("family", "pairs", "prefers the right action"),
+        [(row.name or "all", row.accuracy.n, _write(row.accuracy)) for row in report.families],
+    )
+    if report.groups < _FEW_GROUPS:
+        output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
+    text = (
+        f"{report.missing:,} pairs without two scores count as wrong; {report.unknown:,} scores of other pairs are "
+        "ignored"
+    )
+    output.print(text + _list_faults(report.problems))
+
+
+def show_verified(output: Output, report: VerifyReport, dataset: Path, *, pairs: bool) -> None:
+    """What was scored, what was not and why, and what to type next."""
+    what = "pairs" if pairs else "predictions"
+    output.print((f"{report.verifier} scored {report.rows:,} {what}: {report.scored:,} scores", "bold"))
+    left_out = {
+        "of an earlier run": report.already_done,
+        "without an action, not scored": report.no_action,
+        "for steps that the dataset does not have, not scored": report.unknown,
+        "answers neither yes nor no, not scored": report.unreadable,
+        "1 or 0 for want of logprobs": report.without_logprobs,
+        "scores for predictions that are not there": report.unused,
+        **{f"requests failed ({kind}), not scored": count for kind, count in report.failed.items()},
+    }
+    for name, count in left_out.items():
+        if count:
+            output.print(f"{count:,} {name}")
+    if report.problems:
+        output.print(_list_faults(report.problems).removeprefix("; "))
+    if "p50" in report.latency_s:
+        output.print(f"a score takes {_write_seconds(report.latency_s['p50'])} (median)")
+    output.print(f"scores: {report.out}")
+    output.print(f"next: foretrace score {report.out} {dataset}")
+
+
 def _count_rows(report: ScoreReport) -> str:
     text = (
         f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
@@ -129,8 +212,12 @@ def _count_rows(report: ScoreReport) -> str:
     )
     # That a line names no action is said already, by rows.
     faults = {name: count for name, count in report.problems.items() if name != "no_action"}
-    listed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in faults.items())
-    return f"{text}; faults of lines: {listed}" if listed else text
+    return text + _list_faults(faults)
+
+
+def _list_faults(problems: dict[str, int]) -> str:
+    listed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in problems.items())
+    return f"; faults of lines: {listed}" if listed else ""
 
 
 def _show_details(output: Output, report: ScoreReport) -> None:
