@@ -11,12 +11,15 @@ from foretrace.core.errors import Setting, UsageError
 
 if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
+    from foretrace.core.references import References
     from foretrace.core.trace import Trace
     from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.pair_accuracy import PairReport
     from foretrace.evaluation.score_report import ScoreReport
     from foretrace.evaluation.verify import Asking, VerifyReport
     from foretrace.models.base import ChatModel, Server
+
+    PredictReferences = Callable[[Path, Path, ProgressFunc], None]
 
 
 def ceiling(
@@ -90,6 +93,39 @@ def score(
         allow_partial=allow_partial,
         allow_other_version=allow_other_version,
     )
+
+
+def add_references(
+    dataset: str | Path, *, predict: PredictReferences | None = None, progress: ProgressFunc | None = None
+) -> References:
+    """Write what free predictors reach on a dataset into it: their predictions to `references/NAME.jsonl`, the figures
+    to `references.json`, and a table into its card. `build(..., references=True)` does this.
+
+    Args:
+        predict: Writes the predictions, in place of the free predictors: called with the dataset, the folder
+            `references` in it, and what shows progress. Files that are there already count too.
+
+    Raises:
+        PredictionError: predictions that cannot be made or scored.
+    """
+    from foretrace.core.files import replace_file
+    from foretrace.core.progress import ignore_progress
+    from foretrace.core.references import FOLDER, write_references
+    from foretrace.dataset.card import put_references
+    from foretrace.evaluation.references import score_references
+
+    dataset = Path(dataset)
+    (predict or _predict_references)(dataset, dataset / FOLDER, progress or ignore_progress)
+    references = score_references(dataset)
+    write_references(dataset, references)
+    card = dataset / "README.md"
+    replace_file(card, put_references(card.read_text("utf-8"), references).encode())
+    return references
+
+
+def _predict_references(dataset: Path, folder: Path, progress: ProgressFunc) -> None:
+    """Let the predictors that cost nothing predict the eval rows."""
+    raise UsageError(Setting("references"), " needs the free predictors, which this version does not have")
 
 
 def score_pairs(

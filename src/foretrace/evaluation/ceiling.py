@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.actions.call_facts import pick_worst_effect
 from foretrace.actions.label_steps import label_trace
-from foretrace.actions.taxonomy import StepLabel
+from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import measure_intervals
@@ -27,7 +27,6 @@ from foretrace.evaluation.ceiling_report import (
     Saving,
     Verdict,
 )
-from foretrace.evaluation.safe_effects import find_safe_effects
 from foretrace.evaluation.savings import (
     EagerCall,
     PlannedStep,
@@ -43,6 +42,8 @@ DEPTHS = (1, 2, 3, 4, 5)
 """How many steps ahead are measured."""
 MIN_COVERAGE = 0.5
 """Share of steps whose times must be known for a verdict."""
+ALLOWED_EFFECTS = (Effect.SANDBOX_EXEC,)
+"""Effects that a user may call safe to run early, beside `pure_read`."""
 NO_CALL = "(no call)"
 
 _TO_RECORD = {
@@ -111,8 +112,14 @@ class Ceiling:
             raise UsageError(Setting("proposer_s", proposer_s), ": give seconds, 0 or more")
         if seed < 0:
             raise UsageError(Setting("seed", seed), ": give 0 or more")
+        for effect in allow:
+            if effect not in (Effect.PURE_READ, *ALLOWED_EFFECTS):
+                choices = ", ".join(ALLOWED_EFFECTS)
+                raise UsageError(
+                    Setting("allow", str(effect)), f": is not safe to run early; what can be allowed is {choices}"
+                )
         self._proposer_s, self._seed = proposer_s, seed
-        self._safe = find_safe_effects(allow)
+        self._safe = frozenset((Effect.PURE_READ, *(Effect(effect) for effect in allow)))
         self._sums = _Sums()
         self._counts: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()

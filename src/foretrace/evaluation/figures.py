@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from foretrace.core.references import ScoreRow
 from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.gold_steps import ACTIONS, GoldStep
 from foretrace.evaluation.judged_steps import ASPECTS, Guesses, JudgedSteps, list_arguments
-from foretrace.evaluation.score_report import AheadRow, ArgumentRow, Part, ScoreRow, Share
+from foretrace.evaluation.score_report import AheadRow, ArgumentRow, Part, Share
 
 TOPS = (3, 5)
 """Among how many guesses the right one is looked for, beside the first."""

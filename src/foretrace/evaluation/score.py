@@ -6,13 +6,16 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
-from foretrace.core.errors import PredictionError, Setting, UsageError
+from foretrace.core.errors import PredictionError, Setting
 from foretrace.core.predictions import Prediction, PredictionsFile, digest_dataset, read_predictions
+from foretrace.core.references import FILE, Reference, ScoreRow, read_references
 from foretrace.evaluation.accepting import measure_verifier
 from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.calibration import measure_calibration
+from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
 from foretrace.evaluation.figures import (
     Measured,
     list_units,
@@ -24,8 +27,7 @@ from foretrace.evaluation.figures import (
 )
 from foretrace.evaluation.gold_steps import GoldStep, read_eval_steps, read_target, read_validation_steps
 from foretrace.evaluation.judged_steps import JudgedSteps, has_action, is_eligible, judge_guesses
-from foretrace.evaluation.safe_effects import find_safe_effects
-from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport, ScoreRow
+from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
 """As the steps come; equally many of each class; of the first, the steps whose calls can be run early."""
@@ -92,9 +94,8 @@ def score(
         PredictionError: no eval rows, predictions that cannot be read, that are for another version of the dataset, or
             most of which are for other rows.
     """
-    safe = find_safe_effects(allow)
-    if seed < 0:
-        raise UsageError(Setting("seed", seed), ": give 0 or more")
+    safe = choose_safe_effects(allow)
+    check_number("seed", seed)
     dataset = Path(dataset)
     target = read_target(dataset)
     gold = _Gold(dataset, target, read_eval_steps(dataset, target))
@@ -120,6 +121,7 @@ def _make_report(
     known = set(own.guesses)
     readable = {at for at, guesses in own.guesses.items() if any(map(has_action, guesses))}
     header = own.file.header
+    references, left_out = _find_references(gold, safe)
     return ScoreReport(
         predictor="" if header is None else header.predictor,
         target=gold.target,
@@ -149,9 +151,27 @@ def _make_report(
             seed=seed,
         ),
         against=None if other is None else _compare(own, other, slices),
+        references=references,
+        references_left_out=left_out,
         latency_s={} if header is None else header.latency_s,
         seed=seed,
     )
+
+
+def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference], str | None]:
+    """The figures of the dataset's references that can be compared, and why there are none where there are some."""
+    found = read_references(gold.dataset)
+    if found is None:
+        return [], None
+    if found.dataset != digest_dataset(gold.dataset):
+        return [], f"{gold.dataset / FILE} is of another version of the dataset"
+    if {*found.allow} == {*map(str, safe)}:
+        return found.predictors, None
+    # Other calls are safe to run early now, so that the slice is another one.
+    return [
+        msgspec.structs.replace(each, scores=[row for row in each.scores if row.slice != "eligible"])
+        for each in found.predictors
+    ], None
 
 
 class _Allowed(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from foretrace.core.references import Reference, ScoreRow
+
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
     """A share in [0, 1], with its 95 % interval over resampled groups."""
@@ -14,18 +16,6 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
     n: int
     """Rows that it is taken over."""
-
-
-class ScoreRow(msgspec.Struct, frozen=True):
-    """One figure: a share in [0, 1] with its 95% interval over resampled groups, which the splits keep whole."""
-
-    slice: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    n: int
-    """Gold rows that it is taken over."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +180,10 @@ class ScoreReport(msgspec.Struct, frozen=True, kw_only=True):
     verifier: VerifierScore | None = None
     """None where no guess has a score."""
     against: Comparison | None = None
+    references: list[Reference] = []
+    """What free predictors reach on the same steps, where the dataset says."""
+    references_left_out: str | None = None
+    """Why the dataset's references are not shown, where they are not."""
     latency_s: dict[str, float] = {}
     """As the file's header has it."""
     seed: int = 0

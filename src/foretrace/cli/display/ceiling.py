@@ -140,16 +140,15 @@ def _write_saving(saving: Saving) -> str:
     share = write_share(saving.share or 0.0)
     if saving.low is None or saving.high is None:
         return share
-    return f"{share} [{write_percent(saving.low)}, {write_percent(saving.high)}]"
+    return f"{share} [{_write_number(saving.low)}, {_write_number(saving.high)}]"
 
 
 def write_share(share: float) -> str:
     """A share as a person says it: `18 %`, `1.9 %`, `0 %`."""
-    return f"{write_percent(share)} %"
+    return f"{_write_number(share)} %"
 
 
-def write_percent(share: float) -> str:
-    """The number of percent: `18`, `1.9`, `0`."""
+def _write_number(share: float) -> str:
     percent = 100 * share
     return f"{percent:.0f}" if percent >= 9.95 or percent < 0.05 else f"{percent:.1f}"
 

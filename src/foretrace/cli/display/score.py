@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.cli.display.ceiling import write_percent, write_share
+from foretrace.cli.display.ceiling import write_share
 from foretrace.cli.output import Cell, Output
 
 if TYPE_CHECKING:
+    from foretrace.core.references import ScoreRow
     from foretrace.evaluation.pair_accuracy import PairReport
     from foretrace.evaluation.score_report import (
         ArgumentRow,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         Difference,
         Part,
         ScoreReport,
-        ScoreRow,
         Share,
         VerifierScore,
     )
@@ -51,6 +51,8 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
             f"calls are over the steps with one; safe early: the {report.eligible:,} steps whose calls are {safe} and "
             "were answered"
         )
+    if report.references_left_out is not None:
+        output.print(f"references are left out: {report.references_left_out}; build it with references again")
     if report.groups < _FEW_GROUPS:
         output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
     for calibration in report.calibration or ():
@@ -75,6 +77,7 @@ def _show_table(output: Output, name: str, report: ScoreReport) -> None:
     lines: list[tuple[str, Sequence[ScoreRow]]] = [(name, report.scores)]
     if report.against is not None:
         lines.append((report.against.predictor or Path(report.against.other).name, report.against.scores))
+    lines += [(f"{each.predictor} (reference)", each.scores) for each in report.references]
     tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
     columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
     output.print_table(
@@ -89,7 +92,12 @@ def _write_row(row: ScoreRow | None) -> str:
 
 def write_estimate(value: float, low: float, high: float) -> str:
     """A share with its interval: `18 % [12, 24]`."""
-    return f"{write_share(value)} [{write_percent(low)}, {write_percent(high)}]"
+    return f"{write_share(value)} [{_write_points(low)}, {_write_points(high)}]"
+
+
+def _write_points(share: float) -> str:
+    """The number of percent: `18`, `1.9`."""
+    return write_share(share).removesuffix(" %")
 
 
 def _write(share: Share) -> str:
@@ -103,7 +111,7 @@ def _write_seconds(seconds: float) -> str:
 
 
 def _describe_calibration(calibration: Calibration) -> str:
-    text = f"confidence that the {calibration.of} is right: off by {write_percent(calibration.ece)} points (ECE)"
+    text = f"confidence that the {calibration.of} is right: off by {_write_points(calibration.ece)} points (ECE)"
     best = next((row for row in calibration.coverage if row.coverage), None)
     if best is None:
         return f"{text}; no choice of the surest has fewer than {write_share(calibration.coverage[-1].risk)} wrong"

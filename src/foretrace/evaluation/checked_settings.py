@@ -1,7 +1,8 @@
-"""Which effects are safe to run early."""
+"""Settings that the measurements share, refused where they cannot be served."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from foretrace.actions.taxonomy import Effect
@@ -11,11 +12,11 @@ ALLOWED_EFFECTS = (Effect.SANDBOX_EXEC,)
 """Effects that a user may call safe to run early, beside `pure_read`."""
 
 
-def find_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
-    """`pure_read`, and the effects that are allowed.
+def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
+    """Effects whose calls are safe to run early: `pure_read`, and those that are allowed.
 
     Raises:
-        UsageError: one of these is never safe.
+        UsageError: an effect that cannot be allowed.
     """
     for effect in allow:
         if effect not in (Effect.PURE_READ, *ALLOWED_EFFECTS):
@@ -24,3 +25,13 @@ def find_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
                 Setting("allow", str(effect)), f": is not safe to run early; what can be allowed is {choices}"
             )
     return frozenset((Effect.PURE_READ, *(Effect(effect) for effect in allow)))
+
+
+def check_number(name: str, value: float, unit: str = "", *, lowest: int = 0) -> None:
+    """Refuse a setting that is no finite number of at least `lowest`.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not (math.isfinite(value) and value >= lowest):
+        raise UsageError(Setting(name, value), f": give {unit}{lowest} or more")
