@@ -82,6 +82,8 @@ def test_score_shows_what_decides_and_writes_all(run: Run, sample_dataset: Path,
     every = run("score", file, sample_dataset, "--quiet", "--details").out
     for words in ("balanced", "all arguments", "steps in a row", "all types right"):
         assert words in every
+    same = run("score", other, sample_dataset, "--quiet", "--against", other).out
+    assert "exact call         the same\n" in same and "-0.0" not in same
 
 
 def test_bad_predictions_are_one_line_each(run: Run, sample_dataset: Path, tmp_path: Path) -> None:

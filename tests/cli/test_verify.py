@@ -37,7 +37,9 @@ def test_verify_then_score(run: Run, sample_dataset: Path, predictions: Path, ju
     assert shown.out.endswith(f"next: foretrace score {out} {sample_dataset}\n")
     scored = run("score", out, sample_dataset, "--quiet")
     assert f"verifier {judge}" in scored.out and "AUROC of its scores -" in scored.out, "all guesses are right"
-    assert "thresholds are chosen on" in scored.out and "--validation FILE chooses them" in scored.out
+    assert "nothing is accepted: with one test group there is no half to choose a threshold on" in scored.out
+    found = run("score", out, sample_dataset, "--quiet", "--json").json
+    assert (found["groups"], found["verifier"]["n"], found["verifier"]["policies"]) == (1, 0, [])
 
 
 def test_verify_pairs_then_score(run: Run, sample_dataset: Path, judge: str, tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
         output.print(f"references are left out: {report.references_left_out}; build it with references again")
     if report.groups < _FEW_GROUPS:
         output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
-    for calibration in report.calibration or ():
-        output.print(_describe_calibration(calibration))
+    if report.calibration:
+        output.print(_describe_calibration(report.calibration[-1]))  # that of the whole guess
     if "p50" in report.latency_s:
         output.print(f"a guess takes {_write_seconds(report.latency_s['p50'])} (median)")
     if report.verifier is not None:
@@ -128,7 +128,8 @@ def _show_comparison(output: Output, against: Comparison) -> None:
 def _write_difference(each: Difference) -> str:
     """`better by 3.1 points [1.2, 5.0]`."""
     sign = -1 if each.value < 0 else 1
-    value, *ends = (100 * sign * number for number in (each.value, each.low, each.high))
+    # + 0.0: what rounds to nothing has no sign
+    value, *ends = (round(100 * sign * number, 1) + 0.0 for number in (each.value, each.low, each.high))
     low, high = sorted(ends)
     if value == low == high == 0:
         return "the same"
@@ -141,6 +142,11 @@ def _show_verifier(output: Output, found: VerifierScore) -> None:
     output.print(
         f"AUROC of its scores {_write_auroc(found.auroc)}, of the confidences {_write_auroc(found.auroc_confidence)}"
     )
+    if not found.policies:
+        output.print(
+            "nothing is accepted: with one test group there is no half to choose a threshold on; give --validation"
+        )
+        return
     output.print_table(
         ("accepts by", "for precision", "from", "guesses", "of them right", "of the right ones"),
         [
