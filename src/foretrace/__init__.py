@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from foretrace.api.evaluation import effects as effects
     from foretrace.api.evaluation import predict as predict
     from foretrace.api.evaluation import replay as replay
-    from foretrace.api.evaluation import score as score
     from foretrace.api.generation import generate as generate
+    from foretrace.api.scoring import score as score
+    from foretrace.api.scoring import verify as verify
     from foretrace.api.traces import export as export
     from foretrace.api.traces import import_source as import_source
     from foretrace.api.traces import label as label
@@ -51,8 +52,9 @@ _HOMES = {
     "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
     "replay": "foretrace.api.evaluation",
-    "score": "foretrace.api.evaluation",
+    "score": "foretrace.api.scoring",
     "tokenize": "foretrace.dataset.tokenize",
+    "verify": "foretrace.api.scoring",
     "write_traces": "foretrace.core.store",
 }
 """Module in which each public name is defined: it is imported when the name is first used."""
@@ -80,6 +82,7 @@ __all__ = [
     "replay",
     "score",
     "tokenize",
+    "verify",
     "write_traces",
 ]
 

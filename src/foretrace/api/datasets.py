@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.api.settings import make_settings
+from foretrace.core.errors import Setting, UsageError
 
 if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
@@ -33,6 +34,7 @@ def build(
     allow_unread: bool = False,
     workers: int = 1,
     overwrite: bool = False,
+    references: bool = False,
     progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build a dataset from traces folders into the folder `out`, whole or not at all.
@@ -50,6 +52,7 @@ def build(
         allow_unread: Take traces although calls in their text were not read.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
+        references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
@@ -76,7 +79,24 @@ def build(
         allow_unread=allow_unread,
     )
     settings.check()
-    return run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    if references:
+        check_references(target)
+    report = run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    if references:
+        from foretrace.api.scoring import add_references
+
+        add_references(out, progress=progress)
+    return report
+
+
+def check_references(target: str) -> None:
+    """Refuse references, before any work is done, for a dataset that has no actions to predict.
+
+    Raises:
+        UsageError: its target is `message`.
+    """
+    if target == "message":
+        raise UsageError(Setting("references"), " needs actions to predict: build with ", Setting("target", "call"))
 
 
 def push(

@@ -1,4 +1,4 @@
-"""Measure what speculation saves, and what a predictor is worth."""
+"""Measure what speculation saves: the ceiling, guesses of a predictor, and their replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from foretrace.core.predictions import PredictionsFile
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.trace import Trace
-    from foretrace.dataset.score import ScoreReport
     from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.effects_manifest import EffectsManifest
     from foretrace.evaluation.predict import PredictedConfig, PredictReport, PredictSettings
@@ -252,19 +251,3 @@ def _run_model(
             await asked.close()
 
     return run_in_event_loop(work)
-
-
-def score(predictions: str | Path, dataset: str | Path, *, seed: int = 0, allow_partial: bool = False) -> ScoreReport:
-    """Score a JSON-lines file of predictions on the eval rows of a dataset.
-
-    Args:
-        predictions: Each line has `key` and `step` of an eval row, and `completion`, or `action`, `tool`, `arguments`.
-        seed: Seed of the bootstrap.
-        allow_partial: Score although most predictions are for rows that the dataset does not have.
-
-    Raises:
-        BuildError: no eval rows, or predictions that cannot be read, or most of which are for other rows.
-    """
-    from foretrace.dataset.score import score as run
-
-    return run(Path(predictions), Path(dataset), seed=seed, allow_partial=allow_partial)

@@ -29,6 +29,7 @@ from foretrace.cli.commands import (
     score,
     show,
     sources,
+    verify,
 )
 from foretrace.cli.common_options import Invocation, with_common_options
 from foretrace.cli.options import write_flag
@@ -63,6 +64,7 @@ for _name, _function in {
     "effects": effects.effects,
     "build": build.build,
     "predict": predict.predict,
+    "verify": verify.verify,
     "score": score.score,
     "replay": replay.replay,
     "push": push.push,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretrace.core.digest import digest
+from foretrace.core.references import References, ScoreRow
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs
@@ -50,6 +51,43 @@ def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str]) -> str:
     """README.md of one Hub repository that holds the configs of these names; `{repo_id}` is left to be filled in."""
     configs = load_configs()
     return make_card(manifest, [configs[name] for name in names], "{repo_id}")
+
+
+_REFERENCES = "## What free predictors reach"
+_REFERENCE_FIGURES = (
+    ("action type", "natural", "type_accuracy"),
+    ("macro-F1", "natural", "macro_f1"),
+    ("tool", "natural", "tool"),
+    ("exact call", "natural", "exact_call"),
+    ("exact call in 3 guesses", "natural", "exact_call@3"),
+    ("exact call, safe to run early", "eligible", "exact_call"),
+)
+"""Title, slice and metric of each column."""
+
+
+def put_references(card: str, references: References) -> str:
+    """The card with a section on the references, which takes the place of an older one."""
+    before, _, rest = card.partition(f"{_REFERENCES}\n")
+    after = rest[rest.find("\n## ") + 1 :] if "\n## " in rest else ""
+    found = [(each.predictor, {(row.slice, row.metric): row for row in each.scores}) for each in references.predictors]
+    columns = [column for column in _REFERENCE_FIGURES if any(column[1:] in rows for _, rows in found)]
+    lines = [
+        _REFERENCES,
+        "",
+        "On the eval rows, in percent, with 95 % intervals by group. The score of a predictor of yours is shown "
+        "beside them.",
+        "",
+        f"| predictor | {' | '.join(title for title, _, _ in columns)} |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for predictor, rows in found:
+        cells = (_write_percent(rows.get((slice_name, metric))) for _, slice_name, metric in columns)
+        lines.append(f"| {predictor} | {' | '.join(cells)} |")
+    return "\n".join([before.rstrip("\n") + "\n", *lines, ""]) + (f"\n{after}" if after else "")
+
+
+def _write_percent(row: ScoreRow | None) -> str:
+    return "-" if row is None else f"{100 * row.value:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
 
 
 def _find_licenses(manifest: Mapping[str, Any]) -> dict[str, int]:

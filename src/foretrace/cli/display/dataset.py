@@ -1,4 +1,4 @@
-"""What a built dataset holds, what was pushed of it, scores on it, and how often each action occurs."""
+"""What a built dataset holds, what was pushed of it, and how often each action occurs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from foretrace.cli.output import Cell, Output
 if TYPE_CHECKING:
     from foretrace.api.traces import LabelReport
     from foretrace.dataset.push import PushedRepository
-    from foretrace.dataset.score import ScoreReport
 
 _BAR_WIDTH = 30
 _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed": "REMOVED"}
@@ -95,16 +94,6 @@ def show_pushed(output: Output, pushed: Sequence[PushedRepository], *, dry_run: 
     output.print_table(
         ("repository", "rows", "files", "bytes", "what"),
         [(p.url, p.rows, len(p.files), p.bytes, "is there already" if p.skipped else done) for p in pushed],
-    )
-
-
-def show_scores(output: Output, report: ScoreReport) -> None:
-    """Print the scores, and which rows and predictions they leave out."""
-    names = ("slice", "metric", "value", "low", "high", "n")
-    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
-    output.print(
-        f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
-        f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )
 
 
