@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset.little import corpus, rows
+from dataset.little import corpus, rows, says, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
@@ -201,6 +201,22 @@ def test_a_planted_difference_is_found(scored: Any, gold: list[Row], tmp_path: P
     back = scored(*bad, against=write(tmp_path / "o.jsonl", *good)).against
     assert back is not None
     assert {(d.slice, d.metric): d.value for d in back.differences} == {at: -d.value for at, d in first.items()}
+
+
+def test_differences_are_over_tasks(tmp_path: Path) -> None:
+    """Twelve groups of eight tasks, right on half of the groups, against nothing right: the difference is the figure
+    itself, and its interval is that of 96 tasks where the figure's is that of 12 groups."""
+    every = [trace(f"k{n}", user(f"Ask {n}"), says("Yes."), task=f"t{n}", group=f"g{n % 12}") for n in range(96)]
+    write_traces(every, tmp_path / "t")
+    build(tmp_path / "t", out=tmp_path / "d", split=(0.02, 0, 0.98), statistical_gates=False)
+    gold = list(rows(tmp_path / "d", "eval"))
+    ours = write(tmp_path / "p.jsonl", *(guess(row, right=int(row["group"][1:]) % 2 == 0) for row in gold))
+    theirs = write(tmp_path / "o.jsonl", *(guess(row, right=False) for row in gold))
+    report = score(ours, tmp_path / "d", against=theirs)
+    assert report.against is not None
+    own = next(row for row in report.scores if (row.slice, row.metric) == ("natural", "type_accuracy"))
+    each = next(row for row in report.against.differences if (row.slice, row.metric) == ("natural", "type_accuracy"))
+    assert each.value == own.value and own.high - own.low > 1.8 * (each.high - each.low) > 0.2
 
 
 def test_predictions_of_another_version_are_refused(scored: Any, dataset: Path, gold: list[Row]) -> None:
