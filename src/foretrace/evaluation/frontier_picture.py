@@ -129,7 +129,7 @@ def _draw_png(points: list[tuple[str, float, float]], most: float) -> bytes:
     axes = figure.subplots()
     axes.plot([x for _, x, _ in points], [y for _, _, y in points], marker="o")
     for label, x, y in points:
-        axes.annotate(label, (x, y), textcoords="offset points", xytext=(5, -11), fontsize=8)
+        axes.annotate(label, (x, y), textcoords="offset points", xytext=(0, 6), ha="center", fontsize=7)
     axes.axhline(most, linestyle="--", color="#22aa77", label="perfect predictor")
     axes.set(xlabel=_X_TITLE, ylabel=_Y_TITLE, xlim=(0, None), ylim=(0, None))
     axes.legend()
