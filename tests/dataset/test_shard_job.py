@@ -124,7 +124,7 @@ def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
         for n in range(pairs)
     ]
     splits = {"train": pack_digests(digests), "validation": pack_digests([]), "test": pack_digests([])}
-    return ShardResult(counts=BuildCounts(), prompts=splits, sample={"argument": sample})
+    return ShardResult(counts=BuildCounts(), prompts=splits, sample={"sibling": sample}, shallow={})
 
 
 def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
@@ -137,6 +137,6 @@ def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
         built.sample.take()
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert len(built.sample.take()["argument"]) == 1000
+    assert len(built.sample.take()["sibling"]) == 1000
     assert held[-1] - held[0] < 19 * 2000 * 8 * 1.5
     assert len(built.find_shared_prompts()) == 0

@@ -22,6 +22,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration, splits
 from foretrace.dataset.card import make_card
+from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
@@ -33,7 +34,7 @@ from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, des
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards
-from foretrace.dataset.statistical_gates import PairSample, make_statistical_gates, remove_families
+from foretrace.dataset.statistical_gates import PairSample, SampledPair, make_statistical_gates, remove_families
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
@@ -144,7 +145,8 @@ class _BuiltShards:
         """Of each job."""
         self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
         self.counts = BuildCounts()
-        self.sample = PairSample()
+        self.sample = PairSample[SampledPair]()
+        self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
     def add(self, number: int, result: ShardResult) -> None:
@@ -154,6 +156,8 @@ class _BuiltShards:
         self.counts.add(result.counts)
         for family, pairs in result.sample.items():
             self.sample.add(family, *pairs)
+        for place, pairs in result.shallow.items():
+            self.shallow.add(place, *pairs)
         for split, prompts in result.prompts.items():
             self._prompts[split].append(prompts)
 
@@ -221,7 +225,12 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts)
-        manifest = make_manifest(self.settings, inputs, built.counts, configs, gates, self.warnings)
+        difficulty = {
+            family: measured
+            for family, measured in measure_difficulty(built.shallow.take()).items()
+            if family in built.counts.families  # and was not removed
+        }
+        manifest = make_manifest(self.settings, inputs, built.counts, configs, gates, difficulty, self.warnings)
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
         (self.folder / "README.md").write_text(make_card(manifest, list(self.configs.values())), encoding="utf-8")

@@ -7,6 +7,7 @@ from typing import Any
 
 from foretrace.core.digest import digest
 from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs
 
@@ -41,6 +42,7 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
         _write_configs(manifest, present),
         _write_actions(manifest),
         _write_gates(manifest),
+        *_write_difficulty(manifest),
         _write_origin(manifest),
     ]
     return "\n".join(section.rstrip("\n") + "\n" for section in sections)
@@ -137,6 +139,24 @@ def _write_gates(manifest: Mapping[str, Any]) -> str:
     if manifest["warnings"]:
         lines += ["", "Warnings:", "", *(f"- {w}" for w in manifest["warnings"])]
     return "\n".join([*lines, ""])
+
+
+def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
+    """The section on difficulty, where it was measured."""
+    families = manifest.get("difficulty")
+    if not families:
+        return []
+    lines = [
+        "## Difficulty",
+        "",
+        "What a shallow reader of prompt and completion gets right (counts, places, overlaps; fitted on train, "
+        "measured on test, a 99 % interval by groups): so much of a family is easy. It is no gate.",
+        "",
+        "| family | right |",
+        "|---|---|",
+        *(f"| {family} | {describe_difficulty(figures)} |" for family, figures in families.items()),
+    ]
+    return ["\n".join([*lines, ""])]
 
 
 def format_figures(gate: Mapping[str, Any]) -> str:

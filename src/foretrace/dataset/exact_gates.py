@@ -216,7 +216,7 @@ def make_exact_gates(
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
-        *(type(same[0]).make_gate(same) for same in by_config),
+        *(gate for same in by_config for gate in type(same[0]).make_gates(same)),
     ]
 
 

@@ -17,6 +17,7 @@ from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
+from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import Prompts, make_token_counter
@@ -60,6 +61,8 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Digests of the prompts of each split."""
     sample: dict[str, list[SampledPair]]
     """Pairs for the statistical gates, by family."""
+    shallow: dict[str, list[ShallowPair]]
+    """Pairs by which the difficulty of a family is measured, by `split/family`."""
 
 
 def build_shards(job: ShardJob) -> ShardResult:
@@ -99,7 +102,9 @@ class _ShardBuilder:
         }
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
-        self._sample = PairSample()
+        self._sample = PairSample[SampledPair]()
+        # A share of what all jobs need, twice over, since reading prompts takes time.
+        self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
     def __enter__(self) -> Self:
         return self
@@ -167,14 +172,21 @@ class _ShardBuilder:
         if self._configs[row.config].pair_families:
             self.counts.families[row.values["family"]] += 1
             if self._settings.statistical_gates:
-                self._sample.add(row.values["family"], self._make_sampled_pair(row))
+                self._measure_pair(row, split)
         self._get_writer(self.job.folder, row.config, split).add(row)
 
-    def _make_sampled_pair(self, row: Row) -> SampledPair:
-        pair, group = row.values["pair"], row.values["group"]
+    def _measure_pair(self, row: Row, split: str) -> None:
+        """Take the pair into the samples of its family, as far as they have room for it."""
+        values = row.values
+        family, pair, group = values["family"], values["pair"], values["group"]
         place = digest("gate", str(self._settings.seed), pair)
-        chosen, rejected = row.values["chosen"][0][1], row.values["rejected"][0][1]
-        return SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)
+        chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
+        if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
+            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)
+            self._sample.add(family, sampled)
+        if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
+            difference = compare_shallowly(values["prompt"], chosen, rejected)
+            self._shallow.add(f"{split}/{family}", ShallowPair(place, group, difference))
 
     def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:
@@ -199,4 +211,5 @@ class _ShardBuilder:
             counts=self.counts,
             prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
             sample=self._sample.take(),
+            shallow=self._shallow.take(),
         )
