@@ -16,13 +16,13 @@ from foretrace.core.digest import digest
 from foretrace.core.store import TraceStore, write_traces
 from foretrace.dataset import build as module
 from foretrace.dataset.prompt_digests import digest_prompt, find_shared_prompts, merge_digests, pack_digests
-from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes.base import Row
 from foretrace.dataset.recipes.eval import EvalSlices
 from foretrace.dataset.report import BuildCounts
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.shard_job import ShardJob, ShardResult, read_traces_once
 from foretrace.dataset.statistical_gates import SampledPair
+from foretrace.dataset.turn_text import ChatText
 
 ACTIONS = [str(a) for a in ActionType]
 

@@ -16,8 +16,8 @@ from typing import Any, Self
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error
-from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
+from foretrace.dataset.turn_text import ChatText
 
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}

@@ -12,9 +12,10 @@ import msgspec
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
-from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.dataset.prompts import Prompts
 from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target_text import make_message_text, make_target_text
+from foretrace.dataset.turn_text import ChatText
 
 
 @dataclass(frozen=True, slots=True, eq=False)
