@@ -20,7 +20,7 @@ from foretrace.dataset.recipes.base import Row
 from foretrace.dataset.recipes.eval import EvalSlices
 from foretrace.dataset.report import BuildCounts
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, read_traces_once
+from foretrace.dataset.shard_job import ShardResult, read_traces_once
 from foretrace.dataset.statistical_gates import SampledPair
 from foretrace.dataset.turn_text import ChatText
 
@@ -74,27 +74,19 @@ def test_natural_slice_keeps_the_distribution_and_the_other_has_equal_classes() 
     assert all(r.values["natural"] or r.values["balanced"] for r in found)
 
 
-def job(folders: list[Path], shards: tuple[int, ...]) -> ShardJob:
-    stores = tuple(str(f) for f in folders)
-    settings = BuildSettings()
-    return ShardJob(
-        number=0, count=1, stores=stores, shards=shards, folder="", candidates_folder="", settings=settings, splits={}
-    )
-
-
 def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path) -> None:
     every = corpus(12)
     write_traces(every[::2], tmp_path / "a")
     write_traces([*every[1::2], *every[:8]], tmp_path / "b")
     shards = tuple(range(16))
     counted = BuildCounts()
-    merged = list(read_traces_once(job([tmp_path / "a", tmp_path / "b"], shards), counted))
+    stores = [TraceStore(tmp_path / name) for name in ("a", "b")]
+    merged = list(read_traces_once(stores, shards, counted))
     assert sorted(t.key for t in merged) == sorted(t.key for t in every)
     assert counted.duplicates == 4
     tasks = [t.task.id for t in merged]
     assert all(tasks[i] == tasks[i - 1] or tasks[i] not in tasks[:i] for i in range(1, len(tasks)))
-    held = TraceStore(tmp_path / "a").shards
-    assert {t.key for s in held for t in read_traces_once(job([tmp_path / "a"], (s,)))} == {t.key for t in every[::2]}
+    assert {t.key for s in stores[0].shards for t in read_traces_once(stores[:1], (s,))} == {t.key for t in every[::2]}
 
 
 messages = st.lists(st.builds(ChatText, st.sampled_from(["user", "assistant"]), st.text(max_size=4)), max_size=4)

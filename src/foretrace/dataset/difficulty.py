@@ -76,7 +76,8 @@ def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, 
 
 def describe_difficulty(figures: Mapping[str, Any]) -> str:
     """The figures of a manifest in one line: `.702 [.65, .75] of 384 test pairs in 12 groups`."""
-    seen = f"{figures['test']} test pairs in {figures['groups']} groups"
+    groups = figures["groups"]
+    seen = f"{figures['test']} test pairs in {groups} group{'' if groups == 1 else 's'}"
     if figures["accuracy"] is None:
         return f"not known: {figures['train']} train pairs, {seen}"
     low, high = (format_fraction(figures[name], 2) for name in ("low", "high"))

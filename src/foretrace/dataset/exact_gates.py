@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from foretrace.core.store import TraceStore
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
@@ -104,7 +105,8 @@ class _ShardChecker:
         prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
         too.
         """
-        for trace in read_traces_once(self._job):
+        stores = [TraceStore(Path(store)) for store in self._job.stores]
+        for trace in read_traces_once(stores, self._job.shards):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # of no trace

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from foretrace.actions.label_steps import label_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore
@@ -20,8 +19,8 @@ from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
-from foretrace.dataset.prompts import Prompts, make_token_counter
-from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
+from foretrace.dataset.prompts import make_token_counter
+from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, make_attempt, select_targets
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
 from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, DatasetFiles
@@ -69,15 +68,23 @@ def build_shards(job: ShardJob) -> ShardResult:
     """Write the job's files and count what happened."""
     release_memory()
     with _ShardBuilder(job) as builder:
-        for task, traces in groupby(read_traces_once(job, builder.counts), key=lambda t: t.task.id):
+        stores = [TraceStore(Path(store)) for store in job.stores]
+        for task, traces in groupby(read_traces_once(stores, job.shards, builder.counts), key=lambda t: t.task.id):
             builder.add(task, list(traces))
         return builder.finish()
 
 
-def read_traces_once(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
-    """Read the traces of the job's shards, those of one task together; a trace that stands in two inputs comes once."""
-    stores = [TraceStore(Path(s)) for s in job.stores]
-    for shard in job.shards:
+def read_traces_once(
+    stores: Sequence[TraceStore], shards: Iterable[int], counts: BuildCounts | None = None
+) -> Iterator[Trace]:
+    """Read the traces of some shards, those of one task together; a trace that stands in two folders comes once.
+
+    Args:
+        stores: In any order: where two have one key with other content, the trace with the smaller id comes.
+        shards: Their numbers.
+        counts: Counts the traces that stand in two folders.
+    """
+    for shard in shards:
         streams = [store.read(shard) for store in stores if shard in store.shards]
         last = ""
         for trace in heapq.merge(*streams, key=lambda t: (t.task.id, t.key, t.id)):
@@ -130,23 +137,18 @@ class _ShardBuilder:
         counts.of_demo_model += is_demo_model(trace.provenance.model)
         counts.licenses[trace.provenance.license or "unknown"] += 1
         counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
-        prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter)
-        attempt = Attempt(trace, label_trace(trace), prompts, settings)
+        attempt = make_attempt(trace, settings, self._counter)
         counts.steps += len(attempt.labels)
         count_unread_calls(trace, counts)
         return attempt
 
     def _build(self, attempts: list[Attempt], split: str) -> None:
-        wanted = [attempt for attempt in attempts if attempt.wanted]
-        for attempt in wanted:
-            attempt.select_targets()
-            self._exclude(attempt, split)
-            actions = self.counts.actions.setdefault(split, Counter())
-            actions.update(str(target.label.action) for target in attempt.targets)
+        select_targets(attempts)
         for attempt in attempts:
-            if not attempt.wanted and wanted:
-                # All that it can give is a wrong answer to a prompt that it shares with one that is wanted.
-                attempt.select_targets(until=max(attempt.count_shared_messages(other) for other in wanted))
+            if attempt.wanted:
+                self._exclude(attempt, split)
+                actions = self.counts.actions.setdefault(split, Counter())
+                actions.update(str(target.label.action) for target in attempt.targets)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
             for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops)):
