@@ -17,7 +17,7 @@ from foretrace.core.trace import ToolSpec, Trace
 from foretrace.dataset.prompt_digests import digest_prompt
 from foretrace.dataset.settings import TargetFormat
 from foretrace.dataset.target_text import has_target, make_message_text
-from foretrace.dataset.tool_text import encode_tool, is_described
+from foretrace.dataset.tool_text import DESCRIPTION_CHARS, encode_tool, is_described
 from foretrace.dataset.turn_text import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
@@ -273,13 +273,16 @@ class Prompts:
         part = OWN_HEADING + own if own else ""
         if all(is_described(tool, own) for tool in tools):
             return self._clip(part, limit)
-        lines = [encode_tool(tool) for tool in tools]
+        room = max(limit // 2, limit - count(part))
+        lines: list[str] = []
+        for longest in DESCRIPTION_CHARS:
+            lines = [encode_tool(tool, longest) for tool in tools]
+            if count(TOOLS_HEADING + "\n".join(lines)) <= room:
+                break
+        else:
+            lines = self._clip_evenly(lines, room - count(TOOLS_HEADING))
         listed = TOOLS_HEADING + "\n".join(lines)
-        if count(part) + count(listed) > limit:
-            room = max(limit // 2, limit - count(part))
-            listed = TOOLS_HEADING + "\n".join(self._clip_evenly(lines, room - count(TOOLS_HEADING)))
-            part = self._clip(part, max(0, limit - count(listed)))
-        return self._clip(part + listed, limit)
+        return self._clip(self._clip(part, max(0, limit - count(listed))) + listed, limit)
 
     def _clip_evenly(self, lines: list[str], limit: int) -> list[str]:
         """The lines within about `limit` tokens together: short ones whole, and what is left shared by the long."""
