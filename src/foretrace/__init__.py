@@ -10,6 +10,7 @@ from foretrace.core.version import __version__
 if TYPE_CHECKING:
     from foretrace.actions.taxonomy import ActionType as ActionType
     from foretrace.api.datasets import build as build
+    from foretrace.api.datasets import load as load
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
     from foretrace.api.evaluation import effects as effects
@@ -48,6 +49,7 @@ _HOMES = {
     "import_source": "foretrace.api.traces",
     "label": "foretrace.api.traces",
     "label_folder": "foretrace.api.traces",
+    "load": "foretrace.api.datasets",
     "predict": "foretrace.api.evaluation",
     "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
@@ -76,6 +78,7 @@ __all__ = [
     "import_source",
     "label",
     "label_folder",
+    "load",
     "predict",
     "push",
     "read_traces",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import Outcomes, TargetFormat
 
 
@@ -97,6 +98,54 @@ def check_references(target: str) -> None:
     """
     if target == "message":
         raise UsageError(Setting("references"), " needs actions to predict: build with ", Setting("target", "call"))
+
+
+def load(
+    traces: str | Path | Sequence[str | Path],
+    config: str = "proposer",
+    split: str = "train",
+    *,
+    target: TargetFormat = "call",
+    outcomes: Outcomes = "success",
+    max_context_tokens: int = 8192,
+    tokenizer: str | Path | None = None,
+    shares: Sequence[float] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    recipes: Sequence[str] = (),
+    allow_demo: bool = False,
+) -> RowStream:
+    """Rows of a dataset without building it: rendered from the traces while they are read.
+
+    They are those that `build` writes with the same settings, in the same order, and as `datasets` shows them. Nothing
+    is written and little is held, so that is for where the disk is small; but no gate is run. Each iteration reads the
+    traces again. The first also reads the splits that are held out more, whose prompts a row may not have.
+
+    Args:
+        config: `proposer` or `trajectories`, or one of a recipe from outside; not one whose rows are chosen among all
+            rows, as those of `verifier` and `eval` are.
+        split: `train`, `validation` or `test`.
+        shares: Shares of the splits, by group: what `build` calls `split`.
+
+    Raises:
+        UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
+        BuildError: there are no traces.
+    """
+    from foretrace.dataset.row_stream import RowStream
+    from foretrace.dataset.settings import BuildSettings
+
+    folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
+    settings = make_settings(
+        BuildSettings,
+        target=target,
+        outcomes=outcomes,
+        max_context_tokens=max_context_tokens,
+        tokenizer=None if tokenizer is None else str(tokenizer),
+        split=shares,
+        seed=seed,
+        recipes=recipes,
+        allow_demo=allow_demo,
+    )
+    return RowStream(folders, config, split, settings)
 
 
 def push(

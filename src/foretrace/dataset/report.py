@@ -12,6 +12,7 @@ import msgspec
 
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
+from foretrace.dataset.difficulty import Difficulty
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -80,6 +81,7 @@ def make_manifest(
     counts: BuildCounts,
     configs: Mapping[str, Any],
     gates: Iterable[Gate],
+    difficulty: Mapping[str, Difficulty],
     warnings: list[str],
 ) -> dict[str, Any]:
     """The manifest: nothing in it depends on time, place or number of workers.
@@ -90,6 +92,7 @@ def make_manifest(
         counts: Of all shard jobs.
         configs: What `describe_files` says of each config.
         gates: With their verdicts.
+        difficulty: How much of each family is easy.
         warnings: For the reader of the card.
     """
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
@@ -119,6 +122,7 @@ def make_manifest(
         "families": dict(sorted(counts.families.items())),
         "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
         "gates": [msgspec.to_builtins(gate) for gate in gates],
+        "difficulty": msgspec.to_builtins(difficulty),
         "warnings": warnings,
     }
 

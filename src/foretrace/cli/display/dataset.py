@@ -40,6 +40,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
             for gate in manifest.get("gates", [])
         ],
     )
+    _show_difficulty(output, manifest.get("difficulty", {}))
     _show_counts(output, "counts", manifest.get("counts", {}))
     dropped = {
         config: {reason: count for reason, count in reasons.items() if count}
@@ -54,6 +55,16 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     output.print(f"dataset: {out}")
     first = next(iter(configs), "proposer")
     output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
+
+
+def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:
+    """How much of each pair family a shallow reader gets right; nothing where it was not measured."""
+    from foretrace.dataset.difficulty import describe_difficulty
+
+    if families:
+        output.print()
+        rows = [(family, describe_difficulty(figures)) for family, figures in families.items()]
+        output.print_table(("difficulty", "what a shallow reader gets right"), rows)
 
 
 def show_actions(output: Output, actions: dict[str, int]) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
 
+from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
-from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target_text import make_message_text, make_target_text
+from foretrace.dataset.turn_text import ChatText
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +152,25 @@ class Attempt:
             "source": trace.provenance.source,
             "license": trace.provenance.license or "unknown",
         }
+
+
+def make_attempt(trace: Trace, settings: BuildSettings, counter: TokenCounter) -> Attempt:
+    """Label a trace, and prepare its prompts."""
+    prompts = Prompts(trace, settings.target, settings.max_context_tokens, counter)
+    return Attempt(trace, label_trace(trace), prompts, settings)
+
+
+def select_targets(attempts: Sequence[Attempt]) -> None:
+    """Select the targets of attempts at one task.
+
+    All that an attempt which is not wanted can give is a wrong answer to a prompt that it shares with one that is.
+    """
+    wanted = [attempt for attempt in attempts if attempt.wanted]
+    for attempt in attempts:
+        if attempt.wanted:
+            attempt.select_targets()
+        elif wanted:
+            attempt.select_targets(until=max(attempt.count_shared_messages(other) for other in wanted))
 
 
 class TaskAttempts(NamedTuple):
