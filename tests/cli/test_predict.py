@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Run
+from cli.conftest import Run, write_rows
 from foretrace.core.predictions import read_predictions
 
 MINE = """
@@ -55,12 +56,35 @@ def test_a_predictor_of_ones_own(
     found = read_predictions(out)
     assert found.header is not None
     if found.header.faults:
-        assert "the predictor failed at" in done.err and "KeyError" in done.err
+        assert "failed at" in done.err and "KeyError" in done.err
+
+
+def test_a_model(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
+    reply = {"action": "file_read", "tool": "bash", "arguments": {"command": "ls"}}
+    script = write_rows(tmp_path / "s.jsonl", [{"turns": [json.dumps(reply)], "repeat": True}])
+    out = tmp_path / "p.jsonl"
+    words = ["predict", sample_dataset, "--model", f"scripted:{script}", "--samples", "2", "--limit", "3", "--out", out]
+    done = run(*words, "--quiet")
+    assert (done.code, done.err) == (0, "")
+    assert "3 guesses of scripted:" in done.out and "6 requests" in done.out
+    again = run(*words, "--quiet", "--json")
+    assert (again.json["requests"], again.json["guesses"]) == (0, 3)
+
+
+def test_a_server_that_is_not_there_is_one_line(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
+    words = ["--model", "openai:x", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0"]
+    done = run("predict", sample_dataset, *words, "--out", tmp_path / "p.jsonl", "--quiet")
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert "no connection" in done.err and not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ([], "name one that guesses: --predictor or --model"),
+        (["--predictor", "majority", "--model", "scripted:x"], "name one that guesses"),
+        (["--predictor", "majority", "--base-url", "http://x"], "--base-url is for a model: name it with --model"),
+        (["--model", "nothing:x"], "unknown model 'nothing:x'"),
         (["--predictor", "markov:9"], "choose one of markov:1, markov:2, markov:3"),
         (["--predictor", "nothing"], "unknown predictor 'nothing': choose one of majority, markov, regression, memory"),
         (["--predictor", "os:sep"], "is no predictor: it has no 'fit', 'predict'"),

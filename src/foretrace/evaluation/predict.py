@@ -30,7 +30,8 @@ from foretrace.evaluation.predictors.base import Guess, Predictor
 
 PredictedConfig = Literal["eval", "proposer"]
 """The eval rows, by what was learnt from all train rows; or the train rows, each by what was learnt from the others."""
-_ACTIONS = frozenset(map(str, ActionType))
+ACTIONS = frozenset(map(str, ActionType))
+"""What a guess may name."""
 
 
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +80,9 @@ class PredictReport(msgspec.Struct, frozen=True, kw_only=True):
     fit_s: float
     latency_s: dict[str, float]
     """Seconds a step: `p50`, `p95`, `mean`."""
+    requests: int = 0
+    """Completions of a model in this run; those of an earlier run that it went on from are not in it."""
+    completion_tokens: int = 0
 
 
 class BadGuessError(ValueError):
@@ -111,7 +115,7 @@ def predict(
         StoreError: `out` cannot be written.
     """
     settings.check()
-    header = _start_header(dataset, name, settings)
+    header = start_header(dataset, name, settings)
     asked, folds = _plan_folds(dataset, settings)
     run = _Run(name, settings, lambda done: report_rows(done, len(asked)))
     for fold in folds:
@@ -144,7 +148,7 @@ def predict(
     )
 
 
-def _start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
+def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
     """What is known before the first guess."""
     return PredictionsHeader(
         predictor=name,
@@ -250,8 +254,8 @@ def _check_guess(given: Any) -> Guess:
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or len(given) != 4:
         raise BadGuessError(f"a guess is (action, tool, arguments, confidence), not {str(given)[:80]!r}")
     action, tool, arguments, confidence = given
-    if not isinstance(action, str) or action not in _ACTIONS:
-        raise BadGuessError(f"action {str(action)[:40]!r} is none of {', '.join(sorted(_ACTIONS))}")
+    if not isinstance(action, str) or action not in ACTIONS:
+        raise BadGuessError(f"action {str(action)[:40]!r} is none of {', '.join(sorted(ACTIONS))}")
     if tool is not None and not isinstance(tool, str):
         raise BadGuessError(f"tool {str(tool)[:40]!r} is no text")
     _check_arguments(arguments)
@@ -281,7 +285,7 @@ def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
     return {name: round(float(value), 6) for name, value in values.items()}
 
 
-def _read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
+def read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
     """The rows that are predicted."""
     rows = read_rows(dataset, settings.rows, "test" if settings.rows == "eval" else "train")
     if not rows:
@@ -292,7 +296,7 @@ def _read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
 
 def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetRow], list[_Fold]]:
     """The rows that are predicted, and which of them by what was learnt from which others."""
-    asked = _read_asked(dataset, settings)
+    asked = read_asked(dataset, settings)
     train = read_rows(dataset, "proposer", "train")
     if not train:
         raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from foretrace.evaluation.predict import PredictReport
 
 _FAULTS = {
-    "raised": "the predictor failed at",
+    "raised": "failed at",
     "bad_guess": "what was returned is no guess at",
     "no_guess": "nothing was guessed at",
 }
@@ -24,7 +24,10 @@ def show_predictions(output: Output, report: PredictReport) -> None:
     output.print(
         (f"{report.out}", "bold"), f": {report.guesses:,} guesses of {report.predictor} at {report.steps:,} rows"
     )
-    output.print(f"{report.config} rows{learnt}{speed}")
+    asked = f", {report.requests:,} requests, {report.completion_tokens:,} tokens" if report.requests else ""
+    if not report.requests and not report.learnt_rows:
+        asked = ", all answered by an earlier run"
+    output.print(f"{report.config} rows{learnt}{asked}{speed}")
     for fault, count in report.faults.items():
         output.warn(f"warning: {_FAULTS.get(fault, fault)} {count:,} of {report.steps:,} rows", "yellow")
     if report.example is not None:
