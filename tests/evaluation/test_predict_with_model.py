@@ -162,7 +162,7 @@ def test_failures_that_may_pass_are_left_to_the_next_run(dataset: Path, tmp_path
         return LS
 
     out = tmp_path / "p.jsonl"
-    with pytest.raises(PredictionError, match=r"1 of 3 requests failed, e.g. no reply came; .* asks for the rest"):
+    with pytest.raises(PredictionError, match=r"1 of 3 requests failed, e.g. no reply came; .* to ask for the rest"):
         foretrace.predict(dataset, model=model(respond), out=out, samples=1, limit=3, concurrency=1)
     assert not out.exists() and max(tries.values()) == 2, "once more in the same run"
     broken[0] = False

@@ -52,7 +52,10 @@ _MAX_FILES = 8
 _MAX_WORDS = 4
 _MAX_PAST = 12
 _LONGEST_TEMPLATE = 1000
-_TREES = 80
+_FEW_ROWS = 1000
+"""Below so many rows the ranker has fewer and smaller trees, else it would learn single attempts by heart."""
+_TREES, _LEAVES = (50, 80), (7, 15)
+"""Trees, and leaves of each: with few rows, and with many."""
 _TYPED_ROWS = 3000
 """Rows of the other groups from which the types of a part are learnt."""
 
@@ -142,7 +145,7 @@ class Memory:
                     right.append(key == target)
         self._book = TemplateBook(counted)
         self._types.fit(rows)
-        self._ranker = _fit_ranker(features, right)
+        self._ranker = _fit_ranker(features, right, few=len(chosen) < _FEW_ROWS)
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The likeliest calls."""
@@ -285,7 +288,7 @@ def _describe_file(file: NamedFile | None, last_arguments: str) -> list[float]:
     ]
 
 
-def _fit_ranker(features: list[list[float]], right: list[bool]) -> Any:
+def _fit_ranker(features: list[list[float]], right: list[bool], *, few: bool) -> Any:
     """What gives the probability of each of several candidates: (candidates, features) -> (candidates,)."""
     if not any(right) or all(right):
         share = float(np.mean(right)) if right else 0.0
@@ -294,9 +297,9 @@ def _fit_ranker(features: list[list[float]], right: list[bool]) -> Any:
     from threadpoolctl import threadpool_limits
 
     model = HistGradientBoostingClassifier(
-        max_iter=_TREES,
+        max_iter=_TREES[not few],
         learning_rate=0.08,
-        max_leaf_nodes=15,
+        max_leaf_nodes=_LEAVES[not few],
         min_samples_leaf=30,
         l2_regularization=1.0,
         early_stopping=False,  # pyright: ignore[reportArgumentType]
