@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foretrace.api.evaluation import ceiling as ceiling
     from foretrace.api.evaluation import score as score
     from foretrace.api.generation import generate as generate
+    from foretrace.api.reports import view as view
     from foretrace.api.traces import export as export
     from foretrace.api.traces import import_source as import_source
     from foretrace.api.traces import label as label
@@ -47,6 +48,7 @@ _HOMES = {
     "read_traces": "foretrace.core.store",
     "score": "foretrace.api.evaluation",
     "tokenize": "foretrace.dataset.tokenize",
+    "view": "foretrace.api.reports",
     "write_traces": "foretrace.core.store",
 }
 """Module in which each public name is defined: it is imported when the name is first used."""
@@ -71,6 +73,7 @@ __all__ = [
     "read_traces",
     "score",
     "tokenize",
+    "view",
     "write_traces",
 ]
 

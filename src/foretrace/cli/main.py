@@ -26,6 +26,7 @@ from foretrace.cli.commands import (
     score,
     show,
     sources,
+    view,
 )
 from foretrace.cli.common_options import Invocation, with_common_options
 from foretrace.cli.options import write_flag
@@ -55,6 +56,7 @@ for _name, _function in {
     "generate": generate.generate,
     "label": label.label,
     "show": show.show,
+    "view": view.view,
     "export": export.export,
     "ceiling": ceiling.ceiling,
     "build": build.build,
