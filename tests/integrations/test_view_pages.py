@@ -22,6 +22,7 @@ import pytest
 import foretrace
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
+from report.hostile_dataset import build_hostile_dataset, write_guesses
 from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces
 
 pytestmark = pytest.mark.integration
@@ -44,7 +45,7 @@ class Tab:
     def open(self, path: Path, place: str = "") -> None:
         self.page.goto("about:blank")  # else another place of the same page would not load it anew
         self.page.goto(path.resolve().as_uri() + place)
-        self.page.wait_for_selector("#results table, #results .empty, .trace, main > .empty")
+        self.page.wait_for_selector("#results table, #results .empty, .trace, .part-page, main > .empty")
 
     @contextlib.contextmanager
     def work(self, what: str) -> Iterator[list[float]]:
@@ -64,6 +65,9 @@ class Tab:
 
     def texts(self, selector: str) -> list[str]:
         return self.page.eval_on_selector_all(selector, "nodes => nodes.map(n => n.textContent)")
+
+    def wait_for(self, selector: str) -> None:
+        self.page.wait_for_selector(selector, state="attached")
 
     def wait_for_rows(self, count: int) -> None:
         self.page.wait_for_selector(f"tbody tr:first-child:nth-last-child({count})")
@@ -262,6 +266,57 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("00099999")
     tab.wait_for_rows(1)
+
+
+@pytest.fixture(scope="module")
+def dataset_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("dataset")
+    dataset = build_hostile_dataset(place)
+    for name, wrong in (("a", 4), ("b", 3)):
+        write_guesses(dataset, place / f"{name}.jsonl", wrong=wrong)
+    foretrace.view([dataset, place / "a.jsonl", place / "b.jsonl"], out=place / "view")
+    return place / "view" / "index.html"
+
+
+def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(dataset_page)
+    assert "groups_disjoint" in tab.page.inner_text("main")
+    assert len(tab.texts(".confusion")) == 2 and len(tab.texts(".reliability")) == 2
+    button = tab.page.locator(".confusion").first.get_by_role("button").filter(has_not_text="0").last
+    count = int(button.inner_text())
+    button.click()
+    tab.wait_for("#rows")
+    assert len(tab.texts(".datarow")) == count  # a cell lists its rows
+    tab.open(dataset_page, "#=eval")
+    tab.page.locator("select[aria-label=order]").select_option("most sure and wrong")
+    assert tab.texts(".datarow")[0].count("\u2715") >= 1
+    tab.page.keyboard.press("j")
+    tab.page.keyboard.press("Enter")
+    tab.wait_for(".datarow[open] .answer")
+    tab.page.evaluate("document.querySelectorAll('.datarow[open] details').forEach(d => { d.open = true })")
+    assert tab.page.inner_text(".datarow[open]").count("</script><script>window.hacked=1</script>") > 2
+    tab.open(dataset_page, "#=proposer")
+    tab.page.get_by_label("action", exact=True).select_option(index=1)
+    assert len(set(tab.texts(".datarow summary > b"))) == 1
+    if (dataset_page.parent / "data" / "verifier-0.js").exists():
+        tab.open(dataset_page, "#=verifier")
+        tab.page.locator(".datarow > summary").first.click()
+        tab.wait_for(".pair")
+        assert tab.texts(".pair h3") == ["chosen", "rejected"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_pages_of_a_dataset_fit_the_window(
+    dataset_page: Path, open_tab: Callable[..., Tab], width: str, scheme: str
+) -> None:
+    for part in ("", "proposer", "eval"):
+        tab = open_tab(*WIDTHS[width], scheme)
+        tab.open(dataset_page, f"#={part}")
+        tab.page.evaluate("document.querySelectorAll('.datarow').forEach((d, n) => { d.open = n === 1 })")
+        tab.page.wait_for_timeout(200)
+        tab.keep(f"dataset-{part or 'overview'}-{width}-{scheme}")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

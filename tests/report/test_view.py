@@ -39,7 +39,7 @@ def traces(tmp_path: Path) -> Path:
 
 def test_a_folder_holds_every_trace_and_its_labels(traces: Path, tmp_path: Path) -> None:
     report = foretrace.view(traces, out=tmp_path / "v")
-    assert (report.traces, report.left_out) == (5, 0)
+    assert (report.listed, report.left_out) == (5, 0)
     index = read_data(tmp_path / "v", "index-0")
     for trace in foretrace.read_traces(traces):
         row = index["key"].index(trace.key)
@@ -134,7 +134,7 @@ def test_a_folder_that_is_written_meanwhile_is_read_again(
         return label(trace)
 
     monkeypatch.setattr(traces_page, "label_trace", write_meanwhile)
-    assert foretrace.view(traces, out=tmp_path / "v").traces == 5
+    assert foretrace.view(traces, out=tmp_path / "v").listed == 5
     assert done
 
 

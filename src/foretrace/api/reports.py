@@ -20,16 +20,17 @@ def view(
     single: str | Path | None = None,
     progress: ProgressFunc | None = None,
 ) -> ViewReport:
-    """Write a page that shows traces in a browser, without a server and without a network (docs/view.md).
+    """Write a page that shows traces or a dataset in a browser, without a server and without a network (docs/view.md).
 
     Args:
-        inputs: One traces folder, or two to see side by side.
+        inputs: One traces folder, or two to see side by side; or a dataset, and up to two files of predictions.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
-        single: In place of `out`: one file that holds all, up to 20 MB of traces.
+        single: In place of `out`: one file that holds all, up to 20 MB of texts.
 
     Raises:
         UsageError: both of `out` and `single`, or none; inputs that do not go together.
         StoreError: the inputs cannot be read, or the page cannot be written.
+        PredictionError: a file of predictions cannot be read.
     """
     from foretrace.core.progress import ignore_progress
     from foretrace.report.page import FolderPage, SinglePage

@@ -1,19 +1,23 @@
-"""From folders to a page: find out what they are, and write the page that shows them."""
+"""From inputs to a page: find out what they are, and write the page that shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from foretrace.core.errors import StoreError, UsageError
-from foretrace.core.progress import ProgressFunc
+from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
-from foretrace.report.page import Page
+from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
+from foretrace.report.page import Page, SinglePage
 from foretrace.report.traces_page import name_folders, was_changed, write_traces_page
 
 MAX_RUNS = 2
+REPORT = "report.html"
+"""What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
 _TRIES = 3
 
 
@@ -22,22 +26,31 @@ class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
 
     page: str
     """The file to open in a browser."""
-    traces: int
+    kind: Literal["traces", "dataset"]
+    listed: int
+    """Traces, or rows of a dataset, in the lists."""
     left_out: int
-    """Traces of which only the line in the list is there, for want of room in a single file."""
+    """Those of which only the line in the list is there, for want of room in a single file."""
 
 
 def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc) -> ViewReport:
     """Write a page that shows the inputs; `make_page` gives an empty one.
 
+    Args:
+        inputs: One or two traces folders; or a dataset and up to two files of predictions for it.
+
     Raises:
-        UsageError: no inputs, or too many.
+        UsageError: inputs that do not go together.
         StoreError: they cannot be read, or the page cannot be written.
+        PredictionError: a file of predictions cannot be read.
     """
-    if not 1 <= len(inputs) <= MAX_RUNS:
-        raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
     if len({path.resolve() for path in inputs}) < len(inputs):
         raise UsageError(f"{inputs[0]}: is named twice")
+    datasets = [path for path in inputs if is_dataset(path)]
+    if datasets or any(path.is_file() for path in inputs):
+        return _view_dataset(inputs, datasets, make_page(), progress)
+    if not 1 <= len(inputs) <= MAX_RUNS:
+        raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
     for tries_left in reversed(range(_TRIES)):
         stores = [TraceStore(path) for path in inputs]
         page = make_page()
@@ -53,5 +66,33 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             page.discard()
             raise
         else:
-            return ViewReport(page=str(path), traces=traces, left_out=left_out)
+            return ViewReport(page=str(path), kind="traces", listed=traces, left_out=left_out)
     raise AssertionError("the last try returns or raises")
+
+
+def _view_dataset(
+    inputs: Sequence[Path],
+    datasets: Sequence[Path],
+    page: Page,
+    progress: ProgressFunc,
+    limits: RowLimits | None = None,
+) -> ViewReport:
+    predictions = [path for path in inputs if path not in datasets]
+    try:
+        if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
+            raise UsageError(
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions behind it: name the folder that "
+                "`build` wrote, then the files"
+            )
+        rows, left_out = write_dataset_page(page, datasets[0], predictions, limits or RowLimits(), progress)
+        path = page.finish(datasets[0].resolve().name)
+    except BaseException:
+        page.discard()
+        raise
+    return ViewReport(page=str(path), kind="dataset", listed=rows, left_out=left_out)
+
+
+def write_dataset_report(dataset: Path) -> Path:
+    """Write `report.html` beside the card of a dataset that was just built: small, with a few rows of each config."""
+    page = SinglePage(dataset / REPORT, limit=1_000_000)
+    return Path(_view_dataset([dataset], [dataset], page, ignore_progress, RowLimits(of_split=15, eval=30)).page)

@@ -1,4 +1,4 @@
-"""`foretrace view`: traces as a page in the browser, from disk."""
+"""`foretrace view`: traces and datasets as a page in the browser, from disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _DEFAULT = Path("view")
 def view(
     output: Output,
     inputs: Annotated[
-        list[Path], typer.Argument(metavar="TRACES ...", help="Traces folder; a second one is shown beside it.")
+        list[Path],
+        typer.Argument(
+            metavar="TRACES|DATASET ...", help="Traces folder, or two; or a dataset and files of predictions."
+        ),
     ],
     *,
     out: Annotated[Path | None, out_option("DIR", f"Folder for the page ({_DEFAULT}).")] = None,
@@ -29,9 +32,10 @@ def view(
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Write a page that shows traces in a browser: no server, no network.
+    """Write a page that shows traces or a dataset in a browser: no server, no network.
 
-    A list with search and filters, and each trace step by step: action, calls, results, times.
+    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, and predictions
+    beside the eval rows.
     """
     output.stay_small()
     import msgspec
@@ -41,8 +45,9 @@ def view(
 
     if out is not None and single is not None:
         raise UsageError(Setting("single"), " writes one file, and ", Setting("out"), " a folder: leave one out")
-    for folder in inputs:
-        warn_unsealed(output, folder)
+    for path in inputs:
+        if path.is_dir():
+            warn_unsealed(output, path)
     place = {"single": single} if single is not None else {"out": out or _DEFAULT}
     output.interrupt_message = f"interrupted; nothing was written to {single or out or _DEFAULT}"
     with output.progress(f"reading {inputs[0]}") as progress:
@@ -53,7 +58,9 @@ def view(
         webbrowser.open(Path(report.page).resolve().as_uri())
     if output.write_json({"inputs": [str(path) for path in inputs], **msgspec.to_builtins(report)}):
         return
-    fields = [("traces", report.traces)] + ([("left out", report.left_out)] if report.left_out else [])
+    fields = [("traces" if report.kind == "traces" else "rows", report.listed)] + (
+        [("left out", report.left_out)] if report.left_out else []
+    )
     output.print_fields(
         [*fields, ("bytes", _measure(Path(report.page), is_folder=single is None)), ("page", report.page)]
     )

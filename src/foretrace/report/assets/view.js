@@ -95,7 +95,7 @@ const foretrace = (() => {
     h("button.quiet", { type: "button", "aria-label": about, onclick: (e) => copy(getText(), e.currentTarget) }, label);
 
   // ---- text of a trace: escapes shown, colours of a terminal kept, never markup ----
-  const SPECIAL = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>()#][0-9A-B]?|[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff]|[\0-\x08\x0b-\x1f\x7f-\x9f]|\[REDACTED[^\]\n]{0,80}\]/g;
+  const SPECIAL = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>()#][0-9A-B]?|[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff]|[\0-\x08\x0b-\x1f\x7f-\x9f]|\[REDACTED[^\]\n]{0,80}\]|\[\d+ (?:characters|earlier messages?) left out\]/g;
 
   function styleOf(codes, style) {
     const parts = (codes || "0").split(/[;:]/).map(Number);
@@ -134,6 +134,7 @@ const foretrace = (() => {
       const code = found[0].codePointAt(0);
       if (found[1] !== undefined) style = styleOf(found[1], style);
       else if (found[0].startsWith("[REDACTED")) node.append(h("mark.redacted", { title: "redacted" }, found[0]));
+      else if (code === 0x5b) node.append(h("mark.cut", {}, found[0]));
       else if (code === 0x1b && found[0].length > 1) continue; // moves the cursor or names a window: says nothing here
       else node.append(h("span.control", { title: "a control character" }, code < 32 ? String.fromCharCode(0x2400 + code) : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`));
     }
@@ -273,6 +274,7 @@ const foretrace = (() => {
     let text = location.hash.slice(1);
     try { text = decodeURIComponent(text); } catch { /* a hash that somebody typed */ }
     if (!text || text.startsWith("=")) return { tab: text.slice(1) };
+    if (meta.kind !== "traces") return { missing: text };
     await loadRows(() => byKey.has(text));
     if (byKey.has(text)) return { row: byKey.get(text) };
     const cut = text.lastIndexOf("/");
@@ -774,7 +776,7 @@ const foretrace = (() => {
       if (next) { history.replaceState(null, "", linkTo(current.key, next.dataset.step)); goTo(next.dataset.step, true); }
       return;
     }
-    const links = [...document.querySelectorAll("a.title")];
+    const links = [...document.querySelectorAll("a.title, .datarow > summary")];
     const now = links.indexOf(document.activeElement);
     links[Math.max(0, Math.min(links.length - 1, now + by))]?.focus();
   }
@@ -798,6 +800,179 @@ const foretrace = (() => {
     e.preventDefault();
     actions[e.key]();
   });
+
+  // ---- a dataset ----
+  const VERDICTS = { pass: "✓", fail: "✕", undecided: "?", removed: "−" };
+
+  /** A table whose first column names the rows. */
+  const simpleTable = (heads, lines, kind = "") => h("div.scroll", {}, h("table.simple", { class: kind }, h("thead", {}, h("tr", {}, heads.map((t, n) => h("th", { scope: "col", class: n ? "num" : "" }, t)))),
+    h("tbody", {}, lines.map((line) => h("tr", {}, line.map((cell, n) => h(n ? "td" : "th", { class: n && typeof cell !== "object" ? "num" : "", scope: n ? null : "row", dir: "auto" }, typeof cell === "number" ? number(cell) : cell)))))));
+
+  function bars(pairs, colour) {
+    const most = Math.max(1, ...pairs.map(([, n]) => n));
+    const sum = pairs.reduce((s, [, n]) => s + n, 0);
+    return h("ul.bars", {}, pairs.map(([name, n], place) => h("li", {}, h("span.name", { dir: "auto" }, name), h("span.track", {}, h("i", { class: colour ? colour(name, place) : "", style: { width: `${(100 * n) / most}%` } })), h("span.n", {}, number(n)), h("span.n", {}, percent(n, sum)))));
+  }
+
+  const actionClass = (name) => `a${meta.actions.indexOf(name)}`;
+
+  function histogram(lengths) {
+    const top = Math.max(...lengths, 1);
+    const bins = new Array(24).fill(0);
+    for (const length of lengths) bins[Math.min(23, Math.floor((length / top) * 24))] += 1;
+    const most = Math.max(...bins);
+    const sorted = [...lengths].sort((a, b) => a - b);
+    return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${number(sorted[sorted.length >> 1])} tokens` },
+      bins.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / most, width: 9, height: (58 * n) / most }, h("title", {}, `${number((at * top) / 24)} to ${number(((at + 1) * top) / 24)} tokens: ${n}`)))),
+    h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(sorted[sorted.length >> 1])}`), h("span.grow"), h("span", {}, `${number(top)} tokens`)));
+  }
+
+  function showOverview() {
+    const m = meta.manifest;
+    document.title = `${meta.title} · dataset`;
+    const splits = ["train", "validation", "test"];
+    const verdicts = {};
+    for (const gate of m.gates) verdicts[gate.verdict] = (verdicts[gate.verdict] || 0) + 1;
+    const section = (title, ...content) => h("section.panel", {}, h("h2", {}, title), content);
+    const gates = m.gates.map((gate, n) => h("tr", { class: gate.verdict }, h("td", {}, h("b.verdict", { class: gate.verdict }, VERDICTS[gate.verdict] || "", " ", gate.verdict)), h("th", { scope: "row" }, gate.name),
+      h("td", {}, h("span.small", {}, meta.figures[n]), gate.rows?.length ? h("div.small.faint", {}, gate.rows.join(", ")) : null)));
+    main().replaceChildren(h("div.part-page", {},
+      h("section.head", {}, h("h1", {}, meta.title), meta.demonstration ? h("p.notice", {}, meta.demonstration) : null,
+        h("p.row", {}, chip(`${number(m.counts.traces)} traces`), chip(`${number(m.inputs.groups)} groups`), chip(`${number(m.counts.steps)} steps`), chip(`target ${m.settings.target}`), chip(`up to ${number(m.settings.max_context_tokens)} tokens`),
+          Object.entries(verdicts).map(([verdict, n]) => chip(`${VERDICTS[verdict] || ""} ${n} ${verdict}`, { pass: "success", fail: "bad", undecided: "masked" }[verdict] || ""))),
+        (m.warnings || []).map((w) => h("p.notice", {}, w)), meta.left_out ? h("p.bad", {}, `The texts of ${number(meta.left_out)} rows are left out of this file.`) : null),
+      h("div.panels", {},
+        section("Rows", simpleTable(["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, meta.about[name] || "")), ...splits.map((s) => by[s]?.rows ?? "–")]))),
+        section("Actions", simpleTable(["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
+          splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
+        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.length).map(([name, lengths]) => [h("h3", {}, name), histogram(lengths)]), h("p.faint.small", {}, "of the rows that this page lists, in bytes / 3.5")),
+        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, "by strength, of those listed"), bars(Object.entries(meta.strengths.verifier))] : null] : h("p.faint", {}, "none")),
+        meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
+        section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
+        section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),
+      h("section.panel", {}, h("h2", {}, `Gates`), h("div.scroll", {}, h("table.simple.gates", {}, h("tbody", {}, gates)))),
+      h("section.panel", {}, h("h2", {}, "Settings"), h("dl.facts", {}, Object.entries(m.settings).map(([k, v]) => fact(k.replaceAll("_", " "), v === null ? "none" : Array.isArray(v) ? v.join(" / ") || "all" : String(v))), fact("prompt length", `counted by ${m.token_counter}`), Object.entries(m.versions).map(([k, v]) => fact(k, v))),
+        h("h3", {}, "instruction of every prompt"), textBlock(m.instruction, { prose: true }))));
+  }
+
+  function predictionSummary(p, n) {
+    const rows = meta.manifest.configs.eval?.test?.rows || 0;
+    return h("div", {}, h("h3", {}, p.name, p.predictor && p.predictor !== p.name ? ` (${p.predictor})` : ""),
+      h("p.row", {}, chip(`${percent(p.right, p.found)} right action`), chip(`${percent(p.right_call, p.found)} right call`), chip(`${number(p.found)} of ${number(rows)} rows`), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+      confusion(p, n), reliability(n));
+  }
+
+  /** Gold by guess; a cell lists its rows. */
+  function confusion(p, n) {
+    const guesses = [...meta.actions, ...new Set(p.confusion.map((c) => c[1]).filter((g) => !meta.actions.includes(g)))];
+    const by = new Map(p.confusion.map(([gold, guess, k]) => [`${gold}\n${guess}`, k]));
+    const golds = meta.actions.filter((a) => p.confusion.some((c) => c[0] === a));
+    return h("div.scroll", {}, h("table.confusion", {}, h("caption.faint", {}, "gold (rows) by guess (columns)"), h("thead", {}, h("tr", {}, h("td"), guesses.map((g) => h("th", { scope: "col" }, h("span", {}, g))))),
+      h("tbody", {}, golds.map((gold) => {
+        const sum = guesses.reduce((s, g) => s + (by.get(`${gold}\n${g}`) || 0), 0);
+        return h("tr", {}, h("th", { scope: "row" }, gold), guesses.map((guess) => {
+          const k = by.get(`${gold}\n${guess}`) || 0;
+          const cell = h("td", { class: guess === gold ? "right" : "" });
+          if (k) add(cell, [h("i", { style: { opacity: 0.15 + (0.85 * k) / sum } }), h("button", { type: "button", title: `${gold} taken for ${guess}: ${k}`, onclick: () => { Object.assign(listState, { gold, guess, file: n, config: "eval" }); location.hash = "=eval"; } }, k)]);
+          return cell;
+        }));
+      }))));
+  }
+
+  /** Share that is right by what the predictor believed. */
+  function reliability(n) {
+    const known = (meta.rows.eval || []).map((r) => r.guesses?.[n]).filter((g) => g && g[3] !== null);
+    if (known.length < 10) return null;
+    const bins = Array.from({ length: 10 }, () => [0, 0]);
+    for (const g of known) { const bin = bins[Math.min(9, Math.floor(g[3] * 10))]; bin[0] += 1; bin[1] += g[1] ? 1 : 0; }
+    const svg = h("svg", { viewBox: "0 0 200 100", preserveAspectRatio: "none", role: "img", "aria-label": "reliability: right actions by confidence" }, h("path.diagonal", { d: "M0 100 L200 0" }),
+      bins.map(([k, right], at) => (k ? h("rect.model", { x: at * 20 + 1, y: 100 - (100 * right) / k, width: 18, height: (100 * right) / k }, h("title", {}, `confidence ${at / 10} to ${(at + 1) / 10}: ${right} of ${k} right`)) : null)));
+    return h("figure.histogram.reliability", {}, svg, h("figcaption", {}, h("span", {}, "confidence 0"), h("span.grow"), h("span", {}, "right action, by confidence"), h("span.grow"), h("span", {}, "1")));
+  }
+
+  const listState = { config: "", split: "", action: "", gold: "", guess: "", file: 0, family: "", q: "", sort: "stored" };
+
+  function choose(label, name, options) {
+    const box = h("select", { "aria-label": label, onchange: (e) => { listState[name] = e.target.value; showRows(listState.config); } }, options.map(([value, text]) => h("option", { value, selected: listState[name] === value }, text)));
+    return options.length > 2 ? box : null;
+  }
+
+  function showRows(config) {
+    if (listState.config !== config) Object.assign(listState, { config, split: "", action: "", gold: "", guess: "", family: "", q: "", sort: "stored" });
+    document.title = `${meta.title} · ${config}`;
+    const all = meta.rows[config] || [];
+    const values = (name) => [...new Set(all.map((r) => r[name]).filter((v) => v !== undefined))].sort();
+    const files = meta.predictions;
+    const right = (r, n = 0) => r.guesses?.[n]?.[1];
+    const sorts = { stored: () => 0, "most sure and wrong": (a, b) => (right(a) ? 1 : 0) - (right(b) ? 1 : 0) || (b.guesses?.[0]?.[3] ?? -1) - (a.guesses?.[0]?.[3] ?? -1), "least sure": (a, b) => (a.guesses?.[0]?.[3] ?? 2) - (b.guesses?.[0]?.[3] ?? 2), "files disagree": (a, b) => (right(a) === right(a, 1) ? 1 : 0) - (right(b) === right(b, 1) ? 1 : 0) };
+    if (files.length < 2) delete sorts["files disagree"];
+    const guessOf = (r) => (r.guesses ? r.guesses[listState.file]?.[0] ?? "(none)" : undefined);
+    const fits = all.filter((r) => (!listState.split || r.split === listState.split) && (!listState.action || r.action === listState.action) && (!listState.family || r.family === listState.family) &&
+      (!listState.gold || r.action === listState.gold) && (!listState.guess || guessOf(r) === listState.guess) && (!listState.q || `${r.key} ${r.tool || ""} ${r.rule || ""} ${r.action}`.toLowerCase().includes(listState.q.toLowerCase())));
+    if (config === "eval" && files.length) fits.sort(sorts[listState.sort] || sorts.stored);
+    const search = h("input#search", { type: "search", placeholder: "search rows  ( / )", "aria-label": "search rows", oninput: (e) => { listState.q = e.target.value; clearTimeout(soon); soon = setTimeout(() => { showRows(config); const box = document.getElementById("search"); box.focus(); box.setSelectionRange(box.value.length, box.value.length); }, 150); } });
+    search.value = listState.q;
+    const total = Object.values(meta.manifest.configs[config]).reduce((s, by) => s + by.rows, 0);
+    const list = h("div#rows");
+    const more = h("button.more", { type: "button", onclick: () => fill() }, "show more");
+    let put = 0;
+    const fill = () => {
+      list.append(...fits.slice(put, put + 100).map((r) => datasetRow(config, r)));
+      put = Math.min(put + 100, fits.length);
+      more.hidden = put >= fits.length;
+      more.textContent = `show more (${number(fits.length - put)} left)`;
+    };
+    main().replaceChildren(h("div.part-page", {}, h("p.count", {}, h("b", {}, `${number(fits.length)} rows`), h("span", {}, `of ${number(total)} in ${config}`), h("span", {}, meta.about[config] || "")),
+      h("div.controls", {}, search, choose("split", "split", [["", "all splits"], ...values("split").map((v) => [v, v])]), choose("action", "action", [["", "all actions"], ...meta.actions.filter((a) => values("action").includes(a)).map((v) => [v, v])]),
+        choose("family", "family", [["", "all families"], ...values("family").map((v) => [v, v])]), config === "eval" && files.length ? choose("order", "sort", Object.keys(sorts).map((s) => [s, s])) : null,
+        listState.gold || listState.guess ? h("button", { type: "button", onclick: () => { Object.assign(listState, { gold: "", guess: "" }); showRows(config); } }, `✕ ${listState.gold} taken for ${listState.guess} by ${files[listState.file]?.name}`) : null),
+      fits.length ? list : h("p.empty", {}, "No row fits these filters."), more));
+    fill();
+  }
+
+  function datasetRow(config, r) {
+    const marks = (r.guesses || []).map((g, n) => h("span.guess", { class: g ? (g[1] ? "good" : "bad") : "", title: meta.predictions[n].name }, g ? `${g[1] ? "✓" : "✕"} ${g[0] ?? "(none)"}${g[3] === null ? "" : ` ${(g[3] * 100).toFixed(0)} %`}` : "– none"));
+    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action), r.rejected_action ? h("span", {}, `not ${r.rejected_action}`) : null, r.family ? chip(`${r.family}, ${r.strength}`) : null, r.tool ? h("code", {}, r.tool) : null, marks,
+      h("span.oneline.grow", { title: r.key }, `${r.key} #${r.step}`), h("span.n", {}, r.split)];
+    const box = h("details.fold.datarow", { ontoggle: () => { if (box.open && box.childNodes.length === 1) openRow(config, r, box).catch(fail); } }, h("summary", {}, head));
+    return box;
+  }
+
+  async function openRow(config, r, box) {
+    if (r.piece < 0) { box.append(h("p.faint", {}, "The texts of this row are left out of this file.")); return; }
+    const texts = (await load(`${config}-${r.piece}`))[r.place];
+    const answers = texts.chosen ? pairBlock(texts) : h("div.answer", {}, h("h3", {}, config === "eval" ? "gold" : "completion"), texts.completion.map(([, text]) => textBlock(prettyTarget(text))));
+    const guesses = (texts.guesses || []).map((g, n) => g && h("div.answer", {}, h("h3", {}, meta.predictions[n].name, " ", chip(g.right ? "right action" : "wrong action", g.right ? "success" : "bad"), g.right_call ? chip("right call", "success") : null, g.others ? chip(`${g.others} more guesses`) : null, g.right_call ? null : h("span.faint.small", {}, " − gold, + guess")),
+      g.right && g.right_call ? null : diffBlock(compareLines(prettyTarget(texts.completion[0][1]), prettyGuess(g)), prettyGuess(g))));
+    add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, h("h3", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
+  }
+
+  function prettyTarget(text) {
+    try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+  }
+
+  function prettyGuess(g) {
+    if (g.action === null && g.text) return g.text;
+    const calls = g.calls.map(([tool, args]) => { let value = args; try { value = JSON.parse(args); } catch { /* as it is */ } return { tool, arguments: value }; });
+    const [first, ...more] = calls.length ? calls : [{ tool: null, arguments: {} }];
+    return JSON.stringify({ action: g.action, tool: first.tool, arguments: first.arguments, ...(more.length ? { more } : {}) }, null, 2);
+  }
+
+  const CUT = /\[\d+ (?:characters|earlier messages?) left out\]/g;
+
+  function promptMessage(role, text, at, of) {
+    const block = () => textBlock(text, { prose: true, lines: 40, chars: 6000 });
+    const cuts = text.match(CUT);
+    return lazy([h("b", {}, role), cuts ? h("mark.cut", {}, cuts.join(" ")) : null, h("span.oneline", { dir: "auto" }, text.slice(0, 200)), h("span.n", {}, `${number(text.length)} characters`)], block, at === of - 1);
+  }
+
+  /** Chosen and rejected beside one another, lines that differ marked. */
+  function pairBlock(texts) {
+    const [a, b] = [texts.chosen, texts.rejected].map((messages) => prettyTarget(messages.map(([, text]) => text).join("\n")));
+    const lines = compareLines(b, a);
+    const side = (name, mark, kind) => h("div", {}, h("h3", {}, name), h("div.diff.text", {}, lines.filter(([m]) => m === " " || m === mark).map(([m, line]) => h("div.line", { class: m === mark ? kind : "" }, h("span.mark", {}, m === mark ? mark : ""), fillText(h("span", { dir: "auto" }), line)))));
+    return h("div.pair", {}, side("chosen", "+", "added"), side("rejected", "-", "removed"));
+  }
 
   // ---- start ----
   const parts = {};
@@ -824,6 +999,10 @@ const foretrace = (() => {
       parts[""] = { label: "traces", show: showList };
       if (meta.chunks) takeRows(await load("index-0"));
       else for (const name of ["key", "reward", "started", "steps", "success", "actions"]) rows[name] = [];
+    }
+    if (meta.kind === "dataset") {
+      parts[""] = { label: "overview", show: showOverview };
+      for (const name of Object.keys(meta.rows)) parts[name] = { label: name, show: () => showRows(name) };
     }
     addEventListener("hashchange", () => show().catch(fail));
     await show();
