@@ -21,7 +21,7 @@ import pytest
 
 import foretrace
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Outcome, Trace
 from report.hostile_dataset import build_hostile_dataset, write_guesses
 from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces
 
@@ -266,6 +266,22 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("00099999")
     tab.wait_for_rows(1)
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_two_runs_side_by_side(tmp_path: Path, open_tab: Callable[..., Tab], width: str) -> None:
+    for name, good in (("before", False), ("after", True)):
+        judged = Outcome(success=good, reward=float(good))
+        write_traces([msgspec.structs.replace(make_long_trace(3), outcome=judged)], tmp_path / name)
+    foretrace.view([tmp_path / "before", tmp_path / "after"], out=tmp_path / "v")
+    tab = open_tab(*WIDTHS[width])
+    tab.open(tmp_path / "v" / "index.html", "#=runs")
+    assert tab.texts(".problems .rate") == ["0.0 %", "100 %"]
+    assert [text.split("\u00b7")[0].strip() for text in tab.texts(".runs tbody th")] == ["after", "before"]
+    tab.keep(f"runs-{width}")
+    for name, mark in (("before", "failed"), ("after", "success")):  # one key, in both folders
+        tab.open(tmp_path / "v" / "index.html", f"#{name}:long/3")
+        assert mark in tab.page.inner_text(".head") and tab.page.get_attribute(".here", "id") == "m3"
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import foretrace
 from dataset.little import rows
-from foretrace.core.errors import ForetraceError, UsageError
+from foretrace.core.errors import ForetraceError, ForetraceWarning, UsageError
 from foretrace.core.store import write_traces
 from foretrace.report.view import REPORT, write_dataset_report
 from report.hostile_dataset import build_hostile_dataset, write_guesses
@@ -54,13 +55,23 @@ def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> Non
 
 def test_the_report_of_a_build_is_small(dataset: Path) -> None:
     before = (dataset / "manifest.json").read_bytes()
+    built = (dataset / REPORT).read_bytes()  # what `build` wrote
+    (dataset / REPORT).unlink()
     path = write_dataset_report(dataset)
-    assert path == dataset / REPORT and path.stat().st_size < 1_300_000
+    assert path == dataset / REPORT and len(built) < 1_300_000
+    assert path.read_bytes() == built
     assert (dataset / "manifest.json").read_bytes() == before
     meta: Any = read_block(path, "meta")
     assert meta["manifest"] == json.loads(before)
     assert max(sum(line["split"] == "train" for line in lines) for lines in meta["rows"].values()) <= 15
-    path.unlink()
+
+
+def test_a_dataset_whose_report_cannot_be_written_is_built_all_the_same(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path / "d")
+    (tmp_path / "d" / REPORT).unlink()
+    (tmp_path / "d" / REPORT).mkdir()
+    with pytest.warns(ForetraceWarning, match="the dataset is built, its report is not"):
+        assert write_dataset_report(tmp_path / "d") is None
 
 
 def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> None:

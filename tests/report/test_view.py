@@ -12,6 +12,7 @@ import pytest
 import foretrace
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.store import TraceStore, write_traces
+from foretrace.core.trace import Message
 from foretrace.report import traces_page
 from foretrace.report.page import SinglePage
 from foretrace.report.view import write_view
@@ -56,6 +57,14 @@ def test_times_say_what_prefetching_hides(tmp_path: Path) -> None:
     facts = read_data(tmp_path / "v", "traces-0")[0]
     assert facts["times"] == [[1, 2.0, 1.0, 1.0, None], [3, 2.0, 1.0, 1.0, None], [5, 2.0, 1.0, 1.0, None]]
     assert foretrace.ceiling(tmp_path / "traces").oracle.saved_s == 3.0
+
+
+def test_turns_have_means_of_what_is_known(tmp_path: Path) -> None:
+    said = Message(role="assistant", author="model", content="Nothing to do.")
+    write_traces([make_long_trace(2), make_trace((said,), "short")], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    meta = read_data(tmp_path / "v", "meta")
+    assert meta["turns"] == [[[2, None, 2.0, 1.0], [1, None, 2.0, 1.0]]]  # attempts, tokens, model, tools
 
 
 def test_logprobs_stand_beside_the_record(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def build(
     overwrite: bool = False,
     progress: ProgressFunc | None = None,
 ) -> BuildReport:
-    """Build a dataset from traces folders into the folder `out`, whole or not at all.
+    """Build a dataset from traces folders into the folder `out`, whole or not at all, with a page that shows it.
 
     Args:
         target: What a proposer predicts: `type`, `call` or `message`.
@@ -58,6 +58,7 @@ def build(
     """
     from foretrace.dataset.build import build as run
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.report.view import write_dataset_report
 
     folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
     settings = make_settings(
@@ -76,7 +77,9 @@ def build(
         allow_unread=allow_unread,
     )
     settings.check()
-    return run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    report = run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    write_dataset_report(Path(out))
+    return report
 
 
 def push(

@@ -48,9 +48,15 @@ def is_dataset(folder: Path) -> bool:
 
 
 def write_dataset_page(
-    page: Page, dataset: Path, predictions: Sequence[Path], limits: RowLimits, progress: ProgressFunc
+    page: Page,
+    dataset: Path,
+    predictions: Sequence[Path],
+    limits: RowLimits,
+    progress: ProgressFunc,
+    *,
+    title: str | None = None,
 ) -> tuple[int, int]:
-    """Put all that a page of a dataset shows into `page`.
+    """Put all that a page of a dataset shows into `page`; its title is the folder's name where none is given.
 
     Returns:
         How many rows it lists, and of how many the texts are left out.
@@ -72,7 +78,7 @@ def write_dataset_page(
     left_out = sum(rows.left_out for rows in listed.values())
     facts = {
         "kind": "dataset",
-        "title": dataset.resolve().name,
+        "title": title or dataset.resolve().name,
         "version": __version__,
         "manifest": manifest,
         "figures": [format_figures(gate) for gate in manifest["gates"]],

@@ -17,6 +17,7 @@ from foretrace.core.version import __version__
 from foretrace.evaluation.step_times import time_steps
 from foretrace.report.data_files import encode_json
 from foretrace.report.page import Page
+from foretrace.report.runs import TurnSums
 from foretrace.report.trace_facts import describe_trace
 from foretrace.report.trace_index import TraceIndex
 
@@ -61,10 +62,12 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
     index = TraceIndex()
     pieces = _Pieces(page, index)
     total = sum(len(store.read_columns("key")) for store in stores)
+    turns = [TurnSums() for _ in stores]
     for run, store in enumerate(stores):
         for trace in store.read():
             labels, times = label_trace(trace), time_steps(trace)
             index.add(trace, labels, times, run=run, chunk=pieces.number, place=pieces.place)
+            turns[run].add(trace, times)
             pieces.add(describe_trace(trace, labels, times))
             progress(f"reading {store.folder}", len(index), total)
     pieces.flush()
@@ -79,6 +82,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
         "chunks": len(chunks),
         "texts": index.list_texts(),
         "actions": [str(action) for action in ActionType],
+        "turns": [sums.list_means() for sums in turns],
         "left_out": pieces.left_out,
     }
     page.put("meta", facts, needed=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
@@ -70,13 +71,7 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
     raise AssertionError("the last try returns or raises")
 
 
-def _view_dataset(
-    inputs: Sequence[Path],
-    datasets: Sequence[Path],
-    page: Page,
-    progress: ProgressFunc,
-    limits: RowLimits | None = None,
-) -> ViewReport:
+def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
     predictions = [path for path in inputs if path not in datasets]
     try:
         if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
@@ -84,7 +79,7 @@ def _view_dataset(
                 f"view shows one dataset, with up to {MAX_RUNS} files of predictions behind it: name the folder that "
                 "`build` wrote, then the files"
             )
-        rows, left_out = write_dataset_page(page, datasets[0], predictions, limits or RowLimits(), progress)
+        rows, left_out = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress)
         path = page.finish(datasets[0].resolve().name)
     except BaseException:
         page.discard()
@@ -92,7 +87,16 @@ def _view_dataset(
     return ViewReport(page=str(path), kind="dataset", listed=rows, left_out=left_out)
 
 
-def write_dataset_report(dataset: Path) -> Path:
-    """Write `report.html` beside the card of a dataset that was just built: small, with a few rows of each config."""
-    page = SinglePage(dataset / REPORT, limit=1_000_000)
-    return Path(_view_dataset([dataset], [dataset], page, ignore_progress, RowLimits(of_split=15, eval=30)).page)
+def write_dataset_report(dataset: Path) -> Path | None:
+    """Write `report.html` beside the card of a dataset that was just built: small, with a few rows of each config.
+
+    The same dataset gives the same bytes, wherever it lies. The dataset is whole without it: if it cannot be written,
+    that is a warning, and None is returned.
+    """
+    try:
+        page = SinglePage(dataset / REPORT, limit=1_000_000)
+        write_dataset_page(page, dataset, (), RowLimits(of_split=15, eval=30), ignore_progress, title="Dataset")
+        return page.finish("Dataset")
+    except StoreError as error:
+        warnings.warn(ForetraceWarning(f"the dataset is built, its report is not: {error}"), stacklevel=2)
+        return None

@@ -250,12 +250,17 @@ const foretrace = (() => {
   const state = { q: "", picked: {}, from: "", to: "", sort: "order", down: false, shown: 100, tab: "" };
   let order = [];
 
+  /** What a trace goes by in links: its key, and of two folders, which may both have it, the folder too. */
+  const nameIn = (i, key) => (meta.folders.length > 1 ? `${meta.folders[rows.run[i]]}:${key}` : key);
+
   function takeRows(chunk) {
     const size = chunk.key.length;
     for (const [name, column] of Object.entries(chunk)) if (rows[name]) for (const value of column) rows[name].push(value); else rows[name] = column;
+    rows.name ||= [];
     for (let i = count; i < count + size; i++) {
-      byKey.set(rows.key[i], i);
-      const parent = rows.parent[i];
+      rows.name.push(nameIn(i, rows.key[i]));
+      byKey.set(rows.name[i], i);
+      const parent = rows.parent[i] && nameIn(i, rows.parent[i]);
       if (parent) children.set(parent, [...(children.get(parent) || []), i]);
     }
     count += size;
@@ -414,7 +419,7 @@ const foretrace = (() => {
     const status = meta.texts.status[rows.status[i]];
     return h("tr", { class: rows.chunk[i] < 0 ? "left-out" : "" },
       h("td.mark", {}, outcomeMark(rows.success[i])),
-      h("td.main", {}, h("a.title", { href: linkTo(key), dir: "auto" }, rows.title[i] || key),
+      h("td.main", {}, h("a.title", { href: linkTo(rows.name[i]), dir: "auto" }, rows.title[i] || key),
         h("span.sub", {}, meta.folders.length > 1 ? h("b", {}, meta.folders[rows.run[i]]) : null, h("span.key", {}, key),
           failure ? h("span.bad", {}, failure) : status !== "done" ? h("span.bad", {}, status) : null)),
       h("td.wide", {}, h("span", {}, meta.texts.model[rows.model[i]] || ""), h("span.sub", {}, facts.join(" · "))),
@@ -493,8 +498,8 @@ const foretrace = (() => {
   let current = null;
 
   async function showTrace(i, step) {
-    const key = rows.key[i];
-    document.title = `${rows.title[i] || key}`;
+    const key = rows.name[i];
+    document.title = `${rows.title[i] || rows.key[i]}`;
     if (current?.key !== key) {
       if (rows.chunk[i] < 0) {
         main().replaceChildren(h("p.empty", {}, `The messages of ${key} are left out: this file holds 20 MB. Write a folder with --out to see them.`));
@@ -520,7 +525,7 @@ const foretrace = (() => {
     const { trace, row } = data;
     const from = trace.provenance;
     const outcome = trace.outcome || {};
-    const own = children.get(trace.key) || [];
+    const own = children.get(data.key) || [];
     data.labelOf = new Map(data.labels.map((l) => [l[0], l]));
     data.timeOf = new Map(data.times.map((t) => [t[0], t]));
     data.tokensOf = new Map(data.tokens.map((t) => [t[0], t]));
@@ -536,10 +541,10 @@ const foretrace = (() => {
       h("dl.facts", {}, fact("key", h("span", {}, h("code", {}, trace.key), " ", copyButton(() => trace.key, "copy", "copy the key"))), fact("task", trace.task.id === trace.task.group ? trace.task.id : `${trace.task.id}  (group ${trace.task.group})`),
         fact("source", [from.source, from.revision, from.split].filter(Boolean).join(" · ")), fact("agent", from.agent), fact("model", from.model), fact("protocol", from.protocol),
         fact("sampling", from.sampling && Object.entries({ ...from.sampling, seed: from.seed, sample: from.sample }).filter(([, v]) => v !== undefined && v !== null).map(([k, v]) => `${k} ${typeof v === "object" ? JSON.stringify(v) : v}`).join(" · ")), fact("started", rows.started[row]), fact("license", from.license),
-        trace.parent ? fact("started by", byKey.has(trace.parent.key) ? h("a", { href: linkTo(trace.parent.key) }, trace.parent.key) : trace.parent.key) : null,
-        own.length ? fact("started", h("span", {}, own.map((c) => [h("a", { href: linkTo(rows.key[c]) }, rows.title[c] || rows.key[c]), h("br")]))) : null),
+        trace.parent ? fact("started by", byKey.has(nameIn(row, trace.parent.key)) ? h("a", { href: linkTo(nameIn(row, trace.parent.key)) }, trace.parent.key) : trace.parent.key) : null,
+        own.length ? fact("started", h("span", {}, own.map((c) => [h("a", { href: linkTo(rows.name[c]) }, rows.title[c] || rows.key[c]), h("br")]))) : null),
       h("p.row", {}, h("button", { type: "button", onclick: showRaw }, "raw JSON"), h("button", { type: "button", onclick: foldAll }, "unfold all"),
-        copyButton(() => location.href.split("#")[0] + linkTo(trace.key), "copy link", "copy a link to this trace"),
+        copyButton(() => location.href.split("#")[0] + linkTo(data.key), "copy link", "copy a link to this trace"),
         trace.tools?.length ? h("button", { type: "button", onclick: () => dialog("Tools that were offered", trace.tools.map((t) => h("section", {}, h("h3", {}, t.name), textBlock(t.description || "", { prose: true }), t.parameters && t.parameters !== "{}" ? textBlock(pretty(t.parameters)) : null))) }, trace.tools.length === 1 ? "1 tool" : `${trace.tools.length} tools`) : null));
     const find = h("input#search", { type: "search", placeholder: "find in this trace  ( / )", "aria-label": "find in this trace", oninput: (e) => findInTrace(e.target.value) });
     const steps = h("div#steps");
@@ -785,7 +790,7 @@ const foretrace = (() => {
     if (!current) return;
     const at = order.indexOf(current.row);
     const next = order[at + by];
-    if (at >= 0 && next !== undefined) location.hash = linkTo(rows.key[next]);
+    if (at >= 0 && next !== undefined) location.hash = linkTo(rows.name[next]);
   }
 
   document.addEventListener("keydown", (e) => {
@@ -800,6 +805,43 @@ const foretrace = (() => {
     e.preventDefault();
     actions[e.key]();
   });
+
+  // ---- runs: attempts by folder, model and protocol; by problem; by turn ----
+  const mean = (values) => { const known = values.filter((v) => v !== null && v !== undefined); return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null; };
+
+  function groupRows(nameOf) {
+    const groups = new Map();
+    for (let i = 0; i < count; i++) { const name = nameOf(i); if (!groups.has(name)) groups.set(name, []); groups.get(name).push(i); }
+    return groups;
+  }
+
+  const share = (part, whole) => (whole ? h("span.rate", {}, h("i", { style: { width: `${(100 * part) / whole}%` } }), h("b", {}, percent(part, whole))) : "–");
+  const judgedOf = (list) => list.filter((i) => rows.success[i] !== 2);
+  const goodOf = (list) => list.filter((i) => rows.success[i] === 1).length;
+
+  async function showRuns() {
+    await loadRows();
+    document.title = `${meta.folders.join(" · ")} · runs`;
+    const two = meta.folders.length > 1;
+    const runs = [...groupRows((i) => [two ? meta.folders[rows.run[i]] : null, meta.texts.model[rows.model[i]] || meta.texts.source[rows.source[i]], meta.texts.protocol[rows.protocol[i]]].filter(Boolean).join(" · "))].sort((a, b) => (a[0] < b[0] ? -1 : 1));
+    const measures = runs.map(([name, list]) => {
+      const tests = list.map((i) => rows.tests[i]).filter(Boolean);
+      const erred = list.filter((i) => rows.had_errors[i]).length;
+      return [name, list.length, share(goodOf(list), judgedOf(list).length), number(mean(list.map((i) => rows.reward[i])), 3), tests.length ? percent(tests.reduce((s, t) => s + t[0], 0), tests.reduce((s, t) => s + t[1], 0)) : "–",
+        list.some((i) => rows.had_errors[i] !== null) ? `${number(erred)}, ${number(list.filter((i) => rows.recovered[i]).length)} recovered` : "–", number(mean(list.map((i) => rows.steps[i])), 1), number(mean(list.map((i) => rows.tokens[i]))), seconds(mean(list.map((i) => rows.model_s[i]))), seconds(mean(list.map((i) => rows.tool_s[i])))];
+    });
+    const tasks = [...groupRows((i) => rows.task[i])].map(([task, list]) => [meta.texts.task[task], meta.folders.map((_, run) => list.filter((i) => rows.run[i] === run))]).filter(([, by]) => by.some((list) => judgedOf(list).length));
+    const rate = (list) => (judgedOf(list).length ? goodOf(list) / judgedOf(list).length : null);
+    const key = two ? ([, by]) => -Math.abs((rate(by[0]) ?? 0) - (rate(by[1]) ?? 0)) : ([, by]) => rate(by[0]) ?? 2;
+    tasks.sort((a, b) => key(a) - key(b) || (a[0] < b[0] ? -1 : 1));
+    const cell = (list) => (list.length ? h("span.row", {}, share(goodOf(list), judgedOf(list).length), h("span.attempts", {}, list.slice(0, 24).map((i) => h("a", { href: linkTo(rows.name[i]), class: SUCCESS[rows.success[i]], title: rows.key[i], "aria-label": `${SUCCESS[rows.success[i]]}: ${rows.key[i]}` }, ["✕", "✓", "?"][rows.success[i]]))), list.length > 24 ? `+${list.length - 24}` : "") : "–");
+    const shown = tasks.slice(0, 300);
+    const turnTable = (turns, name) => turns.length ? h("div", {}, two ? h("h3", {}, name) : null, simpleTable(["turn", "attempts", "tokens", "model", "tools"], turns.map(([n, tokens, model, tool], at) => [at + 1, number(n), number(tokens), seconds(model), seconds(tool)]))) : null;
+    main().replaceChildren(h("div.part-page", {}, h("h1", {}, "Runs"),
+      h("section.panel", {}, h("h2", {}, "By model and protocol"), simpleTable(["", "traces", "succeeded", "mean reward", "tests passed", "with errors", "steps", "tokens", "model", "tools"], measures, "runs"), h("p.faint.small", {}, "Steps, tokens and seconds are means of an attempt, over those of which they are known; success is of those that were judged.")),
+      shown.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first"), simpleTable(["problem", ...meta.folders.map((f) => (two ? f : "attempts"))], shown.map(([name, by]) => [name, ...by.map(cell)]), "problems"), tasks.length > shown.length ? h("p.faint", {}, `${number(tasks.length - shown.length)} more problems`) : null) : null,
+      h("section.panel", {}, h("h2", {}, "By turn"), h("div.turns", {}, meta.turns.map((turns, run) => turnTable(turns, meta.folders[run]))), h("p.faint.small", {}, "Means of a turn: tokens written, seconds of the model and of the tools."))));
+  }
 
   // ---- a dataset ----
   const VERDICTS = { pass: "✓", fail: "✕", undecided: "?", removed: "−" };
@@ -997,6 +1039,7 @@ const foretrace = (() => {
     meta = await load("meta");
     if (meta.kind === "traces") {
       parts[""] = { label: "traces", show: showList };
+      parts.runs = { label: "runs", show: () => showRuns().catch(fail) };
       if (meta.chunks) takeRows(await load("index-0"));
       else for (const name of ["key", "reward", "started", "steps", "success", "actions"]) rows[name] = [];
     }
