@@ -208,7 +208,7 @@ def test_keys_and_links(pages: dict[str, Path], open_tab: Callable[..., Tab]) ->
         assert tab.page.get_attribute(".here", "id") == place
     assert tab.page.url.endswith("#long/41")
     tab.page.get_by_role("link", name="done").click()
-    tab.page.wait_for_selector("mark.redacted")
+    assert tab.page.wait_for_selector("mark.redacted").inner_text() == "<SECRET:key-1>"
     tab.page.get_by_role("link", name="long", exact=True).click()
     tab.page.wait_for_selector("#m41")
     tab.page.keyboard.press("?")

@@ -110,6 +110,6 @@ def make_odd_traces() -> list[Trace]:
     """All of them, with one of 5 MB, one without a message, and a child of the long one."""
     wide = Message(role="assistant", author="model", content="x" * 5_000_000)
     child = make_trace(
-        (Message(role="assistant", author="model", content="done [REDACTED:key]"),), "child", parent=Parent(key="long")
+        (Message(role="assistant", author="model", content="done <SECRET:key-1>"),), "child", parent=Parent(key="long")
     )
     return [make_hostile_trace(), make_long_trace(1000), make_trace((wide,), "wide"), make_trace((), "empty"), child]

@@ -12,7 +12,8 @@ from foretrace.evaluation.step_times import StepTimes
 
 ROWS_PER_CHUNK = 5_000
 _TITLE_CHARACTERS = 110
-_REDACTED = "[REDACTED"
+_REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
+"""How what stands in the place of a secret begins."""
 
 
 class TraceIndex:
@@ -124,7 +125,7 @@ def _find_flags(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepT
         "text injected in a turn": any(m.injected for m in messages),
         "not trained on, in part": any(m.train is False and m.role == "assistant" for m in messages),
         "token ids": any(m.sampled is not None and m.sampled.token_ids for m in messages),
-        "redacted": any(_REDACTED in text for m in messages for text in _list_texts(m)),
+        "redacted": any(mark in text for m in messages for text in _list_texts(m) for mark in _REDACTED),
         "times known": any(step.unknown is None for step in times),
         "no agent message": not labels,
     }

@@ -95,7 +95,7 @@ const foretrace = (() => {
     h("button.quiet", { type: "button", "aria-label": about, onclick: (e) => copy(getText(), e.currentTarget) }, label);
 
   // ---- text of a trace: escapes shown, colours of a terminal kept, never markup ----
-  const SPECIAL = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>()#][0-9A-B]?|[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff]|[\0-\x08\x0b-\x1f\x7f-\x9f]|\[REDACTED[^\]\n]{0,80}\]|\[\d+ (?:characters|earlier messages?) left out\]/g;
+  const SPECIAL = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>()#][0-9A-B]?|[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff]|[\0-\x08\x0b-\x1f\x7f-\x9f]|\[REDACTED[^\]\n]{0,80}\]|<SECRET:[^>\n]{1,80}>|redacted-user-[\w.-]{1,40}|\[\d+ (?:characters|earlier messages?) left out\]/g;
 
   function styleOf(codes, style) {
     const parts = (codes || "0").split(/[;:]/).map(Number);
@@ -133,7 +133,7 @@ const foretrace = (() => {
       last = found.index + found[0].length;
       const code = found[0].codePointAt(0);
       if (found[1] !== undefined) style = styleOf(found[1], style);
-      else if (found[0].startsWith("[REDACTED")) node.append(h("mark.redacted", { title: "redacted" }, found[0]));
+      else if (/^(?:\[REDACTED|<SECRET:|redacted-user-)/.test(found[0])) node.append(h("mark.redacted", { title: "redacted" }, found[0]));
       else if (code === 0x5b) node.append(h("mark.cut", {}, found[0]));
       else if (code === 0x1b && found[0].length > 1) continue; // moves the cursor or names a window: says nothing here
       else node.append(h("span.control", { title: "a control character" }, code < 32 ? String.fromCharCode(0x2400 + code) : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`));
