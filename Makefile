@@ -29,8 +29,8 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/bench_atropos.py
 
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
-# once and cached outside the tree (CONTRIBUTING.md).
-test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos
+# once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`.
+test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/browser
 	$(BIN)/python -m pytest -m integration tests
 
 .venv/bin/python:
@@ -61,6 +61,12 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos
 
 .venv/atropos: .venv/verifiers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos]"
+	touch $@
+
+# Chromium is the system's: installed where that is allowed, else the tests of pages are skipped and say so.
+.venv/browser: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "playwright==1.65.2"
+	command -v chromium chromium-browser google-chrome || apt-get install -y --no-install-recommends chromium || true
 	touch $@
 
 clean:

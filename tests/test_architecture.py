@@ -21,7 +21,7 @@ FLOORS = [
     {"encodings", "rows", "engines"},
     {"models", "sandbox", "protocols", "problems", "sources", "actions"},
     {"episodes", "dataset", "exports", "evaluation"},
-    {"registry"},
+    {"registry", "report"},
     {"envs", "doctor"},
     {"api"},
     {"cli"},

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from foretrace.api.evaluation import predict as predict
     from foretrace.api.evaluation import replay as replay
     from foretrace.api.generation import generate as generate
+    from foretrace.api.reports import view as view
     from foretrace.api.scoring import score as score
     from foretrace.api.scoring import verify as verify
     from foretrace.api.traces import export as export
@@ -57,6 +58,7 @@ _HOMES = {
     "score": "foretrace.api.scoring",
     "tokenize": "foretrace.dataset.tokenize",
     "verify": "foretrace.api.scoring",
+    "view": "foretrace.api.reports",
     "write_traces": "foretrace.core.store",
 }
 """Module in which each public name is defined: it is imported when the name is first used."""
@@ -86,6 +88,7 @@ __all__ = [
     "score",
     "tokenize",
     "verify",
+    "view",
     "write_traces",
 ]
 

@@ -119,9 +119,15 @@ def test_what_to_do_next_works_as_it_stands(
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, (command, done.stderr)
         said[what] = done.stdout
-    assert sum(command.startswith("foretrace ") for command in made.json["next"].values()) == 4
+    assert sum(command.startswith("foretrace ") for command in made.json["next"].values()) == 5
     shown = said["one trace, step by step"]
     assert "demo-model" in shown and "failed\n" in shown and "repair" in shown and "success, done" in shown
+
+
+def test_it_ends_with_the_path_of_a_page(made: Made, run: Run) -> None:
+    assert "foretrace view" in (made.out / "dataset/report.html").read_text()
+    shown = run("demo", "--out", made.out)
+    assert shown.out.splitlines()[-1] == f"see it in a browser  {made.out / 'dataset/report.html'}"
 
 
 def test_names_with_blanks_are_quoted(traces: Path, tmp_path: Path) -> None:

@@ -286,7 +286,8 @@ def test_target_settings(little: Path, tmp_path: Path) -> None:
 
 def test_recipes_can_be_chosen(little: Path, tmp_path: Path) -> None:
     build(little, out=tmp_path / "d", recipes=["trajectories", "eval"])
-    assert sorted(p.name for p in (tmp_path / "d").iterdir()) == ["README.md", "eval", "manifest.json", "trajectories"]
+    written = sorted(p.name for p in (tmp_path / "d").iterdir())
+    assert written == ["README.md", "eval", "manifest.json", "report.html", "trajectories"]
 
 
 def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def build(
     references: bool = False,
     progress: ProgressFunc | None = None,
 ) -> BuildReport:
-    """Build a dataset from traces folders into the folder `out`, whole or not at all.
+    """Build a dataset from traces folders into the folder `out`, whole or not at all, with a page that shows it.
 
     Args:
         target: What a proposer predicts: `type`, `call` or `message`.
@@ -62,6 +62,7 @@ def build(
     """
     from foretrace.dataset.build import build as run
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.report.view import write_dataset_report
 
     folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
     settings = make_settings(
@@ -87,6 +88,7 @@ def build(
         from foretrace.api.scoring import add_references
 
         add_references(out, progress=progress)
+    write_dataset_report(Path(out))
     return report
 
 

@@ -30,6 +30,7 @@ from foretrace.cli.commands import (
     show,
     sources,
     verify,
+    view,
 )
 from foretrace.cli.common_options import Invocation, with_common_options
 from foretrace.cli.options import write_flag
@@ -59,6 +60,7 @@ for _name, _function in {
     "generate": generate.generate,
     "label": label.label,
     "show": show.show,
+    "view": view.view,
     "export": export.export,
     "ceiling": ceiling.ceiling,
     "effects": effects.effects,

@@ -31,10 +31,13 @@ def build_with_progress(
 ) -> BuildReport:
     """Build a dataset from traces folders."""
     from foretrace.dataset.build import build
+    from foretrace.report.view import write_dataset_report
 
     output.interrupt_message = f"interrupted; {out} is as it was before"
     with output.progress(f"building {out}") as progress:
-        return build(folders, out, settings, workers=workers, overwrite=overwrite, progress=progress)
+        report = build(folders, out, settings, workers=workers, overwrite=overwrite, progress=progress)
+        write_dataset_report(out)
+    return report
 
 
 def add_references_with_progress(output: Output, dataset: Path) -> list[str]:

@@ -37,6 +37,7 @@ def demo(
     from foretrace.cli.with_progress import build_with_progress, label_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.report.view import REPORT
 
     _clear(out)
     traces, labels, dataset = (out / name for name in _OWN)
@@ -61,6 +62,8 @@ def demo(
         return
     show_demo(output, generated, imported, labelled, report.manifest)
     show_places(output, {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}, steps)
+    output.print()
+    output.print(("see it in a browser", "bold"), f"  {dataset / REPORT}")
 
 
 def _clear(out: Path) -> None:

@@ -115,6 +115,7 @@ def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
         steps["have `foretrace` and `python` in this shell"] = f"source {_short_path(activate)}"
     steps |= {
         "one trace, step by step": f"{command} show {folder} {shlex.quote(_find_recovered_trace(traces))}",
+        "all traces in a browser": f"{command} view {folder} --out {shlex.quote(str(traces.with_name('view')))}",
         "load what was built": f"{_own_python()} -c {shlex.quote(load)}",
         "build with other settings": f"{command} build {folder} --allow-demo --target type --overwrite --out {types}",
     }

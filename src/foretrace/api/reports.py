@@ -1,0 +1,46 @@
+"""Write pages that show traces and datasets in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretrace.core.errors import Setting, UsageError
+
+if TYPE_CHECKING:
+    from foretrace.core.progress import ProgressFunc
+    from foretrace.report.view import ViewReport
+
+
+def view(
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    single: str | Path | None = None,
+    progress: ProgressFunc | None = None,
+) -> ViewReport:
+    """Write a page that shows traces or a dataset in a browser, without a server and without a network (docs/view.md).
+
+    Args:
+        inputs: One traces folder, or two to see side by side; or a dataset, and up to two files of predictions.
+        out: Folder for the page; what an earlier `view` wrote there is replaced.
+        single: In place of `out`: one file that holds all, up to 20 MB of texts.
+
+    Raises:
+        UsageError: both of `out` and `single`, or none; inputs that do not go together.
+        StoreError: the inputs cannot be read, or the page cannot be written.
+        PredictionError: a file of predictions cannot be read.
+    """
+    from foretrace.core.progress import ignore_progress
+    from foretrace.report.page import FolderPage, SinglePage
+    from foretrace.report.view import write_view
+
+    if (out is None) == (single is None):
+        raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
+    folders = [Path(inputs)] if isinstance(inputs, (str, Path)) else [Path(each) for each in inputs]
+    return write_view(
+        folders,
+        lambda: SinglePage(Path(single)) if single is not None else FolderPage(Path(out or "")),
+        progress or ignore_progress,
+    )

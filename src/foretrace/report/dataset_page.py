@@ -1,0 +1,161 @@
+"""The page of a dataset: its card and gates, its rows, and predictions beside the eval rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import StoreError
+from foretrace.core.predictions import PredictedCall, find_first_object, read_calls
+from foretrace.core.progress import ProgressFunc
+from foretrace.core.version import __version__
+from foretrace.dataset.card import format_figures
+from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.parquet import read_rows
+from foretrace.dataset.recipes.base import Config
+from foretrace.dataset.recipes.load import load_configs
+from foretrace.dataset.settings import SPLITS
+from foretrace.report.data_files import encode_json
+from foretrace.report.page import Page
+from foretrace.report.predictions import Guesses
+
+_TEXTS = ("prompt", "completion", "chosen", "rejected")
+_LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
+_BYTES_PER_TOKEN = 3.5
+
+
+class RowLimits(msgspec.Struct, frozen=True):
+    """How many rows of a config a page shows."""
+
+    of_split: int = 200
+    """Rows of each split of `proposer` and `verifier`."""
+    eval: int = 4_000
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether `build` wrote the folder."""
+    try:
+        manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return False
+    return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
+
+
+def write_dataset_page(
+    page: Page,
+    dataset: Path,
+    predictions: Sequence[Path],
+    limits: RowLimits,
+    progress: ProgressFunc,
+    *,
+    title: str | None = None,
+) -> tuple[int, int]:
+    """Put all that a page of a dataset shows into `page`; its title is the folder's name where none is given.
+
+    Returns:
+        How many rows it lists, and of how many the texts are left out.
+
+    Raises:
+        StoreError: the dataset cannot be read.
+        PredictionError: a file of predictions cannot be read.
+    """
+    manifest: dict[str, Any] = msgspec.json.decode((dataset / "manifest.json").read_bytes())
+    configs, files = load_configs(), [Guesses(path) for path in predictions]
+    listed = {name: _Rows(page, name) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]}
+    for name, rows in listed.items():
+        limit = limits.eval if name == "eval" else limits.of_split
+        for number, (split, row) in enumerate(_read_config(dataset, configs[name], manifest, limit), 1):
+            gold = _read_gold(row) if name == "eval" else ()
+            rows.add(split, row, [guesses.compare(row, gold) for guesses in files] if name == "eval" else [])
+            progress(f"reading {name} of {dataset}", number, None)
+        rows.flush()
+    left_out = sum(rows.left_out for rows in listed.values())
+    facts = {
+        "kind": "dataset",
+        "title": title or dataset.resolve().name,
+        "version": __version__,
+        "manifest": manifest,
+        "figures": [format_figures(gate) for gate in manifest["gates"]],
+        "demonstration": describe_demonstration(manifest),
+        "about": {name: config.about for name, config in configs.items()},
+        "actions": [str(action) for action in ActionType],
+        "rows": {name: rows.index for name, rows in listed.items()},
+        "lengths": {name: rows.describe_lengths() for name, rows in listed.items()},
+        "strengths": {name: rows.strengths for name, rows in listed.items()},
+        "predictions": [guesses.describe() for guesses in files],
+        "left_out": left_out,
+    }
+    page.put("meta", facts, needed=True)
+    return sum(len(rows.index) for rows in listed.values()), left_out
+
+
+def _read_config(
+    dataset: Path, config: Config, manifest: dict[str, Any], limit: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The first rows of each split, which `build` has shuffled."""
+    for split in SPLITS:
+        paths = (dataset / name for name in manifest["configs"][config.name].get(split, {}).get("files", ()))
+        try:
+            rows = itertools.chain.from_iterable(read_rows(path, config) for path in paths)
+            yield from ((split, row) for row in itertools.islice(rows, limit))
+        except OSError as error:
+            raise StoreError(f"{dataset}: cannot read its rows: {error}") from error
+
+
+def _read_gold(row: dict[str, Any]) -> tuple[PredictedCall, ...]:
+    """All calls of the step, as its completion has them."""
+    value = find_first_object(row["completion"][-1].content)
+    return read_calls(value) if isinstance(value, dict) else ()
+
+
+class _Rows:
+    """The rows of one config: a line of each in the list, and its texts in pieces."""
+
+    def __init__(self, page: Page, name: str) -> None:
+        self.index: list[dict[str, Any]] = []
+        self.left_out = 0
+        self.strengths: Counter[str] = Counter()
+        """Pairs by family and strength, of the rows that are listed."""
+        self._page = page
+        self._name = name
+        self._lengths: list[int] = []
+        self._waiting: list[msgspec.Raw] = []
+        self._bytes = self._piece = 0
+
+    def add(self, split: str, row: dict[str, Any], guesses: list[dict[str, Any] | None]) -> None:
+        texts: dict[str, Any] = {name: row[name] for name in _TEXTS if name in row}
+        line = {name: row[name] for name in _LISTED if name in row}
+        if guesses:
+            line["guesses"] = [
+                guess and [guess["action"], guess["right"], guess["right_call"], guess["confidence"]]
+                for guess in guesses
+            ]
+            texts["guesses"] = guesses
+        self.index.append(line | {"split": split, "piece": self._piece, "place": len(self._waiting)})
+        if "family" in row:
+            self.strengths[f"{row['family']} {row['strength']}"] += 1
+        self._lengths.append(sum(len(message.content.encode("utf-8", "replace")) for message in row["prompt"]))
+        data = encode_json(texts).encode()
+        self._waiting.append(msgspec.Raw(data))
+        self._bytes += len(data)
+        if self._bytes >= self._page.chunk_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting):
+            left = [line for line in self.index if line["piece"] == self._piece]
+            self.left_out += len(left)
+            for line in left:
+                line["piece"] = -1
+        self._piece += bool(self._waiting)
+        self._waiting, self._bytes = [], 0
+
+    def describe_lengths(self) -> list[int]:
+        """Tokens of each prompt, about."""
+        return [round(length / _BYTES_PER_TOKEN) for length in self._lengths]

@@ -1,0 +1,157 @@
+"""Where a page goes: a folder with its data in files that are loaded on demand, or one file that holds all."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+from foretrace.core.errors import Setting, StoreError
+from foretrace.core.files import describe_write_error, replace_file
+from foretrace.report.data_files import make_data_block, make_data_script
+
+MARK = '<meta name="generator" content="foretrace view">'
+"""Stands in every page: a folder or file that has it may be written again."""
+SINGLE_BYTES = 20_000_000
+"""What a single file holds of what may be left out."""
+_POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+class Page(Protocol):
+    """Takes the data of a page, then writes it."""
+
+    chunk_bytes: int
+    """About how much belongs in one piece that is loaded on demand."""
+
+    def put(self, name: str, value: Any, *, needed: bool = False) -> bool:
+        """Add a value; returns whether there was room. `needed` is always taken."""
+        ...
+
+    def finish(self, title: str) -> Path:
+        """Write the page; returns the file to open."""
+        ...
+
+    def discard(self) -> None:
+        """Take away what was written, where `finish` was not reached."""
+        ...
+
+
+class FolderPage:
+    """`index.html`, `assets/` and `data/` in a folder, which takes its place when all is written."""
+
+    chunk_bytes = 1_000_000
+
+    def __init__(self, folder: Path) -> None:
+        _refuse_stranger(folder)
+        self._folder = folder
+        self._partial = folder.absolute().with_name(f".{folder.name}.partial")
+        try:
+            shutil.rmtree(self._partial, ignore_errors=True)
+            (self._partial / "data").mkdir(parents=True)
+        except OSError as error:
+            raise StoreError(describe_write_error(folder, error)) from error
+
+    def put(self, name: str, value: Any, *, needed: bool = False) -> bool:
+        """Write a value to a file of its own."""
+        self._write(f"data/{name}.js", make_data_script(name, value))
+        return True
+
+    def finish(self, title: str) -> Path:
+        """Write `index.html`, and put the folder in its place."""
+        for name in ("view.css", "view.js"):
+            self._write(f"assets/{name}", read_asset(name))
+        policy = f"{_POLICY}; script-src 'self' file:; style-src 'self' file:"
+        head = '<link rel="stylesheet" href="assets/view.css">'
+        body = '<script src="assets/view.js"></script>\n<script src="data/meta.js"></script>'
+        self._write("index.html", _fill_template(title, policy, head, body))
+        try:
+            if self._folder.exists():
+                shutil.rmtree(self._folder)
+            self._partial.rename(self._folder)
+        except OSError as error:
+            raise StoreError(describe_write_error(self._folder, error)) from error
+        return self._folder / "index.html"
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self._partial / name
+        try:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise StoreError(describe_write_error(path, error)) from error
+
+
+class SinglePage:
+    """One file that can be mailed; what does not fit is left out."""
+
+    chunk_bytes = 20_000
+
+    def __init__(self, path: Path, limit: int = SINGLE_BYTES) -> None:
+        if path.is_dir():
+            raise StoreError(f"{path}: is a folder; name a file, e.g. {path / 'report.html'}")
+        if path.exists() and not _is_ours(path):
+            raise StoreError(f"{path}: is there and is no page of ours; choose another name")
+        self._path = path
+        self._room = limit
+        self._blocks: list[str] = []
+
+    def put(self, name: str, value: Any, *, needed: bool = False) -> bool:
+        """Keep a value for the file, if there is room."""
+        block = make_data_block(name, value)
+        size = len(block.encode())
+        if size > self._room and not needed:
+            return False
+        self._room -= size
+        self._blocks.append(block)
+        return True
+
+    def finish(self, title: str) -> Path:
+        """Write the file, whole or not at all."""
+        style, script = read_asset("view.css"), read_asset("view.js")
+        policy = f"{_POLICY}; script-src '{_digest(script)}'; style-src '{_digest(style)}'"
+        body = f"{''.join(self._blocks)}<script>{script}</script>"
+        replace_file(self._path, _fill_template(title, policy, f"<style>{style}</style>", body).encode())
+        return self._path
+
+    def discard(self) -> None:
+        """Nothing was written."""
+
+
+def read_asset(name: str) -> str:
+    """A file that ships with the package."""
+    return files("foretrace.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _fill_template(title: str, policy: str, head: str, body: str) -> str:
+    page = read_asset("page.html")
+    given = {"title": html.escape(title), "policy": policy, "mark": MARK, "head": head, "body": body}
+    parts = page.split("{{")
+    return parts[0] + "".join(given[name] + rest for name, _, rest in (part.partition("}}") for part in parts[1:]))
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return MARK.encode() in file.read(4096)
+    except OSError:
+        return False
+
+
+def _refuse_stranger(folder: Path) -> None:
+    """Refuse to write over what is not a page of ours."""
+    if folder.is_file():
+        raise StoreError(f"{folder}: is a file; name a folder, or write one file with ", Setting("single", str(folder)))
+    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / "index.html"):
+        raise StoreError(f"{folder}: is there and is no page of ours; choose another ", Setting("out"))

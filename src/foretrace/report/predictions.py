@@ -1,0 +1,66 @@
+"""Predictions beside the eval rows that they are for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from foretrace.actions.same_action import canonicalise_json
+from foretrace.core.predictions import PredictedCall, PredictionsFile, read_predictions
+
+_TEXT_CHARACTERS = 4_000
+
+RowId = tuple[str, int]
+"""Key of the trace, and step."""
+
+
+class Guesses:
+    """The first guess of one file at each eval row."""
+
+    def __init__(self, path: Path) -> None:
+        self.file: PredictionsFile = read_predictions(path)
+        self._by_step = self.file.by_step()
+        self._confusion: Counter[tuple[str, str]] = Counter()
+        self._right: Counter[str] = Counter()
+        self._found = 0
+
+    def compare(self, row: Mapping[str, Any], gold: tuple[PredictedCall, ...]) -> dict[str, Any] | None:
+        """What is shown of the guess at an eval row, and counted: None where there is none."""
+        guesses = self._by_step.get((row["key"], row["step"]))
+        if not guesses:
+            self._confusion[row["action"], "(none)"] += 1
+            return None
+        guess = guesses[0]
+        self._found += 1
+        right_type = guess.action == row["action"]
+        right_call = bool(gold) and _write_calls(guess.calls) == _write_calls(gold)
+        self._confusion[row["action"], guess.action or "(none)"] += 1
+        self._right.update(["type"] * right_type + ["call"] * right_call)
+        return {
+            "action": guess.action,
+            "calls": [[call.tool, call.arguments] for call in guess.calls],
+            "text": (guess.completion or "")[:_TEXT_CHARACTERS],
+            "confidence": guess.confidence,
+            "right": right_type,
+            "right_call": right_call,
+            "others": len(guesses) - 1,
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """The file as a whole, after all rows were compared; `confusion` has gold, guess and number."""
+        header = self.file.header
+        return {
+            "name": Path(self.file.path).name,
+            "predictor": header.predictor if header else "",
+            "found": self._found,
+            "right": self._right["type"],
+            "right_call": self._right["call"],
+            "problems": self.file.problems,
+            "confusion": [[gold, guess, count] for (gold, guess), count in sorted(self._confusion.items())],
+        }
+
+
+def _write_calls(calls: tuple[PredictedCall, ...]) -> list[tuple[str, str]]:
+    return [(call.tool, canonicalise_json(call.arguments)) for call in calls]

@@ -1,0 +1,62 @@
+"""What a page shows of one trace beside its record: labels, times and what prefetching could hide, token logprobs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foretrace.actions.call_facts import pick_worst_effect
+from foretrace.actions.taxonomy import Effect, StepLabel
+from foretrace.core.token_arrays import pack
+from foretrace.core.trace import Trace, encode_trace
+from foretrace.evaluation.savings import save_by_prefetch
+from foretrace.evaluation.step_times import StepTimes
+
+GUESS_S = 0.2
+"""Seconds that a guess takes, for what prefetching could hide; as `ceiling` has it."""
+_LOWEST_LOGPROB = -20.0
+
+
+def describe_trace(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> dict[str, Any]:
+    """The record without its token arrays, and what is derived from it."""
+    bare, _ = pack(trace)
+    return {
+        "trace": msgspec.Raw(encode_trace(bare)),
+        "labels": [
+            [x.index, x.action and str(x.action), x.rule, str(x.effect), x.state_version, x.failed] for x in labels
+        ],
+        "times": _describe_times(labels, times),
+        "tokens": [
+            [index, len(m.sampled.token_ids), [_round_logprob(value) for value in m.sampled.logprobs]]
+            for index, m in enumerate(trace.messages)
+            if m.sampled is not None and m.sampled.token_ids
+        ],
+    }
+
+
+def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[list[Any]]:
+    """Of each step: its first message, seconds of model and tools, seconds of a perfect prefetch, why not known."""
+    by_index = {label.index: label for label in labels}
+    rows: list[list[Any]] = []
+    for step in times:
+        hidden = 0.0
+        if step.unknown is None and step.calls and _is_pure_read(step, by_index):
+            hidden = save_by_prefetch(step.model_s or 0.0, step.tool_s or 0.0, GUESS_S)
+        rows.append([step.indexes[0], _round(step.model_s), _round(step.tool_s), _round(hidden), step.unknown])
+    return rows
+
+
+def _is_pure_read(step: StepTimes, labels: dict[int, StepLabel]) -> bool:
+    found = [labels[index].effect for index in step.indexes if index in labels]
+    return pick_worst_effect(found) is Effect.PURE_READ
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None or not math.isfinite(seconds) else round(seconds, 4)
+
+
+def _round_logprob(value: float) -> float:
+    return round(max(value, _LOWEST_LOGPROB), 2) if value == value else _LOWEST_LOGPROB

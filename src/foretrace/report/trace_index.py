@@ -1,0 +1,136 @@
+"""The list of traces in a page: one row a trace, in columns, texts that repeat stored once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from foretrace.actions.taxonomy import ActionType, StepLabel
+from foretrace.core.trace import Message, Trace
+from foretrace.evaluation.step_times import StepTimes
+
+ROWS_PER_CHUNK = 5_000
+_TITLE_CHARACTERS = 110
+_REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
+"""How what stands in the place of a secret begins."""
+
+
+class TraceIndex:
+    """Takes traces, and makes the columns of the list."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._texts: dict[str, dict[str, int]] = {}
+        """By kind: the number of each text."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(
+        self, trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes], *, run: int, chunk: int, place: int
+    ) -> None:
+        """Take a trace.
+
+        Args:
+            run: Number of the traces folder that it is from.
+            chunk: Number of the piece that holds its messages.
+            place: Where in that piece it stands.
+        """
+        origin, outcome = trace.provenance, trace.outcome
+        calls = [call for message in trace.messages for call in message.tool_calls]
+        actions = Counter(str(label.action) for label in labels if label.action is not None)
+        usages = [m.sampled.usage for m in trace.messages if m.sampled is not None and m.sampled.usage is not None]
+        self._rows.append(
+            {
+                "key": trace.key,
+                "title": _find_title(trace),
+                "task": self._number("task", trace.task.id),
+                "source": self._number("source", origin.source),
+                "agent": self._number("agent", origin.agent or ""),
+                "model": self._number("model", origin.model or ""),
+                "protocol": self._number("protocol", origin.protocol or ""),
+                "status": self._number("status", outcome.status),
+                "error": self._number("error", outcome.error.kind if outcome.error else ""),
+                "success": {True: 1, False: 0, None: 2}[outcome.success],
+                "reward": outcome.reward,
+                "tests": [outcome.tests.passed, outcome.tests.total] if outcome.tests else None,
+                "recovered": outcome.metrics.get("recovered"),
+                "had_errors": outcome.metrics.get("had_errors"),
+                "tokens": sum(u.completion_tokens or 0 for u in usages) if usages else None,
+                "steps": sum(actions.values()),
+                "messages": len(trace.messages),
+                "model_s": _add_known(step.model_s for step in times),
+                "tool_s": _add_known(step.tool_s for step in times if step.calls),
+                "started": next((m.started[:19] for m in trace.messages if m.started), origin.created_at),
+                "actions": [actions[name] for name in ActionType],
+                "rules": self._numbers("rule", (label.rule for label in labels)),
+                "effects": self._numbers("effect", (str(label.effect) for label in labels if label.action)),
+                "tools": self._numbers("tool", (call.name or "(no name)" for call in calls)),
+                "flags": self._numbers("flag", _find_flags(trace, labels, times)),
+                "parent": trace.parent.key if trace.parent else None,
+                "run": run,
+                "chunk": chunk,
+                "place": place,
+            }
+        )
+
+    def leave_out(self, chunk: int) -> int:
+        """Note that a piece had no room; returns how many traces were in it."""
+        rows = [row for row in self._rows if row["chunk"] == chunk]
+        for row in rows:
+            row["chunk"] = -1
+        return len(rows)
+
+    def make_chunks(self) -> list[dict[str, list[Any]]]:
+        """The columns of each `ROWS_PER_CHUNK` traces."""
+        parts = [self._rows[at : at + ROWS_PER_CHUNK] for at in range(0, len(self._rows), ROWS_PER_CHUNK)]
+        return [{name: [row[name] for row in rows] for name in rows[0]} for rows in parts]
+
+    def list_texts(self) -> dict[str, list[str]]:
+        """By kind: the texts, in the order of their numbers."""
+        return {kind: list(numbers) for kind, numbers in self._texts.items()}
+
+    def _number(self, kind: str, text: str) -> int:
+        numbers = self._texts.setdefault(kind, {})
+        return numbers.setdefault(text, len(numbers))
+
+    def _numbers(self, kind: str, texts: Any) -> list[int]:
+        return [self._number(kind, text) for text in dict.fromkeys(texts)]
+
+
+def _find_title(trace: Trace) -> str:
+    """The first words of the task, of the first message of a user, or else of anybody."""
+    texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
+    text = trace.task.statement or next(iter(texts), "")
+    words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
+    return words[:_TITLE_CHARACTERS].encode("utf-8", "replace").decode()
+
+
+def _add_known(seconds: Any) -> float | None:
+    """Sum of what is known; None where nothing is."""
+    known = [value for value in seconds if value is not None]
+    return round(sum(known), 3) if known else None
+
+
+def _find_flags(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[str]:
+    messages, calls = trace.messages, [call for m in trace.messages for call in m.tool_calls]
+    flags = {
+        "ending rewritten by source": trace.outcome.fabricated,
+        "call not readable": any(call.error for call in calls),
+        "call repaired": any(call.repairs for call in calls),
+        "step failed": any(label.failed for label in labels),
+        "started by another trace": trace.parent is not None,
+        "images or files": any(m.parts for m in messages),
+        "text injected in a turn": any(m.injected for m in messages),
+        "not trained on, in part": any(m.train is False and m.role == "assistant" for m in messages),
+        "token ids": any(m.sampled is not None and m.sampled.token_ids for m in messages),
+        "redacted": any(mark in text for m in messages for text in _list_texts(m) for mark in _REDACTED),
+        "times known": any(step.unknown is None for step in times),
+        "no agent message": not labels,
+    }
+    return [name for name, holds in flags.items() if holds]
+
+
+def _list_texts(message: Message) -> list[str]:
+    return [message.content, message.reasoning or "", *(call.arguments for call in message.tool_calls)]

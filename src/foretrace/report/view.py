@@ -1,0 +1,102 @@
+"""From inputs to a page: find out what they are, and write the page that shows them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
+from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.core.store import TraceStore
+from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
+from foretrace.report.page import Page, SinglePage
+from foretrace.report.traces_page import name_folders, was_changed, write_traces_page
+
+MAX_RUNS = 2
+REPORT = "report.html"
+"""What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
+_TRIES = 3
+
+
+class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `view` wrote."""
+
+    page: str
+    """The file to open in a browser."""
+    kind: Literal["traces", "dataset"]
+    listed: int
+    """Traces, or rows of a dataset, in the lists."""
+    left_out: int
+    """Those of which only the line in the list is there, for want of room in a single file."""
+
+
+def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc) -> ViewReport:
+    """Write a page that shows the inputs; `make_page` gives an empty one.
+
+    Args:
+        inputs: One or two traces folders; or a dataset and up to two files of predictions for it.
+
+    Raises:
+        UsageError: inputs that do not go together.
+        StoreError: they cannot be read, or the page cannot be written.
+        PredictionError: a file of predictions cannot be read.
+    """
+    if len({path.resolve() for path in inputs}) < len(inputs):
+        raise UsageError(f"{inputs[0]}: is named twice")
+    datasets = [path for path in inputs if is_dataset(path)]
+    if datasets or any(path.is_file() for path in inputs):
+        return _view_dataset(inputs, datasets, make_page(), progress)
+    if not 1 <= len(inputs) <= MAX_RUNS:
+        raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
+    for tries_left in reversed(range(_TRIES)):
+        stores = [TraceStore(path) for path in inputs]
+        page = make_page()
+        try:
+            traces, left_out = write_traces_page(page, stores, progress)
+            path = page.finish(" · ".join(name_folders(inputs)))
+        except StoreError:
+            page.discard()
+            # A writer puts new segments in the place of old ones: what was listed may be gone.
+            if not tries_left or not any(was_changed(store) for store in stores):
+                raise
+        except BaseException:
+            page.discard()
+            raise
+        else:
+            return ViewReport(page=str(path), kind="traces", listed=traces, left_out=left_out)
+    raise AssertionError("the last try returns or raises")
+
+
+def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
+    predictions = [path for path in inputs if path not in datasets]
+    try:
+        if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
+            raise UsageError(
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions behind it: name the folder that "
+                "`build` wrote, then the files"
+            )
+        rows, left_out = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress)
+        path = page.finish(datasets[0].resolve().name)
+    except BaseException:
+        page.discard()
+        raise
+    return ViewReport(page=str(path), kind="dataset", listed=rows, left_out=left_out)
+
+
+def write_dataset_report(dataset: Path) -> Path | None:
+    """Write `report.html` beside the card of a dataset that was just built: small, with a few rows of each config.
+
+    The same dataset gives the same bytes, wherever it lies. The dataset is whole without it: if it cannot be written,
+    that is a warning, and None is returned.
+    """
+    try:
+        page = SinglePage(dataset / REPORT, limit=1_000_000)
+        write_dataset_page(page, dataset, (), RowLimits(of_split=15, eval=30), ignore_progress, title="Dataset")
+        return page.finish("Dataset")
+    except StoreError as error:
+        warnings.warn(ForetraceWarning(f"the dataset is built, its report is not: {error}"), stacklevel=2)
+        return None

@@ -1,0 +1,355 @@
+"""The pages of `foretrace view` in a real browser: Chromium, driven by playwright, from disk.
+
+Screenshots are kept in the folder that the environment variable FORETRACE_SCREENSHOTS names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.request import urlopen
+
+import msgspec
+import pytest
+
+import foretrace
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Outcome, Trace
+from report.hostile_dataset import build_hostile_dataset, write_guesses
+from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces
+
+pytestmark = pytest.mark.integration
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDTHS = {"wide": (1000, 800), "phone": (390, 844)}
+
+
+class Tab:
+    """A page in the browser, and what went wrong in it."""
+
+    def __init__(self, browser: Any, width: int = 1000, height: int = 800, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("console", lambda m: self.wrong.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda e: self.wrong.append(str(e)))
+        self.page.on("dialog", lambda d: self.wrong.append(d.message))
+        self.page.on("request", lambda r: None if r.url.startswith(("file:", "about:")) else self.wrong.append(r.url))
+
+    def open(self, path: Path, place: str = "") -> None:
+        self.page.goto("about:blank")  # else another place of the same page would not load it anew
+        self.page.goto(path.resolve().as_uri() + place)
+        self.page.wait_for_selector("#results table, #results .empty, .trace, .part-page, main > .empty")
+
+    @contextlib.contextmanager
+    def work(self, what: str) -> Iterator[list[float]]:
+        """Seconds of the page's own work in the block, by its thread's clock: a busy machine adds nothing."""
+        session = self.context.new_cdp_session(self.page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def read() -> float:
+            found = session.send("Performance.getMetrics")["metrics"]
+            return next(m["value"] for m in found if m["name"] == "TaskDuration")
+
+        took: list[float] = []
+        before, begun = read(), time.monotonic()
+        yield took
+        took.append(read() - before)
+        print(f"{what}: {took[0]:.2f} s of the page's work, {time.monotonic() - begun:.2f} s in all")
+
+    def texts(self, selector: str) -> list[str]:
+        return self.page.eval_on_selector_all(selector, "nodes => nodes.map(n => n.textContent)")
+
+    def wait_for(self, selector: str) -> None:
+        self.page.wait_for_selector(selector, state="attached")
+
+    def wait_for_rows(self, count: int) -> None:
+        self.page.wait_for_selector(f"tbody tr:first-child:nth-last-child({count})")
+
+    def keep(self, name: str) -> None:
+        """A screenshot; and nothing may be wider than the window."""
+        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        if folder := os.environ.get("FORETRACE_SCREENSHOTS"):
+            self.page.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (make test-integrations)")
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed (apt-get install chromium)")
+    with sync.sync_playwright() as driver:
+        # Its own sandbox needs rights that a container's root has not; the page is ours.
+        opened = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def open_tab(browser: Any) -> Iterator[Callable[..., Tab]]:
+    """Opens tabs; at the end no script may have failed, and no request may have left."""
+    tabs: list[Tab] = []
+
+    def make(*given: Any) -> Tab:
+        tabs.append(Tab(browser, *given))
+        return tabs[-1]
+
+    yield make
+    for tab in tabs:
+        assert tab.wrong == []
+        assert tab.page.evaluate("[window.hacked, Object.prototype.polluted]") == [None, None]
+        tab.context.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same odd traces as a folder and as one file."""
+    place = tmp_path_factory.mktemp("pages")
+    write_traces(make_odd_traces(), place / "traces")
+    foretrace.view(place / "traces", out=place / "view")
+    foretrace.view(place / "traces", single=place / "single.html")
+    return {"folder": place / "view" / "index.html", "single": place / "single.html"}
+
+
+@pytest.mark.parametrize("form", ["folder", "single"])
+def test_hostile_text_is_shown_and_does_nothing(
+    pages: dict[str, Path], open_tab: Callable[..., Tab], form: str
+) -> None:
+    tab = open_tab()
+    tab.open(pages[form])
+    assert len(tab.texts("tbody tr")) == 5
+    assert any("</script><script>" in text for text in tab.texts(".facet label"))
+    tab.page.locator("a.title", has_text="</script>").first.click()
+    tab.page.wait_for_selector(".step")
+    tab.page.evaluate("document.querySelectorAll('#steps details').forEach(d => { d.open = true })")
+    shown = tab.page.inner_text("#steps")
+    assert shown.count("</script><script>window.hacked=1</script>") > 8
+    assert "\u05e9\u05dc\u05d5\u05dd" in shown and "U+202E" in shown and "\x1b" not in shown
+    assert tab.texts(".fg1.bold")[0] == "red"
+    assert tab.page.eval_on_selector_all("main img, main svg a, main script", "n => n.length") == 0
+    tab.page.keyboard.press("r")
+    assert "__proto__" in tab.page.inner_text("dialog")
+    tab.page.keyboard.press("Escape")
+    tab.page.locator("button", has_text="1 tool").click()
+    assert MARKUP[:20] in tab.page.inner_text("dialog")
+
+
+def test_the_policy_holds_without_the_script(pages: dict[str, Path], browser: Any) -> None:
+    """What would happen if markup did get in: nothing runs, and no request arrives."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Counted) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        urlopen(f"{address}/counted").close()
+        for page in pages.values():
+            tab = Tab(browser)
+            tab.open(page)
+            markup = MARKUP.replace("http://example.invalid", address)
+            tab.page.evaluate("m => { document.querySelector('main').innerHTML = m }", markup)
+            tab.page.evaluate("a => fetch(a).catch(() => null)", address)
+            assert tab.page.evaluate("window.hacked") is None
+            assert "Content Security Policy" in " ".join(tab.wrong)
+            tab.context.close()
+        server.shutdown()
+    assert _Counted.paths == ["/counted"]
+
+
+class _Counted(BaseHTTPRequestHandler):
+    paths: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.paths.append(self.path)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+def test_a_trace_of_1000_steps_opens_in_two_seconds(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"])
+    with tab.work("a trace of 1,000 steps") as took:
+        tab.page.locator("a.title", has_text="at length").click()
+        tab.page.wait_for_selector("#m1999")
+    assert took[0] < 2
+    assert len(tab.texts(".step")) == 1000
+    assert "a perfect prefetch hides" in tab.page.inner_text("figcaption")
+
+
+def test_filters_search_and_sorting(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"])
+    tab.page.get_by_label("failed").first.check()
+    assert len(tab.texts("tbody tr")) == 1
+    tab.page.get_by_role("button", name="clear all").click()
+    assert len(tab.texts("tbody tr")) == 5
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("length")
+    tab.wait_for_rows(1)
+    tab.page.keyboard.press("Escape")
+    tab.page.get_by_role("button", name="clear all").click()
+    tab.page.get_by_role("button", name="steps", exact=True).click()
+    assert "Do it, at length." in tab.texts("tbody tr")[0]
+
+
+def test_keys_and_links(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"], "#long/41")
+    assert tab.page.get_attribute(".here", "id") == "m41"
+    for key, place in {"j": "m43", "k": "m41"}.items():
+        tab.page.keyboard.press(key)
+        assert tab.page.get_attribute(".here", "id") == place
+    assert tab.page.url.endswith("#long/41")
+    tab.page.get_by_role("link", name="done").click()
+    assert tab.page.wait_for_selector("mark.redacted").inner_text() == "<SECRET:key-1>"
+    tab.page.get_by_role("link", name="long", exact=True).click()
+    tab.page.wait_for_selector("#m41")
+    tab.page.keyboard.press("?")
+    assert "next / previous" in tab.page.inner_text("dialog")
+    tab.page.keyboard.press("Escape")
+    tab.page.keyboard.press("u")
+    tab.page.wait_for_selector("#results table")
+    tab.page.keyboard.press("j")
+    assert tab.page.evaluate("document.activeElement.className") == "title"
+    tab.open(pages["folder"], "#hostile/nothing")
+    assert "There is no trace" in tab.page.inner_text("main")
+
+
+def test_a_text_of_5_mb_and_an_empty_trace(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"], "#wide")
+    assert len(tab.page.inner_text(".step")) < 10_000
+    tab.page.locator(".more").click()
+    assert len(tab.page.inner_text(".step")) > 100_000
+    tab.open(pages["folder"], "#empty")
+    assert "0 steps" in tab.page.inner_text(".head")
+
+
+def test_3000_steps(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    write_traces([make_long_trace(3000)], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    tab = open_tab()
+    tab.open(tmp_path / "v" / "index.html", "#long/5999")
+    assert tab.page.get_attribute(".here", "id") == "m5999"
+
+
+def test_a_list_of_100000_traces_opens_in_two_seconds(
+    tmp_path: Path, open_tab: Callable[..., Tab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list alone: its traces are one, under 100,000 keys."""
+    model = make_long_trace(4)
+
+    class Store:
+        folder = tmp_path / "traces"
+
+        def read_columns(self, _: str) -> range:
+            return range(100_000)
+
+        def read(self) -> Iterator[Trace]:
+            return (msgspec.structs.replace(model, key=f"s@1/train:row-{n:08d}") for n in range(100_000))
+
+    monkeypatch.setattr("foretrace.report.view.TraceStore", lambda _: Store())
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    tab = open_tab()
+    tab.page.goto("about:blank")
+    with tab.work("a list of 100,000 traces") as took:
+        tab.open(tmp_path / "v" / "index.html")
+        tab.page.wait_for_selector(".count:has-text('100,000 traces'):not(:has-text('loading'))")
+    assert took[0] < 2
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("00099999")
+    tab.wait_for_rows(1)
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_two_runs_side_by_side(tmp_path: Path, open_tab: Callable[..., Tab], width: str) -> None:
+    for name, good in (("before", False), ("after", True)):
+        judged = Outcome(success=good, reward=float(good))
+        write_traces([msgspec.structs.replace(make_long_trace(3), outcome=judged)], tmp_path / name)
+    foretrace.view([tmp_path / "before", tmp_path / "after"], out=tmp_path / "v")
+    tab = open_tab(*WIDTHS[width])
+    tab.open(tmp_path / "v" / "index.html", "#=runs")
+    assert tab.texts(".problems .rate") == ["0.0 %", "100 %"]
+    assert [text.split("\u00b7")[0].strip() for text in tab.texts(".runs tbody th")] == ["after", "before"]
+    tab.keep(f"runs-{width}")
+    for name, mark in (("before", "failed"), ("after", "success")):  # one key, in both folders
+        tab.open(tmp_path / "v" / "index.html", f"#{name}:long/3")
+        assert mark in tab.page.inner_text(".head") and tab.page.get_attribute(".here", "id") == "m3"
+
+
+@pytest.fixture(scope="module")
+def dataset_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("dataset")
+    dataset = build_hostile_dataset(place)
+    for name, wrong in (("a", 4), ("b", 3)):
+        write_guesses(dataset, place / f"{name}.jsonl", wrong=wrong)
+    foretrace.view([dataset, place / "a.jsonl", place / "b.jsonl"], out=place / "view")
+    return place / "view" / "index.html"
+
+
+def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(dataset_page)
+    assert "groups_disjoint" in tab.page.inner_text("main")
+    assert len(tab.texts(".confusion")) == 2 and len(tab.texts(".reliability")) == 2
+    button = tab.page.locator(".confusion").first.get_by_role("button").filter(has_not_text="0").last
+    count = int(button.inner_text())
+    button.click()
+    tab.wait_for("#rows")
+    assert len(tab.texts(".datarow")) == count  # a cell lists its rows
+    tab.open(dataset_page, "#=eval")
+    tab.page.locator("select[aria-label=order]").select_option("most sure and wrong")
+    assert tab.texts(".datarow")[0].count("\u2715") >= 1
+    tab.page.keyboard.press("j")
+    tab.page.keyboard.press("Enter")
+    tab.wait_for(".datarow[open] .answer")
+    tab.page.evaluate("document.querySelectorAll('.datarow[open] details').forEach(d => { d.open = true })")
+    assert tab.page.inner_text(".datarow[open]").count("</script><script>window.hacked=1</script>") > 2
+    tab.open(dataset_page, "#=proposer")
+    tab.page.get_by_label("action", exact=True).select_option(index=1)
+    assert len(set(tab.texts(".datarow summary > b"))) == 1
+    if (dataset_page.parent / "data" / "verifier-0.js").exists():
+        tab.open(dataset_page, "#=verifier")
+        tab.page.locator(".datarow > summary").first.click()
+        tab.wait_for(".pair")
+        assert tab.texts(".pair h3") == ["chosen", "rejected"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_pages_of_a_dataset_fit_the_window(
+    dataset_page: Path, open_tab: Callable[..., Tab], width: str, scheme: str
+) -> None:
+    for part in ("", "proposer", "eval"):
+        tab = open_tab(*WIDTHS[width], scheme)
+        tab.open(dataset_page, f"#={part}")
+        tab.page.evaluate("document.querySelectorAll('.datarow').forEach((d, n) => { d.open = n === 1 })")
+        tab.page.wait_for_timeout(200)
+        tab.keep(f"dataset-{part or 'overview'}-{width}-{scheme}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_pages_fit_the_window(pages: dict[str, Path], open_tab: Callable[..., Tab], width: str, scheme: str) -> None:
+    tab = open_tab(*WIDTHS[width], scheme)
+    tab.open(pages["folder"])
+    tab.keep(f"list-{width}-{scheme}")
+    tab.open(pages["folder"], "#long/3")
+    tab.keep(f"trace-{width}-{scheme}")
+    tab.open(pages["folder"])
+    tab.page.locator("a.title", has_text="</script>").first.click()
+    tab.page.wait_for_selector(".step")
+    tab.page.evaluate("document.querySelectorAll('#steps details').forEach(d => { d.open = true })")
+    tab.keep(f"hostile-{width}-{scheme}")
+
+
+def test_the_hostile_trace_is_hostile() -> None:
+    """Its markup would run, were it markup."""
+    assert "<script>" in make_hostile_trace().messages[2].content

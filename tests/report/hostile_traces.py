@@ -1,0 +1,115 @@
+"""Traces that a page must survive: markup in every field, and texts that a browser or a terminal would act on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from foretrace.core.trace import (
+    Failure,
+    Message,
+    Outcome,
+    Parent,
+    Part,
+    Provenance,
+    Sampled,
+    Task,
+    TestCounts,
+    ToolCall,
+    ToolSpec,
+    Trace,
+    add_trace_id,
+)
+
+MARKUP = (
+    "</script><script>window.hacked=1</script><img src=http://example.invalid/x onerror=window.hacked=1>"
+    "<svg onload=window.hacked=1><a href='javascript:window.hacked=1'>x</a>${window.hacked=1}'\"\\\u2028\u2029<!--"
+)
+ANSI = "\x1b[31;1mred\x1b[0m plain \x1b]0;title\x07\x1b[2J\x1b[38;5;200mpink\x1b[m \x00 end\u202e gnp.exe"
+RTL = "\u05e9\u05dc\u05d5\u05dd \u0639\u0627\u0644\u0645 abc"
+
+
+def make_trace(messages: tuple[Message, ...], key: str = "k", **given: Any) -> Trace:
+    return add_trace_id(
+        Trace(
+            key=key,
+            task=given.pop("task", Task(id="t", group="t")),
+            messages=messages,
+            provenance=given.pop("provenance", Provenance(origin="imported", source="s")),
+            **given,
+        )
+    )
+
+
+def make_hostile_trace() -> Trace:
+    """Markup in every text of the record, and keys of objects that mean something to a script."""
+    arguments = json.dumps({"command": MARKUP, "__proto__": {"polluted": 1}, "constructor": MARKUP, "path": MARKUP})
+    call = ToolCall(id=MARKUP, name=MARKUP, arguments=arguments, error=MARKUP, repairs=(MARKUP,))
+    lone = ToolCall(id="c2", name="bash", arguments='{"command": "echo \\ud800 \\u2028"}')
+    edit = ToolCall(id="c3", name="edit", arguments=json.dumps({"old_string": MARKUP, "new_string": f"{MARKUP}\nx"}))
+    patch = ToolCall(id="c4", name="apply_patch", arguments=f"*** Begin Patch\n@@\n-{MARKUP}\n+{MARKUP}")
+    return make_trace(
+        (
+            Message(role="system", author="environment", content=MARKUP),
+            Message(role="user", author="user", content=MARKUP, parts=(Part(type=MARKUP, ref=MARKUP),)),
+            Message(
+                role="assistant",
+                author="model",
+                content=f"{MARKUP}\n{ANSI}\n{RTL}",
+                reasoning=MARKUP,
+                tool_calls=(call, lone, edit, patch),
+                sampled=Sampled(token_ids=(1, 2, 3), logprobs=(-0.1, -30.0, float("-inf")), finish_reason=MARKUP),
+                extra={"__proto__": MARKUP},
+            ),
+            Message(
+                role="tool", author="environment", content=f"{MARKUP}\n{ANSI}", tool_call_ids=(MARKUP,), is_error=True
+            ),
+            Message(role="tool", author="environment", content=MARKUP, injected=True, prefix=MARKUP),
+        ),
+        key=f"hostile/{MARKUP}/7",
+        task=Task(id=MARKUP, group=MARKUP, statement=MARKUP),
+        tools=(ToolSpec(name=MARKUP, description=MARKUP, parameters=MARKUP),),
+        outcome=Outcome(
+            success=False,
+            exit_reason=MARKUP,
+            error=Failure(kind=MARKUP, message=MARKUP),
+            tests=TestCounts(passed=1, total=2),
+        ),
+        provenance=Provenance(
+            origin="generated",
+            source=MARKUP,
+            agent=MARKUP,
+            model=MARKUP,
+            protocol=MARKUP,
+            license=MARKUP,
+            sampling={MARKUP: MARKUP, "__proto__": 1},
+            revision=MARKUP,
+        ),
+        parent=Parent(key=MARKUP, call_id=MARKUP),
+        extra={MARKUP: MARKUP},
+    )
+
+
+def make_long_trace(steps: int, key: str = "long") -> Trace:
+    """Steps with a call and its result each, timed."""
+
+    def write() -> Iterator[Message]:
+        yield Message(role="user", author="user", content="Do it, at length.")
+        for n in range(steps):
+            call = ToolCall(id=f"c{n}", name="bash", arguments=json.dumps({"command": f"cat file{n}.py"}))
+            yield Message(role="assistant", author="model", content=f"Step {n}.", tool_calls=(call,), model_s=2.0)
+            yield Message(
+                role="tool", author="environment", content=f"line {n}\n" * 12, tool_call_ids=(call.id,), tool_s=1.0
+            )
+
+    return make_trace(tuple(write()), key=key)
+
+
+def make_odd_traces() -> list[Trace]:
+    """All of them, with one of 5 MB, one without a message, and a child of the long one."""
+    wide = Message(role="assistant", author="model", content="x" * 5_000_000)
+    child = make_trace(
+        (Message(role="assistant", author="model", content="done <SECRET:key-1>"),), "child", parent=Parent(key="long")
+    )
+    return [make_hostile_trace(), make_long_trace(1000), make_trace((wide,), "wide"), make_trace((), "empty"), child]

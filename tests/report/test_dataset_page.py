@@ -1,0 +1,87 @@
+"""Pages of datasets: rows, and predictions beside the eval rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretrace
+from dataset.little import rows
+from foretrace.core.errors import ForetraceError, ForetraceWarning, UsageError
+from foretrace.core.store import write_traces
+from foretrace.report.view import REPORT, write_dataset_report
+from report.hostile_dataset import build_hostile_dataset, write_guesses
+from report.hostile_traces import make_trace
+from report.test_view import read_block, read_data
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_hostile_dataset(tmp_path_factory.mktemp("dataset"))
+
+
+def test_every_row_is_there_with_its_texts(dataset: Path, tmp_path: Path) -> None:
+    report = foretrace.view(dataset, out=tmp_path / "v")
+    meta = read_data(tmp_path / "v", "meta")
+    assert report.kind == "dataset" and report.listed == sum(len(lines) for lines in meta["rows"].values())
+    gold = {(row["key"], row["step"]): row for row in rows(dataset, "eval")}
+    assert len(gold) == len(meta["rows"]["eval"])
+    for line in meta["rows"]["eval"]:
+        texts = read_data(tmp_path / "v", f"eval-{line['piece']}")[line["place"]]
+        row = gold[line["key"], line["step"]]
+        assert texts["prompt"] == [[m["role"], m["content"]] for m in row["prompt"]]
+        assert texts["completion"][0][1] == row["completion"][0]["content"]
+
+
+def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> None:
+    path = tmp_path / "guesses.jsonl"
+    gold = write_guesses(dataset, path, wrong=4)
+    foretrace.view([dataset, path], out=tmp_path / "v")
+    meta = read_data(tmp_path / "v", "meta")
+    (facts,) = meta["predictions"]
+    wrong = len(range(0, len(gold) - 1, 4))
+    score = foretrace.score(path, dataset)
+    natural = next(s for s in score.scores if (s.slice, s.metric) == ("natural", "type_accuracy"))
+    assert facts["found"] == len(gold) - 1 and facts["right"] == len(gold) - 1 - wrong
+    assert natural.n == len(gold) and facts["right"] / len(gold) == pytest.approx(natural.value, abs=1e-4)
+    assert sum(count for _, _, count in facts["confusion"]) == len(gold)
+    assert sum(count for _, guess, count in facts["confusion"] if guess == "BLOCKED") >= wrong
+    assert [line["guesses"] for line in meta["rows"]["eval"]].count([None]) == 1
+
+
+def test_the_report_of_a_build_is_small(dataset: Path) -> None:
+    before = (dataset / "manifest.json").read_bytes()
+    built = (dataset / REPORT).read_bytes()  # what `build` wrote
+    (dataset / REPORT).unlink()
+    path = write_dataset_report(dataset)
+    assert path == dataset / REPORT and len(built) < 1_300_000
+    assert path.read_bytes() == built
+    assert (dataset / "manifest.json").read_bytes() == before
+    meta: Any = read_block(path, "meta")
+    assert meta["manifest"] == json.loads(before)
+    assert max(sum(line["split"] == "train" for line in lines) for lines in meta["rows"].values()) <= 15
+
+
+def test_a_dataset_whose_report_cannot_be_written_is_built_all_the_same(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path / "d")
+    (tmp_path / "d" / REPORT).unlink()
+    (tmp_path / "d" / REPORT).mkdir()
+    with pytest.warns(ForetraceWarning, match="the dataset is built, its report is not"):
+        assert write_dataset_report(tmp_path / "d") is None
+
+
+def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> None:
+    guesses = tmp_path / "g.jsonl"
+    write_guesses(dataset, guesses, wrong=4)
+    write_traces([make_trace(())], tmp_path / "traces")
+    for inputs in ([guesses], [dataset, tmp_path / "traces"], [dataset, tmp_path / "none.jsonl"]):
+        with pytest.raises(UsageError, match="one dataset, with up to 2 files"):
+            foretrace.view(inputs, out=tmp_path / "v")
+    guesses.write_text("no prediction\n")
+    with pytest.raises(ForetraceError, match="is no prediction"):
+        foretrace.view([dataset, guesses], out=tmp_path / "v")
+    assert not (tmp_path / "v").exists() and not list(tmp_path.glob(".*.partial"))

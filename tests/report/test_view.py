@@ -1,0 +1,153 @@
+"""Pages of traces: what is in them, where they go, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretrace
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.store import TraceStore, write_traces
+from foretrace.core.trace import Message
+from foretrace.report import traces_page
+from foretrace.report.page import SinglePage
+from foretrace.report.view import write_view
+from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces, make_trace
+from report.test_data_files import _unescape
+
+
+def read_data(page: Path, name: str) -> Any:
+    """One value of a folder's page, as the page reads it."""
+    script = (page / "data" / f"{name}.js").read_text()
+    inside = script.removeprefix(f"foretrace.take('{name}', '").removesuffix("');\n")
+    return json.loads(re.sub(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|.)", _unescape, inside))
+
+
+def read_block(page: Path, name: str) -> Any:
+    found = re.search(rf'data-name="{name}">(.*?)</script>', page.read_text())
+    return found and json.loads(found[1])
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    write_traces(make_odd_traces(), tmp_path / "traces")
+    return tmp_path / "traces"
+
+
+def test_a_folder_holds_every_trace_and_its_labels(traces: Path, tmp_path: Path) -> None:
+    report = foretrace.view(traces, out=tmp_path / "v")
+    assert (report.listed, report.left_out) == (5, 0)
+    index = read_data(tmp_path / "v", "index-0")
+    for trace in foretrace.read_traces(traces):
+        row = index["key"].index(trace.key)
+        facts = read_data(tmp_path / "v", f"traces-{index['chunk'][row]}")[index["place"][row]]
+        assert facts["trace"]["key"] == trace.key
+        assert len(facts["trace"]["messages"]) == len(trace.messages)
+        assert [label[0] for label in facts["labels"]] == [step.index for step in trace.steps()]
+        assert index["messages"][row] == len(trace.messages)
+
+
+def test_times_say_what_prefetching_hides(tmp_path: Path) -> None:
+    write_traces([make_long_trace(3)], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    facts = read_data(tmp_path / "v", "traces-0")[0]
+    assert facts["times"] == [[1, 2.0, 1.0, 1.0, None], [3, 2.0, 1.0, 1.0, None], [5, 2.0, 1.0, 1.0, None]]
+    assert foretrace.ceiling(tmp_path / "traces").oracle.saved_s == 3.0
+
+
+def test_turns_have_means_of_what_is_known(tmp_path: Path) -> None:
+    said = Message(role="assistant", author="model", content="Nothing to do.")
+    write_traces([make_long_trace(2), make_trace((said,), "short")], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    meta = read_data(tmp_path / "v", "meta")
+    assert meta["turns"] == [[[2, None, 2.0, 1.0], [1, None, 2.0, 1.0]]]  # attempts, tokens, model, tools
+
+
+def test_logprobs_stand_beside_the_record(tmp_path: Path) -> None:
+    write_traces([make_hostile_trace()], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    facts = read_data(tmp_path / "v", "traces-0")[0]
+    assert facts["tokens"] == [[2, 3, [-0.1, -20.0, -20.0]]]
+    assert "token_ids" not in facts["trace"]["messages"][2]["sampled"]
+
+
+def test_no_text_of_a_trace_is_markup_in_a_page(tmp_path: Path) -> None:
+    write_traces([make_hostile_trace()], tmp_path / MARKUP.replace("/", "")[:60])
+    report = foretrace.view(tmp_path / MARKUP.replace("/", "")[:60], single=tmp_path / "r.html")
+    page = Path(report.page).read_text()
+    assert "<script>window" not in page and "<img" not in page and "<svg" not in page and "<a href='java" not in page
+
+
+def test_a_single_file_says_what_it_leaves_out(traces: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    report = write_view([traces], lambda: SinglePage(path, limit=200_000), lambda *_: None)
+    index, meta = read_block(path, "index-0"), read_block(path, "meta")
+    left = [key for key, chunk in zip(index["key"], index["chunk"], strict=True) if chunk == -1]
+    assert report.left_out == meta["left_out"] == len(left) > 0 and "wide" in left
+    assert all(read_block(path, f"traces-{chunk}") for chunk in index["chunk"] if chunk >= 0)
+    assert path.stat().st_size < 400_000
+
+
+def test_two_runs_stand_side_by_side(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_traces([make_trace((), "k")], tmp_path / name)
+    foretrace.view([tmp_path / "a", tmp_path / "b"], out=tmp_path / "v")
+    assert read_data(tmp_path / "v", "meta")["folders"] == ["a", "b"]
+    assert read_data(tmp_path / "v", "index-0")["run"] == [0, 1]
+
+
+def test_a_page_takes_the_place_of_a_page_only(traces: Path, tmp_path: Path) -> None:
+    own, other = tmp_path / "v", tmp_path / "other"
+    foretrace.view(traces, out=own)
+    (own / "data" / "old.js").write_text("")
+    foretrace.view(traces, out=own)
+    assert not (own / "data" / "old.js").exists()
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    with pytest.raises(StoreError, match="no page of ours"):
+        foretrace.view(traces, out=other)
+    with pytest.raises(StoreError, match="no page of ours"):
+        foretrace.view(traces, single=other / "notes.txt")
+    assert [p.name for p in other.iterdir()] == ["notes.txt"]
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_what_does_not_go_together_is_refused(traces: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="either"):
+        foretrace.view(traces)
+    with pytest.raises(UsageError, match="twice"):
+        foretrace.view([traces, traces], out=tmp_path / "v")
+    with pytest.raises(StoreError):
+        foretrace.view(tmp_path / "nothing", out=tmp_path / "v")
+    assert not (tmp_path / "v").exists()
+
+
+def test_a_folder_that_is_written_meanwhile_is_read_again(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segments that were listed are gone: as after `import --replace`, or a merge of small ones."""
+    label, done = traces_page.label_trace, []
+
+    def write_meanwhile(trace: Any) -> Any:
+        if not done:
+            done.append(True)
+            for segment in TraceStore(traces).manifest.segments:
+                path = traces / segment.path
+                path.rename(path.with_name(f"9{path.name[1:]}"))
+            manifest = (traces / "manifest.json").read_text()
+            (traces / "manifest.json").write_text(re.sub(r"/0(\d+\.parquet)", r"/9\1", manifest))
+        return label(trace)
+
+    monkeypatch.setattr(traces_page, "label_trace", write_meanwhile)
+    assert foretrace.view(traces, out=tmp_path / "v").listed == 5
+    assert done
+
+
+def test_a_long_trace_is_whole(tmp_path: Path) -> None:
+    write_traces([make_long_trace(3000)], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    assert len(read_data(tmp_path / "v", "traces-0")[0]["labels"]) == 3000
