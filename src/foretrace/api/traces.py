@@ -72,6 +72,9 @@ def import_source(
     replace: bool = False,
     shards: int | None = None,
     workers: int = 1,
+    redact: bool = True,
+    redact_emails: bool = False,
+    redact_addresses: bool = False,
     progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import raw rows or session files into the traces folder `out`, which is made if absent; an interrupted import
@@ -89,6 +92,8 @@ def import_source(
         replace: Take a trace whose key is known with other content.
         shards: Number of shards of a new folder.
         workers: Processes that convert; with more than one, call it under `if __name__ == "__main__":`.
+        redact: Take secrets and user names out before anything is written; `redact_emails` and `redact_addresses`
+            (IP) take out those too.
 
     Returns:
         Counts: `rows == traces + replaced + grown + sum(drops) + before_since + already_done`. Files that no source
@@ -99,6 +104,7 @@ def import_source(
         SourceError: input that cannot be read, or that several sources know.
         StoreError: `out` cannot be written.
     """
+    from foretrace.clean.redact import make_redactor
     from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
 
@@ -114,6 +120,7 @@ def import_source(
         replace=replace,
         shards=shards,
         workers=workers,
+        cleaner=make_redactor(redact, emails=redact_emails, addresses=redact_addresses),
         progress=progress,
     )
     report.found = opened.found
