@@ -7,7 +7,14 @@ import re
 from collections.abc import Iterator
 
 from foretrace.clean.rules import HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
-from foretrace.clean.values import is_placeholder, is_secret, is_token, measure_entropy, names_user_and_password
+from foretrace.clean.values import (
+    is_placeholder,
+    is_secret,
+    is_token,
+    measure_entropy,
+    names_user_and_password,
+    read_words,
+)
 
 Span = tuple[int, int, str, str]
 """Start, end, type and value."""
@@ -54,23 +61,8 @@ _COOKIES = re.compile(
     r"(?i)(?:(?:\bset-)?\bcookie2?[\"'`]?\]?\s{0,4}[:=,]\s{0,4}|\bcurl\b[^\n]{0,300}?\s(?:-b|--cookie)[ =])[bfru]?[\"'`]?(?P<list>[^\n\"'`{}]{8,8192})"
 )
 _COOKIE = re.compile(r"(?:^|;)\s*(?P<name>[^=;\s]{1,128})=(?P<bare>[^;\s]{8,4096})")
-_COOKIE_ATTRIBUTES = frozenset(
-    [
-        "path",
-        "expires",
-        "domain",
-        "max-age",
-        "samesite",
-        "secure",
-        "httponly",
-        "version",
-        "priority",
-        "lang",
-        "locale",
-        "theme",
-        "tz",
-        "timezone",
-    ]
+_COOKIE_ATTRIBUTES = read_words(
+    "path expires domain max-age samesite secure httponly version priority lang locale theme tz timezone"
 )
 _USER_INFO = re.compile(
     r"(?i)\b[a-z][a-z0-9+.-]{1,30}://(?P<user>[^\s/:@\"'`<>\\]{0,200}):(?P<bare>[^\s@\"'`<>\\]{3,512})@(?=[\w\[%$-])"

@@ -77,7 +77,7 @@ class Redactor:
         return results
 
     def redact_text(self, text: str) -> str:
-        """A text that stands alone, such as what is wrong with a row: each secret as the same placeholder everywhere."""
+        """A text that stands alone, such as what is wrong with a row, with placeholders."""
         hits = self._gate.find_suspects([text])
         if not hits:
             return text
