@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: E501 - a planted text is easier to read in one piece
 import random
 from collections import Counter
 

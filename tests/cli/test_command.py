@@ -212,7 +212,7 @@ def test_shells_can_complete() -> None:
     assert shown.returncode == 0 and "_FORETRACE_COMPLETE" in shown.stdout
     asked = {"_FORETRACE_COMPLETE": "complete_bash", "COMP_WORDS": "foretrace sc", "COMP_CWORD": "1"}
     done = command(env={**os.environ, **asked})
-    assert (done.returncode, sorted(done.stdout.split())) == (0, ["schema", "score"])
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["schema", "score", "scrub"])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from foretrace.core.errors import Setting, StoreError, UsageError
 
 if TYPE_CHECKING:
     from foretrace.actions.taxonomy import StepLabel
+    from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
@@ -125,6 +126,32 @@ def import_source(
     )
     report.found = opened.found
     return report
+
+
+def scrub(
+    traces: str | Path,
+    *,
+    out: str | Path,
+    redact_emails: bool = False,
+    redact_addresses: bool = False,
+    progress: ProgressFunc | None = None,
+) -> ScrubReport:
+    """Copy a traces folder without the secrets and user names in its traces; the same call again goes on.
+
+    Args:
+        out: Folder for the clean traces, made if absent.
+        redact_emails: Take e-mail addresses out too; as `redact_addresses`, IP addresses.
+
+    Raises:
+        UsageError: `out` is the folder itself.
+        StoreError: one of the folders cannot be read or written.
+    """
+    from foretrace.clean.redact import Redactor, RedactSettings
+    from foretrace.clean.scrub import scrub as run
+    from foretrace.core.progress import ignore_progress
+
+    redactor = Redactor(RedactSettings(emails=redact_emails, addresses=redact_addresses))
+    return run(Path(traces), Path(out), redactor, progress or ignore_progress)
 
 
 def label(trace: Trace) -> list[StepLabel]:

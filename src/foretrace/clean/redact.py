@@ -88,6 +88,24 @@ class Redactor:
         names = [*find_user_names(text, set(find_home_names(text)))]
         return _replace(text, merge(text, [*found, *names]), Numbering())[0]
 
+    def count_types(self, texts: Sequence[str]) -> dict[int, Counter[str]]:
+        """What would be taken out of texts: counts by type, by the index of the text; those without any are left out.
+
+        Raises:
+            TooSlowError: a text takes too long.
+        """
+        hits: dict[int, list[Suspect]] = {}
+        for suspect in self._gate.find_suspects(texts):
+            hits.setdefault(suspect.text, []).append(suspect)
+        counts: dict[int, Counter[str]] = {}
+        for number, parts in hits.items():
+            text = texts[number]
+            found = [f for f in self._find(text, parts) if not _is_placeholder(f.value)]
+            types = Counter(each.type for each in found) + Counter(USER_NAME for _ in find_home_names(text))
+            if types:
+                counts[number] = types
+        return counts
+
     def _redact(self, trace: Trace, texts: Sequence[str], hits: dict[str, list[Suspect]]) -> Trace | Drop:
         try:
             found = {text: self._find(text, parts) for text, parts in hits.items()}

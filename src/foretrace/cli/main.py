@@ -24,6 +24,7 @@ from foretrace.cli.commands import (
     push,
     schema,
     score,
+    scrub,
     show,
     sources,
 )
@@ -53,6 +54,7 @@ for _name, _function in {
     "demo": demo.demo,
     "import": import_.import_,
     "generate": generate.generate,
+    "scrub": scrub.scrub,
     "label": label.label,
     "show": show.show,
     "export": export.export,

@@ -7,17 +7,20 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
+from foretrace.clean.redact import Redactor
+from foretrace.clean.scanner import TooSlowError
 from foretrace.core.errors import PushError, Setting, UsageError
 from foretrace.dataset.card import make_hub_card
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.recipes.load import load_configs
+from foretrace.dataset.secrets_left import find_secrets_left
 from foretrace.dataset.settings import SPLITS
 
 if TYPE_CHECKING:
@@ -133,6 +136,7 @@ def push(
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
     plans = list(_plan_repositories(dataset, f"{org}/{name}", manifest, raw))
+    _refuse_secrets(dataset, plans)
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
@@ -210,6 +214,19 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
         rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())
         yield _RepositoryPlan(repo_id, held, contents, rows)
+
+
+def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
+    """Refuse to send what holds secrets, or what cannot be looked through."""
+    try:
+        left = find_secrets_left([item for plan in plans for item in plan.contents.items()], Redactor())
+    except TooSlowError:
+        raise PushError(f"{dataset}: a text takes too long to look through for secrets: nothing is pushed") from None
+    if left.counts:
+        raise PushError(
+            f"{dataset}: holds what may be secrets or user names: {left}: take them out of the traces with "
+            "`foretrace scrub`, and build again"
+        )
 
 
 def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:

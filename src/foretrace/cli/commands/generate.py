@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from foretrace.cli.common_options import HIDDEN
-from foretrace.cli.options import SandboxOptions, ServerOptions, hidden_option, out_option
+from foretrace.cli.options import (
+    NoRedact,
+    RedactAddresses,
+    RedactEmails,
+    SandboxOptions,
+    ServerOptions,
+    hidden_option,
+    out_option,
+)
 from foretrace.cli.output import Output
 from foretrace.core.errors import ForetraceError
 
@@ -131,6 +139,9 @@ def generate(
     max_cost: _Cost = None,
     price_in: _PriceIn = 0.0,
     price_out: _PriceOut = 0.0,
+    no_redact: NoRedact = False,
+    redact_emails: RedactEmails = False,
+    redact_addresses: RedactAddresses = False,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
@@ -151,6 +162,9 @@ def generate(
 
     problems, path = split_problem_spec(problems, path)
     settings = GenerateSettings(
+        redact=not no_redact,
+        redact_emails=redact_emails,
+        redact_addresses=redact_addresses,
         samples=samples,
         sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_make_temperature(temperature)),
         seed=seed,
