@@ -25,10 +25,10 @@ _ROUGHLY_NAMED = (
     r"|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?="
 )
 """What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
-_VALUE = r"(?:[^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
+_VALUE = r"(?:[0-9!@#*+?^][^\s\"'<>(){}\[\],;]{5}|[^\s\"'<>(){}\[\],;:%0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
 _BETWEEN = (
     r"(?:\s(?:for|of|on|in|at|from)\s[^\n:=\"'`]*)?"
-    r"[\\\"'`)\]]*(?:(?:\s|\\n)*(?:[:=,>|]|[\\\"', ]*value|is |was |are |to |as |reads )[>\s:='\"`\\*(]*|\s[\s'\"`]*)"
+    r"[\\\"'`)\]]*(?:(?:\s|\\n)*(?:[:=,>|]|[\\\"', ]*value|is |was |are |to |as |reads )[>\s:='\"`\\*(]*|[ \t][ \t'\"`]*)"
 )
 _NAMED = (
     rf"(?i:{CLEAR_WORDS})[\w.-]*{_BETWEEN}{_VALUE}"
@@ -77,7 +77,6 @@ class Gate:
 
     def __init__(self, *, addresses: bool = False) -> None:
         # several patterns, since the automaton of all in one would not fit into the memory that RE2 allows itself
-        self._exact = "|".join([_NAMED, *_OTHERS])
         self._by_form = "|".join([_TOKEN, _PERSONAL, *([_ADDRESSES] if addresses else [])])
         try:
             works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
@@ -94,7 +93,7 @@ class Gate:
         if not windows:
             return []
         values = _make_array([texts[w.text][w.start : w.end] for w in windows])
-        named = _match_both(values, _ROUGHLY_NAMED, self._exact)
+        named = _find_named(values)
         hits = zip(named, _match(values, self._by_form), _match(values, _ENCODED), strict=True)
         suspects = [number for number, signs in enumerate(hits) if any(signs)]
         tokens = _match(_take(values, suspects), _TOKEN) if suspects else []
@@ -115,7 +114,7 @@ class Gate:
                 wide.append(suspect)
         if narrow:
             values = _make_array([texts[w.text][w.start : w.end] for w in narrow])
-            hits = zip(narrow, _match(values, self._exact), _match(values, f"{_PERSONAL}|{_ENCODED}"), strict=True)
+            hits = zip(narrow, _find_exactly(values), _match(values, f"{_PERSONAL}|{_ENCODED}"), strict=True)
             for part, by_name, by_form in hits:
                 if by_name or by_form:
                     start, end = max(0, part.start - _AROUND[0]), min(len(texts[part.text]), part.end + _AROUND[1])
@@ -123,13 +122,17 @@ class Gate:
         return sorted(wide)
 
 
-def _match_both(values: Any, roughly: str, exactly: str) -> list[bool]:
-    """Which values match both patterns; the second is tried only where the first matches."""
-    hits = _match(values, roughly)
+def _find_named(values: Any) -> list[bool]:
+    """Which values hold what a name, a header or a command tells; looked at closely only where there is one."""
+    hits = _match(values, _ROUGHLY_NAMED)
     numbers = [number for number, hit in enumerate(hits) if hit]
-    for number, hit in zip(numbers, _match(_take(values, numbers), exactly) if numbers else (), strict=True):
+    for number, hit in zip(numbers, _find_exactly(_take(values, numbers)) if numbers else (), strict=True):
         hits[number] = hit
     return hits
+
+
+def _find_exactly(values: Any) -> list[bool]:
+    return [any(pair) for pair in zip(_match(values, _NAMED), _match(values, "|".join(_OTHERS)), strict=True)]
 
 
 def _take(values: Any, numbers: list[int]) -> Any:

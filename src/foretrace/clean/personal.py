@@ -42,6 +42,8 @@ _IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:
 
 def find_home_names(text: str) -> Iterator[str]:
     """Names of people whose home folders stand in a text."""
+    if "home/" not in text and "sers" not in text and "Settings" not in text:
+        return
     for match in _HOME.finditer(text):
         name = _trim(match["name"])
         after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
