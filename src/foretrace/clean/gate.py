@@ -49,8 +49,10 @@ _ENCODED = r"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){7}"
 """Seven characters of text in base64 are each four, of which the first has the upper bits: few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-"
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
-_NARROW, _AROUND = 1 << 10, (1 << 8, 3 << 9)
-"""Characters of a part of a text in which a name stands, and how many are taken with it in front and behind."""
+_SHORT, _PART = 3 << 10, 1 << 10
+"""Characters of a text up to which it is read as a whole, and of the parts in which a longer one is looked at again."""
+_BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
+"""Characters that are read with a part in front of it, behind it, and behind it where a token begins there."""
 _WINDOW, _OVERLAP = 1 << 18, 1 << 15
 """Characters of a long text that are looked at together, and how many of them are looked at twice."""
 
@@ -98,28 +100,24 @@ class Gate:
         suspects = [number for number, signs in enumerate(hits) if any(signs)]
         tokens = _match(_take(values, suspects), _TOKEN) if suspects else []
         found = [windows[n]._replace(has_name=named[n], has_token=t) for n, t in zip(suspects, tokens, strict=True)]
-        return _merge(self._narrow(found, texts))
+        return self._narrow(found, texts)
 
     def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:
-        """The same, of which those that only a name makes suspect are cut down to what stands around it."""
-        narrow: list[Suspect] = []
-        wide: list[Suspect] = []
+        """The same, of which long ones are cut down to what stands around the names and heads of tokens in them."""
+        found = [suspect for suspect in suspects if suspect.end - suspect.start <= _SHORT]
+        parts: list[Suspect] = []
         for suspect in suspects:
-            text = texts[suspect.text]
-            is_short = suspect.has_name and not suspect.has_token and "PRIVATE" not in text
-            if is_short and suspect.end - suspect.start > 2 * _AROUND[1]:
-                cuts = range(suspect.start, suspect.end, _NARROW)
-                narrow += (suspect._replace(start=at, end=min(at + _NARROW + _AROUND[0], suspect.end)) for at in cuts)
-            else:
-                wide.append(suspect)
-        if narrow:
-            values = _make_array([texts[w.text][w.start : w.end] for w in narrow])
-            hits = zip(narrow, _find_exactly(values), _match(values, f"{_PERSONAL}|{_ENCODED}"), strict=True)
-            for part, by_name, by_form in hits:
-                if by_name or by_form:
-                    start, end = max(0, part.start - _AROUND[0]), min(len(texts[part.text]), part.end + _AROUND[1])
-                    wide.append(part._replace(start=start, end=end))
-        return sorted(wide)
+            if suspect.end - suspect.start > _SHORT:
+                found.append(suspect._replace(has_name=False, has_token=False))  # for what is encoded, or a key
+                cuts = range(suspect.start, suspect.end, _PART)
+                parts += (suspect._replace(start=at, end=min(at + _PART + _BEFORE, suspect.end)) for at in cuts)
+        if parts:
+            values = _make_array([texts[part.text][part.start : part.end] for part in parts])
+            for part, named, token in zip(parts, _find_exactly(values), _match(values, _TOKEN), strict=True):
+                if named or token:
+                    end = min(len(texts[part.text]), part.end + (_TOKEN_BEHIND if token else _BEHIND))
+                    found.append(Suspect(part.text, max(0, part.start - _BEFORE), end, named, token))
+        return _merge(sorted(found, key=lambda suspect: (suspect.text, suspect.has_name or suspect.has_token, suspect)))
 
 
 def _find_named(values: Any) -> list[bool]:
@@ -160,10 +158,12 @@ def _cut(number: int, text: str) -> list[Suspect]:
 def _merge(windows: list[Suspect]) -> list[Suspect]:
     merged: list[Suspect] = []
     for window in windows:
-        if merged and merged[-1].text == window.text and window.start <= merged[-1].end:
+        near = merged and merged[-1].text == window.text and window.start <= merged[-1].end
+        is_alike = near and (merged[-1].has_name or merged[-1].has_token) == (window.has_name or window.has_token)
+        if is_alike and window.end - merged[-1].start <= _WINDOW:
             last = merged[-1]
             signs = last.has_name or window.has_name, last.has_token or window.has_token
-            merged[-1] = Suspect(window.text, last.start, window.end, *signs)
+            merged[-1] = Suspect(window.text, last.start, max(last.end, window.end), *signs)
         else:
             merged.append(window)
     return merged
