@@ -64,17 +64,25 @@ class Redactor:
 
     def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
         """Each trace without its secrets; a Drop for one that could not be looked through. Many at once are faster."""
-        numbers: dict[str, int] = {}
-        of_traces = [[numbers.setdefault(text, len(numbers)) for text in list_texts(trace)] for trace in traces]
-        texts = list(numbers)
-        suspects: dict[int, list[Suspect]] = {}
+        of_traces = [list(list_texts(trace)) for trace in traces]
+        read_from_text = {c.arguments for t in traces for m in t.messages for c in m.tool_calls if c.span is not None}
+        suspects = self._find_suspects(
+            dict.fromkeys(text for own in of_traces for text in own if text not in read_from_text)
+        )
+        # what stands in such arguments stands in the text of their message too
+        rest = [own for own in of_traces if not suspects.keys().isdisjoint(own)] if read_from_text else []
+        suspects |= self._find_suspects(dict.fromkeys(text for own in rest for text in own if text in read_from_text))
+        return [
+            self._redact(trace, own, {text: suspects[text] for text in own if text in suspects})
+            for trace, own in zip(traces, of_traces, strict=True)
+        ]
+
+    def _find_suspects(self, texts: Iterable[str]) -> dict[str, list[Suspect]]:
+        texts = list(texts)
+        found: dict[str, list[Suspect]] = {}
         for suspect in self._gate.find_suspects(texts):
-            suspects.setdefault(suspect.text, []).append(suspect)
-        results: list[Trace | Drop] = []
-        for trace, own in zip(traces, of_traces, strict=True):
-            hits = {texts[n]: suspects[n] for n in own if n in suspects}
-            results.append(self._redact(trace, [texts[n] for n in own], hits))
-        return results
+            found.setdefault(texts[suspect.text], []).append(suspect)
+        return found
 
     def redact_text(self, text: str) -> str:
         """A text that stands alone, such as what is wrong with a row, with placeholders."""
