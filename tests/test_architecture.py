@@ -19,7 +19,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 FLOORS = [
     {"core", "samples"},  # the samples are rows, without code
     {"encodings", "rows", "engines"},
-    {"models", "sandbox", "protocols", "problems", "sources", "actions"},
+    {"models", "sandbox", "protocols", "problems", "sources", "actions", "clean"},
     {"episodes", "dataset", "exports", "evaluation"},
     {"registry", "report"},
     {"envs", "doctor"},

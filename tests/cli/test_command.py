@@ -212,7 +212,7 @@ def test_shells_can_complete() -> None:
     assert shown.returncode == 0 and "_FORETRACE_COMPLETE" in shown.stdout
     asked = {"_FORETRACE_COMPLETE": "complete_bash", "COMP_WORDS": "foretrace sc", "COMP_CWORD": "1"}
     done = command(env={**os.environ, **asked})
-    assert (done.returncode, sorted(done.stdout.split())) == (0, ["schema", "score"])
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["schema", "score", "scrub"])
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,11 @@ def test_the_commands_from_python(tmp_path: Path, sample_dataset: Path) -> None:
         (lambda t: foretrace.build(t, out="d", seed="x"), UsageError, "seed: Expected `int`, got `str`"),
         (lambda t: foretrace.build(t, out="d", target="word"), UsageError, "target: Invalid enum value 'word'"),
         (lambda t: foretrace.build(t, out="d", sed=1), TypeError, "sed"),
-        (lambda t: foretrace.export(t, format="csv", out="e.jsonl"), UsageError, "format='csv': choose one of jsonl"),
+        (
+            lambda t: foretrace.export(t, format="csv", out="e.jsonl"),
+            UsageError,
+            "unknown format 'csv': choose one of jsonl",
+        ),
         (lambda t: foretrace.import_source("chat", t, out="x", split="s"), UsageError, "split is for rows on the Hub"),
         (lambda t: foretrace.import_source("chat=f", out="x"), UsageError, "names a file"),
     ],

@@ -295,4 +295,4 @@ def test_the_account_of_rows_is_reported_and_kept(tmp_path: Path, monkeypatch: p
     assert (counts.traces, counts.turns, counts.calls, counts.results) == (10, 30, 30, 20)
     kept = TraceStore(tmp_path / "out").manifest.accounts
     whole = {"records": 23, "used": 18, "dropped": {"null_messages": 5}}
-    assert kept == {"swe_smith": {**whole, "traces": 18, "turns": 54, "calls": 54, "results": 36}}
+    assert kept == {"swe_smith": {**whole, "traces": 18, "turns": 54, "calls": 54, "results": 36, "unredacted": 18}}

@@ -46,6 +46,9 @@ def generate(
     seed: int = 0,
     keep: Keep = "all",
     concurrency: int | None = None,
+    redact: bool = True,
+    redact_emails: bool = False,
+    redact_addresses: bool = False,
     sampling: Sampling | Mapping[str, Any] | None = None,
     episode: EpisodeSettings | Mapping[str, Any] | None = None,
     budget: Budget | Mapping[str, Any] | None = None,
@@ -68,6 +71,8 @@ def generate(
         seed: Gives each attempt its own seed.
         keep: Which attempts are stored: `all`, `success` or `ideal`.
         concurrency: Attempts in flight; None finds out what the server can do.
+        redact: Take secrets and user names out before anything is written; `redact_emails` and `redact_addresses`
+            (IP) take out those too.
         sampling: A `Sampling`, or its fields: `{"temperature": 1.0, "max_tokens": 1024}`.
         episode: An `EpisodeSettings`, or its fields: max_turns, feedback, hints, structure_bonus.
         budget: A `Budget`, or its fields: tokens, seconds, cost, price_in, price_out.
@@ -90,6 +95,9 @@ def generate(
         seed=seed,
         keep=keep,
         concurrency=concurrency,
+        redact=redact,
+        redact_emails=redact_emails,
+        redact_addresses=redact_addresses,
         **{name: table for name, table in tables.items() if table is not None},
     )
     if isinstance(problems, str):

@@ -13,6 +13,7 @@ from foretrace.core.errors import StoreError
 
 if TYPE_CHECKING:
     from foretrace.actions.taxonomy import StepLabel
+    from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
@@ -54,6 +55,9 @@ def import_source(
     replace: bool = False,
     shards: int | None = None,
     workers: int = 1,
+    redact: bool = True,
+    redact_emails: bool = False,
+    redact_addresses: bool = False,
     progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import raw rows or session files into the traces folder `out`, which is made if absent; an interrupted import
@@ -71,6 +75,8 @@ def import_source(
         replace: Take a trace whose key is known with other content.
         shards: Number of shards of a new folder.
         workers: Processes that convert; with more than one, call it under `if __name__ == "__main__":`.
+        redact: Take secrets and user names out before anything is written; `redact_emails` and `redact_addresses`
+            (IP) take out those too.
 
     Returns:
         Counts: `rows == traces + replaced + grown + sum(drops) + before_since + already_done`. Files that no source
@@ -81,6 +87,7 @@ def import_source(
         SourceError: input that cannot be read, or that several sources know.
         StoreError: `out` cannot be written.
     """
+    from foretrace.clean.redact import make_redactor
     from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
 
@@ -96,10 +103,37 @@ def import_source(
         replace=replace,
         shards=shards,
         workers=workers,
+        cleaner=make_redactor(redact, emails=redact_emails, addresses=redact_addresses),
         progress=progress,
     )
     report.found = opened.found
     return report
+
+
+def scrub(
+    traces: str | Path,
+    *,
+    out: str | Path,
+    redact_emails: bool = False,
+    redact_addresses: bool = False,
+    progress: ProgressFunc | None = None,
+) -> ScrubReport:
+    """Copy a traces folder without the secrets and user names in its traces; the same call again goes on.
+
+    Args:
+        out: Folder for the clean traces, made if absent.
+        redact_emails: Take e-mail addresses out too; as `redact_addresses`, IP addresses.
+
+    Raises:
+        UsageError: `out` is the folder itself.
+        StoreError: one of the folders cannot be read or written.
+    """
+    from foretrace.clean.redact import Redactor, RedactSettings
+    from foretrace.clean.scrub import scrub as run
+    from foretrace.core.progress import ignore_progress
+
+    redactor = Redactor(RedactSettings(emails=redact_emails, addresses=redact_addresses))
+    return run(Path(traces), Path(out), redactor, progress or ignore_progress)
 
 
 def label(trace: Trace) -> list[StepLabel]:

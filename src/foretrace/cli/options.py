@@ -66,6 +66,11 @@ def out_option(metavar: str, about: str, *, parser: Callable[[str | Path], Path]
     return typer.Option("--out", metavar=metavar, help=about, parser=parser)
 
 
+NoRedact = Annotated[
+    bool, typer.Option("--no-redact", help="Leave secrets and user names in the traces; manifest and card say so.")
+]
+RedactEmails = Annotated[bool, typer.Option("--redact-emails", help="Take e-mail addresses out too.")]
+RedactAddresses = Annotated[bool, typer.Option("--redact-addresses", help="Take IP addresses out too.")]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
 
 

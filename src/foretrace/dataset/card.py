@@ -139,6 +139,12 @@ def _write_title(manifest: Mapping[str, Any], configs: Sequence[Config], place: 
     longest = manifest["settings"]["max_context_tokens"]
     first = configs[0].name if configs else next(iter(manifest["configs"]), "")
     warning = f"> **{demonstration}.**\n\n" if (demonstration := describe_demonstration(manifest)) else ""
+    if unredacted := manifest["counts"].get("traces_unredacted"):
+        traces = manifest["counts"]["traces"]
+        warning += (
+            f"> **Secrets and user names were not looked for in {unredacted} of the {traces} traces.** "
+            "They may hold keys, tokens, passwords and personal data.\n\n"
+        )
     return (
         f"# Next actions of tool-using agents\n\n{warning}"
         "Built by foretrace from traces of agent work: each step's action typed from its structure, splits by group, "
@@ -217,6 +223,9 @@ def _write_origin(manifest: Mapping[str, Any]) -> str:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
     lines += [f"- {name}: {n} traces" for name, n in manifest["sources"].items()]
+    if redacted := manifest.get("redacted"):
+        found = ", ".join(f"{name} {count}" for name, count in redacted.items())
+        lines.append(f"- taken out of the traces before they were written, by type: {found}")
     lines += [f"- license {name}: {n} traces" for name, n in _find_licenses(manifest).items()]
     lines += [
         "",

@@ -7,20 +7,24 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
+from foretrace.clean.redact import Redactor
+from foretrace.clean.scanner import TooSlowError
 from foretrace.core.errors import PredictionError, PushError, Setting, UsageError
 from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
 from foretrace.core.references import References, read_references
 from foretrace.dataset.card import make_hub_card, put_references
 from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.recipes.eval import CONFIG as PREDICTED
 from foretrace.dataset.recipes.load import load_configs
+from foretrace.dataset.secrets_left import find_secrets_left
 from foretrace.dataset.settings import SPLITS
 
 if TYPE_CHECKING:
@@ -136,6 +140,7 @@ def push(
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
     plans = list(_plan_repositories(dataset, f"{org}/{name}", manifest, raw))
+    _refuse_secrets(dataset, plans)
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
@@ -210,7 +215,7 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
         repo_id = f"{base}-{ending}"
         card = make_hub_card(manifest, configs).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"manifest.json": raw}
-        if references is not None and "eval" in configs:
+        if references is not None and PREDICTED.name in configs:
             card = put_references(card, references)
             contents[REFERENCES_FILE] = dataset / REFERENCES_FILE
         contents["README.md"] = card.encode()
@@ -227,6 +232,18 @@ def _read_references(dataset: Path) -> References | None:
         return found if found is not None and found.dataset == digest_dataset(dataset) else None
     except PredictionError as error:
         raise PushError(*error.parts) from None
+
+
+def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
+    """Refuse to send what holds secrets, or what cannot be looked through."""
+    try:
+        left = find_secrets_left([item for plan in plans for item in plan.contents.items()], Redactor())
+    except TooSlowError:
+        raise PushError(f"{dataset}: a text takes too long to look through for secrets: nothing is pushed") from None
+    if left.counts:
+        raise PushError(
+            f"{dataset}: holds what may be secrets or user names: {left}: scrub the traces, and build again"
+        )
 
 
 def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:

@@ -28,6 +28,10 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Attempts by outcome."""
     duplicates: int = 0
     """Traces that stood in two inputs with the same key."""
+    redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """What was taken out of the traces, by type: secrets, user names."""
+    unredacted: int = 0
+    """Traces in which secrets were not looked for."""
     of_demo_model: int = 0
     """Traces of the demo model."""
     steps: int = 0
@@ -110,11 +114,13 @@ def make_manifest(
         "inputs": inputs,
         "sources": dict(sorted(counts.sources.items())),
         "licenses": dict(sorted(counts.licenses.items())),
+        "redacted": dict(sorted(counts.redacted.items())),
         "counts": {
             "traces": counts.outcomes.total(),
             **{f"traces_{name}": counts.outcomes[name] for name in ("success", "failed", "unknown")},
             "traces_in_two_inputs": counts.duplicates,
             "traces_of_demo_model": counts.of_demo_model,
+            "traces_unredacted": counts.unredacted,
             "steps": counts.steps,
         },
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},

@@ -13,6 +13,7 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
+from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
@@ -134,6 +135,8 @@ class _ShardBuilder:
         counts, settings = self.counts, self._settings
         outcome = {True: "success", False: "failed", None: "unknown"}[trace.outcome.success]
         counts.outcomes[outcome] += 1
+        counts.redacted.update(read_redactions(trace))
+        counts.unredacted += not is_redacted(trace)
         counts.of_demo_model += is_demo_model(trace.provenance.model)
         counts.licenses[trace.provenance.license or "unknown"] += 1
         counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -77,6 +77,12 @@ class Account(msgspec.Struct, kw_only=True):
         self.waiting += other.waiting
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
+
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Count each type under another name; a type may be any text of the file."""
+        for counter in (self.extra, self.ignored, self.unknown, self.notes):
+            for old in [kind for kind in counter if name(kind) != kind]:
+                counter[name(old)] += counter.pop(old)
 
     def describe_records(self, limit: int = 8) -> str:
         """The types of records that were met, the most frequent first: `3 used, 2 of type progress`."""

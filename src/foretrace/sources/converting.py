@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import pickle
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from foretrace.core.segments import SegmentRow
 from foretrace.core.store import encode_row
@@ -20,6 +22,8 @@ from foretrace.sources.report import TraceCounts, count_trace
 
 BEFORE_SINCE = "before_since"
 """Reason of the Drop for a conversation that ended before the date that was given."""
+_CLEANED_AT_ONCE, _MAX_GROUP = 4 << 20, 256
+"""Characters, and traces, that are looked through together."""
 
 
 class Origin(NamedTuple):
@@ -55,19 +59,33 @@ class FileReading(NamedTuple):
     """Complete when the results have been read."""
 
 
+class Cleaner(Protocol):
+    """What every trace goes through before it is written; it goes to workers with the source."""
+
+    def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
+        """Each trace as it may be written, or why it may not. Many at once are faster."""
+        ...
+
+    def redact_text(self, text: str) -> str:
+        """What may be said of a text of the input: in a report, or as a name in an account."""
+        ...
+
+
 class SharedSource:
     """A source that goes to workers as a file, once for each of them: what it has learnt from a scan may be large."""
 
-    def __init__(self, source: Source | FileSource, since: float | None) -> None:
+    def __init__(self, source: Source | FileSource, since: float | None, cleaner: Cleaner | None = None) -> None:
         self.source = source
         self.since = since
         """Seconds since 1970; conversations that ended before are left out."""
+        self.cleaner = cleaner
+        """`None` writes traces as they are."""
         self._path: Path | None = None
 
     def share(self, path: Path) -> bool:
         """Write it to a file from which workers read it; whether it can be written."""
         try:
-            data = pickle.dumps((self.source, self.since))
+            data = pickle.dumps((self.source, self.since, self.cleaner))
         except Exception:  # a plugin may hold what no process can be sent: an open file, a lambda
             return False
         path.write_bytes(data)
@@ -89,23 +107,61 @@ def convert_rows(shared: SharedSource, rows: Iterable[UndecodedRow]) -> list[Con
 
 
 def stream_rows(shared: SharedSource, rows: Iterable[UndecodedRow]) -> Iterator[ConvertedRow]:
-    """As `convert_rows`, row by row."""
-    for at, value in rows:
-        row = decode_row(value) if isinstance(value, bytes) else value
-        result = row if isinstance(row, Drop) else _convert_row(shared.source, row, at)
-        yield ConvertedRow(at, _encode(result, shared.since) if isinstance(result, Trace) else result)
+    """As `convert_rows`, a few rows at a time."""
+    places: deque[RowRef] = deque()
+
+    def convert() -> Iterator[Trace | Drop]:
+        for at, value in rows:
+            places.append(at)
+            row = decode_row(value) if isinstance(value, bytes) else value
+            yield row if isinstance(row, Drop) else _convert_row(shared.source, row, at)
+
+    for result in _clean(shared.cleaner, convert()):
+        yield ConvertedRow(places.popleft(), _encode(result, shared.since) if isinstance(result, Trace) else result)
+
+
+def _clean(cleaner: Cleaner | None, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
+    """The same results, in their order, as they may be written."""
+    if cleaner is None:
+        yield from results
+        return
+    group: list[Trace | Drop] = []
+    size = 0
+    for result in results:
+        group.append(result)
+        if isinstance(result, Trace):
+            size += sum(len(message.content) for message in result.messages)
+        if size >= _CLEANED_AT_ONCE or len(group) >= _MAX_GROUP:
+            yield from _clean_group(cleaner, group)
+            group, size = [], 0
+    yield from _clean_group(cleaner, group)
+
+
+def _clean_group(cleaner: Cleaner, group: Sequence[Trace | Drop]) -> Iterator[Trace | Drop]:
+    cleaned = iter(cleaner.apply([result for result in group if isinstance(result, Trace)]))
+    for result in group:
+        each = next(cleaned) if isinstance(result, Trace) else result
+        if isinstance(each, Drop) and each.detail:
+            each = Drop(each.reason, cleaner.redact_text(each.detail), each.remedy)
+        yield each
 
 
 def read_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
     """Read session files as a whole."""
-    readings = [stream_file(shared, path) for path in paths]
-    return [FileReading(list(reading.results), reading.account) for reading in readings]
+    accounts = [Account() for _ in paths]
+    read = [list(_read_conversations(shared, path, own)) for path, own in zip(paths, accounts, strict=True)]
+    cleaned = _clean(shared.cleaner, itertools.chain.from_iterable(read))
+    return [
+        FileReading([_encode_result(shared, each) for each in itertools.islice(cleaned, len(own))], account)
+        for own, account in zip(read, accounts, strict=True)
+    ]
 
 
 def stream_file(shared: SharedSource, path: Path) -> FileReading:
-    """Read a session file, conversation by conversation."""
+    """Read a session file, a few conversations at a time."""
     account = Account()
-    return FileReading(_read_conversations(shared, path, account), account)
+    results = _clean(shared.cleaner, _read_conversations(shared, path, account))
+    return FileReading((_encode_result(shared, result) for result in results), account)
 
 
 def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
@@ -113,21 +169,29 @@ def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReadin
     return [stream_file(shared, path) for path in paths]
 
 
-def _read_conversations(shared: SharedSource, path: Path, account: Account) -> Iterator[ConvertedTrace | Drop]:
+def _encode_result(shared: SharedSource, result: Trace | Drop) -> ConvertedTrace | Drop:
+    return _encode(result, shared.since) if isinstance(result, Trace) else result
+
+
+def _read_conversations(shared: SharedSource, path: Path, account: Account) -> Iterator[Trace | Drop]:
     source: Any = shared.source
     found = 0
-    for result in _call_reader(source, path, account):
-        found += 1
-        if isinstance(result, Drop):
-            yield result
-        elif not isinstance(result, Trace):
-            yield Drop("unexpected_file", f"{source.name} returned a {type(result).__name__}")
-        elif not any(message.role == "assistant" for message in result.messages):
-            yield Drop("no_agent_turn", f"{result.key}: the agent says nothing in it; {account.describe_records()}")
-        else:
-            yield _encode(result, shared.since)
-    if not found:
-        yield Drop("no_agent_turn", f"no agent turn in {account.records:,} records ({account.describe_records()})")
+    try:
+        for result in _call_reader(source, path, account):
+            found += 1
+            if isinstance(result, Drop):
+                yield result
+            elif not isinstance(result, Trace):
+                yield Drop("unexpected_file", f"{source.name} returned a {type(result).__name__}")
+            elif not any(message.role == "assistant" for message in result.messages):
+                yield Drop("no_agent_turn", f"{result.key}: the agent says nothing in it; {account.describe_records()}")
+            else:
+                yield result
+        if not found:
+            yield Drop("no_agent_turn", f"no agent turn in {account.records:,} records ({account.describe_records()})")
+    finally:
+        if shared.cleaner is not None:
+            account.rename(shared.cleaner.redact_text)
 
 
 def _call_reader(source: FileSource, path: Path, account: Account) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from foretrace.core.store import TraceWriter
 from foretrace.engines.processes import worker_pool
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
-from foretrace.sources.converting import SharedSource
+from foretrace.sources.converting import Cleaner, SharedSource
 from foretrace.sources.file_imports import FileImport
 from foretrace.sources.report import ImportReport
 from foretrace.sources.row_imports import RowImport, report_progress
@@ -51,6 +51,7 @@ def import_inputs(
     replace: bool = False,
     shards: int | None = None,
     workers: int = 1,
+    cleaner: Cleaner | None = None,
     progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import rows and files into the traces folder `out` (made if absent).
@@ -65,6 +66,7 @@ def import_inputs(
             conversation goes on from the stored one.
         shards: Number of shards of a new folder.
         workers: Processes that convert.
+        cleaner: What each trace goes through before anything is written; `None` writes them as they are.
     """
     report = ImportReport()
     since_s = None if since is None else parse_date(since)
@@ -84,7 +86,7 @@ def import_inputs(
                     _scan(group.source, jobs, replace)
                     source: Any = group.source
                     files = FileImport(source=source, paths=group.files, replace=replace, **common)
-                    shared = SharedSource(group.source, since_s)
+                    shared = SharedSource(group.source, since_s, cleaner)
                     with _share(shared, Path(out), number, pool) as own_pool:
                         for job in [*jobs, *([files] if group.files else [])]:
                             job.run(shared, own_pool)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.errors import ForetraceError, Parts, Setting, SourceError, render_parts
+from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import remove_if_empty
 from foretrace.core.trace import Trace
 from foretrace.encodings.unread_calls import find_unread_calls
@@ -31,6 +32,10 @@ class TraceCounts(msgspec.Struct, kw_only=True):
     """Calls that no reader read: the environment answers a message in which there is none."""
     unread_rows: list[str] = []
     """Up to three messages of these."""
+    redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """What was taken out of them, by type: secrets, user names."""
+    unredacted: int = 0
+    """Traces out of which secrets were not taken."""
     timed_turns: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Turns whose time is known, by who measured it (`core.trace.TimeSource`)."""
     timed_calls: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -44,6 +49,8 @@ class TraceCounts(msgspec.Struct, kw_only=True):
         self.results += other.results
         self.unread += other.unread
         self.unread_rows = [*self.unread_rows, *other.unread_rows][:MAX_EXAMPLES]
+        self.redacted.update(other.redacted)
+        self.unredacted += other.unredacted
         self.timed_turns.update(other.timed_turns)
         self.timed_calls.update(other.timed_calls)
 
@@ -62,6 +69,8 @@ def count_trace(trace: Trace) -> TraceCounts:
     """The counts of one trace."""
     unread = find_unread_calls(trace)
     counts = TraceCounts(traces=1, unread=len(unread), unread_rows=[_describe(trace, n) for n in unread[:MAX_EXAMPLES]])
+    counts.redacted = Counter(read_redactions(trace))
+    counts.unredacted = int(not is_redacted(trace))
     for message in trace.messages:
         if message.role == "assistant" and message.author == "model":
             counts.turns += 1

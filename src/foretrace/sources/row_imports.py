@@ -22,7 +22,7 @@ from foretrace.sources.report import TraceCounts
 from foretrace.sources.taking import Taker
 
 T = TypeVar("T")
-_BATCH_BYTES, _BATCH_ROWS = 2 << 20, 128
+_BATCH_BYTES, _BATCH_ROWS = 4 << 20, 256
 """How much one job converts."""
 _NODE_BYTES = 64
 """What a value inside a decoded row is taken to weigh beside its text."""

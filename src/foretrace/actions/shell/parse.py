@@ -17,6 +17,7 @@ import msgspec
 
 from foretrace.actions.call_facts import split_words
 from foretrace.actions.shell.elide import elide, restore
+from foretrace.core.placeholders import write_as_words
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
@@ -67,7 +68,7 @@ class SimpleCommand(msgspec.Struct):
 
 def split_commands(command: str) -> list[SimpleCommand]:
     """Split a text into its simple commands, in order, each with the directory that its own `cd`s lead to."""
-    text = command[:MAX_CHARACTERS].replace("\0", " ").strip()
+    text = write_as_words(command[:MAX_CHARACTERS].replace("\0", " ")).strip()
     if not text:
         return []
     if _SIMPLE.match(text) and not _ASSIGNMENT.match(text):
@@ -246,6 +247,7 @@ def tokenize(command: str) -> list[tuple[str, str]] | None:
     """
     if len(command) > MAX_CHARACTERS or "\0" in command:
         return None
+    command = write_as_words(command)
     data: list[str] = []
     if len(command) > MAX_PARSED:
         command, data = elide(command)

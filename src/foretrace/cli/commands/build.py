@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from foretrace.cli.options import out_option
+from foretrace.cli.options import NoRedact, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.engines.processes import usable_cores
@@ -130,6 +130,7 @@ def build(
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
     references: _References = False,
+    no_redact: NoRedact = False,
     workers: _Workers = None,
 ) -> None:
     """Build a dataset from traces, or from sources.
@@ -173,7 +174,7 @@ def build(
     if references:
         check_references(target)
     check_output(out, overwrite=overwrite)
-    folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo)
+    folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact)
     workers = workers or min(4, usable_cores())
     report = build_with_progress(output, folders, out, settings, workers=workers, overwrite=overwrite)
     facts: dict[str, Any] = {
@@ -197,7 +198,7 @@ def build(
 
 
 def _collect_folders(
-    output: Output, inputs: list[str], out: Path, limit: int | None, *, allow_demo: bool
+    output: Output, inputs: list[str], out: Path, limit: int | None, *, allow_demo: bool, redact: bool
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Traces folders as they are, and the one into which sources are imported; a report of each import."""
     from foretrace.cli.display.traces import warn_unsealed
@@ -220,7 +221,7 @@ def _collect_folders(
         return folders, []
     jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read
     into = out.with_name(out.name + "-traces")
-    imported = [_import(output, *job, into, limit) for job in jobs]
+    imported = [_import(output, *job, into, limit, redact=redact) for job in jobs]
     return [*folders, into], imported
 
 
@@ -244,10 +245,17 @@ def _parse_source(text: str) -> tuple[str, SourceSpec, str | Source | FileSource
 
 
 def _import(
-    output: Output, text: str, spec: SourceSpec, source: str | Source | FileSource, into: Path, limit: int | None
+    output: Output,
+    text: str,
+    spec: SourceSpec,
+    source: str | Source | FileSource,
+    into: Path,
+    limit: int | None,
+    *,
+    redact: bool,
 ) -> dict[str, Any]:
     from foretrace.api.traces import import_source
-    from foretrace.cli.display.imports import import_facts, sum_import
+    from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
     from foretrace.sources.report import check_not_empty
 
     output.interrupt_message = (
@@ -255,7 +263,10 @@ def _import(
     )
     with output.progress(f"opening {text}") as progress:
         inputs = [spec.path] if spec.path is not None else []
-        report = import_source(source, inputs, out=into, split=spec.split, limit=limit, progress=progress)
+        report = import_source(
+            source, inputs, out=into, split=spec.split, limit=limit, redact=redact, progress=progress
+        )
+    note_redactions(output, report.total.counts)
     check_not_empty(report, text, into)
     output.note(f"imported {text} into {into}: {sum_import(report)}")
     if report.found is not None and report.found.unknown:

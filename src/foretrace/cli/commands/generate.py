@@ -101,6 +101,9 @@ _Time = Annotated[float | None, hidden_option("--max-time", "Seconds after which
 _Cost = Annotated[float | None, hidden_option("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
 _PriceIn = Annotated[float, hidden_option("--price-in", "Price of a million prompt tokens.", min=0.0)]
 _PriceOut = Annotated[float, hidden_option("--price-out", "Price of a million completion tokens.", min=0.0)]
+_NoRedact = Annotated[bool, hidden_option("--no-redact", "Leave secrets and user names in the traces.")]
+_RedactEmails = Annotated[bool, hidden_option("--redact-emails", "Take e-mail addresses out too.")]
+_RedactAddresses = Annotated[bool, hidden_option("--redact-addresses", "Take IP addresses out too.")]
 
 
 def generate(
@@ -131,6 +134,9 @@ def generate(
     max_cost: _Cost = None,
     price_in: _PriceIn = 0.0,
     price_out: _PriceOut = 0.0,
+    no_redact: _NoRedact = False,
+    redact_emails: _RedactEmails = False,
+    redact_addresses: _RedactAddresses = False,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
@@ -151,6 +157,9 @@ def generate(
 
     problems, path = split_problem_spec(problems, path)
     settings = GenerateSettings(
+        redact=not no_redact,
+        redact_emails=redact_emails,
+        redact_addresses=redact_addresses,
         samples=samples,
         sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_make_temperature(temperature)),
         seed=seed,

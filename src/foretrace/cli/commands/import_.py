@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from foretrace.cli.options import out_option
+from foretrace.cli.options import NoRedact, RedactAddresses, RedactEmails, out_option
 from foretrace.cli.output import Output
 
 _Source = Annotated[
@@ -90,6 +90,9 @@ def import_(
     replace: _Replace = False,
     shards: _Shards = None,
     workers: _Workers = None,
+    no_redact: NoRedact = False,
+    redact_emails: RedactEmails = False,
+    redact_addresses: RedactAddresses = False,
 ) -> None:
     """Convert agent logs to traces, and add them to a traces folder.
 
@@ -97,6 +100,7 @@ def import_(
     becomes a trace, is dropped and counted with the reason, or was already there. The same command again goes on where
     an interrupted one stopped, and takes what was written since.
     """
+    from foretrace.clean.redact import make_redactor
     from foretrace.cli.display.imports import show_found, show_import
     from foretrace.core.pairs import parse_pairs
     from foretrace.engines.processes import usable_cores
@@ -110,6 +114,7 @@ def import_(
         "call_pattern": call_pattern,
         "keep_prefix_rows": keep_prefix_rows,
     }
+    cleaner = make_redactor(not no_redact, emails=redact_emails, addresses=redact_addresses)
     hub = {"split": split, "revision": revision, "repo": repo}
     output.interrupt_message = (
         f"interrupted; what was sealed so far is kept in {out}, the same command goes on from there"
@@ -129,6 +134,7 @@ def import_(
                 replace=replace,
                 shards=shards,
                 workers=workers or usable_cores(),
+                cleaner=cleaner,
                 progress=progress,
             )
     report.found = opened.found

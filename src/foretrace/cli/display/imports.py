@@ -13,7 +13,7 @@ from foretrace.core.errors import Setting
 
 if TYPE_CHECKING:
     from foretrace.sources.recognizing import FoundFiles
-    from foretrace.sources.report import ImportReport, SourceReport
+    from foretrace.sources.report import ImportReport, SourceReport, TraceCounts
 
 _OUTCOMES = (("true", "success"), ("false", "failed"), ("unknown", "unknown"))
 _MAX_UNKNOWN_FILES = 20
@@ -96,6 +96,7 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
             "the environment answers messages in which no call was read: name the source of their format, or say how "
             f"calls are written with {write_flag(Setting('call_pattern', 'REGEX'))}"
         )
+    note_redactions(output, report.total.counts)
     if output.write_json(import_facts(report, label, out)):
         return
     outcomes, counts, has_read = report.success, report.total.counts, report.total.files > 0
@@ -118,6 +119,18 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
     if report.found is not None and has_read:
         _show_account(output, report)
     output.print(sum_import(report))
+
+
+def note_redactions(output: Output, counts: TraceCounts) -> None:
+    """Say what was taken out of traces, by type, or that nothing was."""
+    if counts.redacted:
+        found = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.redacted.items()))
+        output.note(f"taken out of the traces: {found}")
+    if counts.unredacted:
+        output.warn(
+            f"warning: {counts.unredacted:,} traces were written as they are: secrets and user names in them were not "
+            "looked for (`foretrace scrub` takes them out)"
+        )
 
 
 def _show_account(output: Output, report: ImportReport) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from foretrace.clean.redact import Redactor, make_redactor
 from foretrace.core.errors import ForetraceError, SandboxError
 from foretrace.core.journal import Journal, JournalEntry, encode_entry
 from foretrace.core.problem import Problem
+from foretrace.core.redactions import read_redactions
 from foretrace.core.store import TraceWriter
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Failure, Outcome, Trace, add_trace_id
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
@@ -29,6 +32,7 @@ from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, Throttle
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
+from foretrace.rows.base import Drop
 from foretrace.sandbox.base import Sandbox
 
 _TICK_S = 0.25
@@ -69,6 +73,8 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     isolation: dict[str, Any] | None
     damaged: tuple[str, ...]
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
+    redacted: dict[str, int] = {}
+    """What was taken out of the traces of this run, by type."""
 
     def make_facts(self) -> dict[str, Any]:
         """The report as one JSON object, with the counts among its other fields."""
@@ -106,7 +112,8 @@ async def generate(
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
-    run = _Run(check_problems(problems), protocol, model, sandbox, settings, progress or (lambda _: None))
+    redactor = make_redactor(settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses)
+    run = _Run(check_problems(problems), protocol, model, sandbox, settings, progress or (lambda _: None), redactor)
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
         run.plan(writer)
@@ -146,10 +153,13 @@ class _Run:
         sandbox: Sandbox,
         settings: GenerateSettings,
         progress: Callable[[RunProgress], None],
+        redactor: Redactor | None,
     ) -> None:
         self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
         self._settings = settings
         self._progress = progress
+        self._redactor = redactor
+        self._redacted: Counter[str] = Counter()
         self._meter = TokenMeter()
         self._usage = RunUsage()
         self.status = RunProgress(self._meter)
@@ -282,7 +292,7 @@ class _Run:
             self._usage.finish_attempt(model)
             self._wake.set()
         assert trace.key == attempt.key, "resuming goes by the key"
-        trace, line = _encode_trace(trace)
+        trace, line = _encode_trace(self._redact(trace))
         error = trace.outcome.error
         reason = explain_left_out(trace, self._settings.keep)
         stored = not reason and (error is None or self._settings.keep == "all")
@@ -298,6 +308,19 @@ class _Run:
         self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
         if error and self._sandbox_failures >= _MAX_SANDBOX_FAILURES:
             raise SandboxError(f"{error.message}; gave up after {_MAX_SANDBOX_FAILURES} attempts in a row")
+
+    def _redact(self, trace: Trace) -> Trace:
+        """The trace without its secrets; without all that was said, where they cannot be looked for."""
+        if self._redactor is None:
+            return trace
+        result = self._redactor.apply([trace])[0]
+        if isinstance(result, Drop):
+            failure = Failure(kind=result.reason, message=result.detail)
+            task = msgspec.structs.replace(trace.task, statement=None, extra={})
+            outcome = Outcome(status="error", error=failure)
+            result = msgspec.structs.replace(trace, task=task, messages=(), outcome=outcome, extra={})
+        self._redacted.update(read_redactions(result))
+        return add_trace_id(result)
 
     async def _roll_out(self, attempt: PlannedAttempt, model: MeteredModel) -> Trace:
         """Make one attempt, and return its trace."""
@@ -341,6 +364,7 @@ class _Run:
             seconds=round(status.seconds, 3),
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             damaged=tuple(map(str, self._damaged_journals)),
+            redacted=dict(sorted(self._redacted.items())),
         )
 
 

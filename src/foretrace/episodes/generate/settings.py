@@ -69,6 +69,11 @@ class GenerateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     concurrency: int | None = None
     """Attempts in flight; `None` finds out what the server can do."""
     budget: Budget = Budget()
+    redact: bool = True
+    """Take secrets and user names out of the traces before anything is written."""
+    redact_emails: bool = False
+    redact_addresses: bool = False
+    """IP addresses."""
 
 
 def check_settings(settings: GenerateSettings) -> None:

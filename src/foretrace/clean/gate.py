@@ -1,0 +1,180 @@
+"""Tell fast which texts may hold a secret at all: one pass over many texts, with the RE2 library inside pyarrow.
+
+RE2 takes time in proportion to the text, whatever stands in it. Nine texts in ten end here.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+import itertools
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS
+from foretrace.core.errors import ForetraceError
+
+_LEFT = r"(?:^|[^A-Za-z]|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
+_SIGNS = [token.sign or token.head for token in TOKENS]
+_ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
+_TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
+_ROUGHLY_NAMED = (
+    r"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|[a-z0-9][_ .-]?key|auth|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
+    r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
+    r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
+    r"|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?="
+)
+"""What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
+_VALUE = r"(?:[0-9!@#*+?^][^\s\"'<>(){}\[\],;]{5}|[^\s\"'<>(){}\[\],;:%0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
+_BETWEEN = (
+    r"(?:\s(?:for|of|on|in|at|from)\s[^\n:=\"'`]*)?"
+    r"[\\\"'`)\]]*(?:(?:\s|\\n)*(?:[:=,>|]|[\\\"', ]*value|is |was |are |to |as |reads )[>\s:='\"`\\*(]*|[ \t][ \t'\"`]*)"
+)
+_NAMED = (
+    rf"(?i:{CLEAR_WORDS})[\w.-]*{_BETWEEN}{_VALUE}"
+    rf"|(?i:{VAGUE_WORDS})[\w.-]*[\\\"'`)\]]*\s*[:=,>]\s*[\"'`\\]*[A-Za-z0-9+/_.=-]*[0-9]"
+)
+_OTHERS = (
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE|SSH2 ENCRYPTED PRIVATE|PuTTY-User-Key-File|\"kty\"",
+    r"[a-z0-9+]://[^\s/@\"'<>]+@",
+    r"(?i:authorization|bearer [\w.+/~=-]*[0-9]|basic [\w.+/~=-]*[0-9]|cookie2?[\"'`\]]*[ :=])",
+    r"(?i:sshpass|mysql[^\n]* -p|mariadb[^\n]* -p|redis-cli|htpasswd|chpasswd|identified by|-passin|docker login|password-stdin|with-token)",
+    r"\s-u[ =]?[\"']?[^\s:]+:|\s--user[ =]|\s-b[ =][\"']|\s--cookie",
+    r"[?&;](?:key|sig|signature|code|apikey|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)=",
+    r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
+    r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)",
+    r"(?:[^\s:]+:){4}\S",
+)
+_ENCODED = r"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){7}"
+"""Seven characters of text in base64 are each four, of which the first has the upper bits: few hashes look like that."""
+_PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-"
+_ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
+_SHORT, _PART = 3 << 10, 1 << 10
+"""Characters of a text up to which it is read as a whole, and of the parts in which a longer one is looked at again."""
+_BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
+"""Characters that are read with a part in front of it, behind it, and behind it where a token begins there."""
+_WINDOW, _OVERLAP = 1 << 18, 1 << 15
+"""Characters of a long text that are looked at together, and how many of them are looked at twice."""
+
+
+class Suspect(NamedTuple):
+    """A part of a text in which there may be something."""
+
+    text: int
+    """Index of the text."""
+    start: int
+    end: int
+    has_name: bool = True
+    """Whether a name, a header or a command may tell a secret."""
+    has_token: bool = True
+    """Whether the beginning of a known kind of token stands in it."""
+
+
+class Gate:
+    """Finds suspects. Making one tries it out.
+
+    Raises:
+        ForetraceError: it does not work here.
+    """
+
+    def __init__(self, *, addresses: bool = False) -> None:
+        # several patterns, since the automaton of all in one would not fit into the memory that RE2 allows itself
+        self._by_form = "|".join([_TOKEN, _PERSONAL, *([_ADDRESSES] if addresses else [])])
+        try:
+            works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
+        except Exception as error:
+            raise ForetraceError(
+                f"the scanner for secrets cannot start ({type(error).__name__}): nothing was written"
+            ) from error
+        if not works:
+            raise ForetraceError("the scanner for secrets does not work with this pyarrow: nothing was written")
+
+    def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
+        """The parts of texts that must be looked at, in order; those of one text do not overlap."""
+        windows = list(itertools.chain.from_iterable(_cut(number, text) for number, text in enumerate(texts)))
+        if not windows:
+            return []
+        values = _make_array([texts[w.text][w.start : w.end] for w in windows])
+        named = _find_named(values)
+        hits = zip(named, _match(values, self._by_form), _match(values, _ENCODED), strict=True)
+        suspects = [number for number, signs in enumerate(hits) if any(signs)]
+        tokens = _match(_take(values, suspects), _TOKEN) if suspects else []
+        found = [windows[n]._replace(has_name=named[n], has_token=t) for n, t in zip(suspects, tokens, strict=True)]
+        return self._narrow(found, texts)
+
+    def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:
+        """The same, of which long ones are cut down to what stands around the names and heads of tokens in them."""
+        found = [suspect for suspect in suspects if suspect.end - suspect.start <= _SHORT]
+        parts: list[Suspect] = []
+        for suspect in suspects:
+            if suspect.end - suspect.start > _SHORT:
+                found.append(suspect._replace(has_name=False, has_token=False))  # for what is encoded, or a key
+                cuts = range(suspect.start, suspect.end, _PART)
+                parts += (suspect._replace(start=at, end=min(at + _PART + _BEFORE, suspect.end)) for at in cuts)
+        if parts:
+            values = _make_array([texts[part.text][part.start : part.end] for part in parts])
+            for part, named, token in zip(parts, _find_exactly(values), _match(values, _TOKEN), strict=True):
+                if named or token:
+                    end = min(len(texts[part.text]), part.end + (_TOKEN_BEHIND if token else _BEHIND))
+                    found.append(Suspect(part.text, max(0, part.start - _BEFORE), end, named, token))
+        return _merge(sorted(found, key=lambda suspect: (suspect.text, suspect.has_name or suspect.has_token, suspect)))
+
+
+def _find_named(values: Any) -> list[bool]:
+    """Which values hold what a name, a header or a command tells; looked at closely only where there is one."""
+    hits = _match(values, _ROUGHLY_NAMED)
+    numbers = [number for number, hit in enumerate(hits) if hit]
+    for number, hit in zip(numbers, _find_exactly(_take(values, numbers)) if numbers else (), strict=True):
+        hits[number] = hit
+    return hits
+
+
+def _find_exactly(values: Any) -> list[bool]:
+    return [any(pair) for pair in zip(_match(values, _NAMED), _match(values, "|".join(_OTHERS)), strict=True)]
+
+
+def _take(values: Any, numbers: list[int]) -> Any:
+    import pyarrow as pa
+    from pyarrow._compute import call_function  # type: ignore[attr-defined]
+
+    places = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(array("i", numbers))])
+    return call_function("take", [values, places])
+
+
+def _match(values: Any, pattern: str) -> list[bool]:
+    # Not `pyarrow.compute`: it makes a Python function for each of its 300 when it is imported, which takes 0.1 s.
+    from pyarrow._compute import MatchSubstringOptions, call_function  # type: ignore[attr-defined]
+
+    return call_function("match_substring_regex", [values], MatchSubstringOptions(pattern)).to_pylist()
+
+
+def _cut(number: int, text: str) -> list[Suspect]:
+    length = len(text)
+    if length <= _WINDOW + _OVERLAP:
+        return [Suspect(number, 0, length)] if length >= 6 else []
+    return [Suspect(number, max(0, at - _OVERLAP), min(length, at + _WINDOW)) for at in range(0, length, _WINDOW)]
+
+
+def _merge(windows: list[Suspect]) -> list[Suspect]:
+    merged: list[Suspect] = []
+    for window in windows:
+        near = merged and merged[-1].text == window.text and window.start <= merged[-1].end
+        is_alike = near and (merged[-1].has_name or merged[-1].has_token) == (window.has_name or window.has_token)
+        if is_alike and window.end - merged[-1].start <= _WINDOW:
+            last = merged[-1]
+            signs = last.has_name or window.has_name, last.has_token or window.has_token
+            merged[-1] = Suspect(window.text, last.start, max(last.end, window.end), *signs)
+        else:
+            merged.append(window)
+    return merged
+
+
+def _make_array(texts: Sequence[str]) -> Any:
+    """An Arrow array of texts, without the look at pandas that `pa.array` takes."""
+    import pyarrow as pa
+
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    offsets = array("q", [0])
+    offsets.extend(itertools.accumulate(map(len, encoded)))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_string(), len(encoded), buffers)

@@ -1,0 +1,241 @@
+"""Find secrets by what stands in front of them: the name of a setting, a header, an option, words of prose, a URL."""
+
+from __future__ import annotations
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+import re
+from collections.abc import Iterator
+
+from foretrace.clean.rules import HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
+from foretrace.clean.values import (
+    is_placeholder,
+    is_secret,
+    is_token,
+    measure_entropy,
+    names_user_and_password,
+    read_words,
+)
+
+Span = tuple[int, int, str, str]
+"""Start, end, type and value."""
+
+_QUOTED = r"[bfru]{0,2}(?P<q>[\"'`])(?P<quoted>(?:(?!(?P=q))[^\n\\]|\\.){1,4096}?)(?P=q)"
+_BARE = r"(?P<bare>[^\s\"'`,;<>(){}|&\\]{4,4096})"
+_WORDS = re.compile(SECRET_WORDS)
+_NAMED = re.compile(
+    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})"
+    r"(?:[\"'`]?\s{0,4},?\s{0,40}[\"'`]?value[\"'`]?\s{0,4}[:=]\s{0,4}|[\"'`]?[\])]{0,2}(?P<sep>\s{0,12}(?:=>|:=|\?=|=|:(?!:)|\|)\s{0,12}|[\"'`]\s{0,4},\s{0,12}(?=[bfru]?[\"'`]))"
+    r"(?:(?:str|string|optional\[str\]|str \| none)\s{0,4}=\s{0,4}|!!str\s+|!\w+\s+)?"
+    r"|[\"'`]?\s{0,4}>\s{0,12})"
+    rf"(?:os\.(?:getenv|environ\.get)\([^,()]{{1,60}},\s{{0,4}})?(?:{_QUOTED}|{_BARE})"
+)
+_VARIABLE = re.compile(
+    r"(?P<name>KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|PAT|DSN|CREDENTIALS?|AUTH|SALT|COOKIE|CERT) ?= ?(?P<bare>[^\s\"'`]{6,4096})"
+)
+_OPTION_NAME = re.compile(r"(?:\s|^|[\"'`(\[])--?[\w-]{0,30}\Z")
+_OPTION = re.compile(
+    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})[ =]+(?:{_QUOTED}|(?P<bare>[^\s\"'`|;&<>]{{4,4096}}))"
+)
+_COMMANDS = re.compile(
+    r"(?i)(?:\b(?:curl|http|https|wget)\b[^\n|;]{0,400}?\s(?:-u|--user|-a|--auth)[ =]?[\"']?[^\s:\"']{1,80}:|sshpass\s+-p\s*|"
+    r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p|redis-cli\b[^\n|;]{0,100}?\s-a\s+|"
+    r"\blogin\b[^\n|;]{0,200}?\s-p\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+|-pass(?:in|out)?\s+pass:|"
+    r"\bidentified\s+by\s+|\bpassword\s*\(|\bset_password\(|\bchpasswd\s*<<<\s*[\"']?\w+:|\becho\s+[\"']?\w{1,32}:(?=\S+\s*\|\s*(?:sudo\s+)?chpasswd))"
+    r"[\"']?(?P<bare>[^\s\"'`|;<>()]{4,256})"
+)
+_PIPED = re.compile(
+    r"(?:echo|printf)\s+(?:-n\s+)?[\"']?(?P<bare>[^\s\"'`|]{6,512})[\"']?\s*\|[^\n|]{0,200}?(?:--password-stdin|--with-token|sudo\s+-S|chpasswd|login)"
+)
+_SPACED = re.compile(
+    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})(?:\s+(?:for|of|on|in|at|from)\s+[^\s\"':=]{{1,40}}(?:\s+[^\s\"':=]{{1,30}}){{0,2}}?)?"
+    r"(?:\s+(?:is|was|are|to|as|reads|equals|set to|will be|should be|named)|\s*[=:]|)\s*:?\s+[\"'`“*(\[]{0,3}(?P<bare>[^\s\"'`”,;<>]{6,4096})(?<!:)(?![\w:])"
+)
+_TRAILING = re.compile(
+    rf"(?<![\w/.-])(?P<bare>[A-Za-z0-9+/_=.-]{{16,512}})[\"'`]?\s+(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s+(?:[\w-]+\s+){{0,4}}?(?i:{SECRET_WORDS})"
+)
+_HEADER = re.compile(
+    r"(?i)(?:proxy-)?authorization[\"'`]?\]?\s{0,4}[:=,]\s{0,4}[bfru]?[\"'`]?(?:token token=[\"']?|[a-z][\w-]{1,20}\s+)?(?P<bare>[^\s\"'`,;<>{}]{8,8192})"
+)
+_BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s+(?P<bare>[A-Za-z0-9_.+/~=-]{12,8192})")
+_COOKIES = re.compile(
+    r"(?i)(?:(?:\bset-)?\bcookie2?[\"'`]?\]?\s{0,4}[:=,]\s{0,4}|\bcurl\b[^\n]{0,300}?\s(?:-b|--cookie)[ =])[bfru]?[\"'`]?(?P<list>[^\n\"'`{}]{8,8192})"
+)
+_COOKIE = re.compile(r"(?:^|;)\s*(?P<name>[^=;\s]{1,128})=(?P<bare>[^;\s]{8,4096})")
+_COOKIE_ATTRIBUTES = read_words(
+    "path expires domain max-age samesite secure httponly version priority lang locale theme tz timezone"
+)
+_USER_INFO = re.compile(
+    r"(?i)\b[a-z][a-z0-9+.-]{1,30}://(?P<user>[^\s/:@\"'`<>\\]{0,200}):(?P<bare>[^\s@\"'`<>\\]{3,512})@(?=[\w\[%$-])"
+)
+_USER_ALONE = re.compile(r"(?i)\b(?:https?|git|ssh|ftp)://(?P<bare>[A-Za-z0-9_-]{20,512}):?@(?=[\w\[-])")
+_QUERY = re.compile(
+    r"[?&;](?:key|sig|signature|code|apikey|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)=(?P<bare>[A-Za-z0-9%+/_.~=-]{16,4096})"
+)
+_PGPASS = re.compile(r"(?m)^[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>\S{6,256})$")
+_NETRC = re.compile(r"\blogin\s+\S{1,100}\s+password\s+(?P<bare>\S{4,256})")
+_COMMAND_WORDS = (
+    "curl", "http", "wget", "sshpass", "mysql", "mariadb", "redis-cli", "login", "htpasswd", "-pass", "identified",
+    "password", "set_password", "chpasswd", "echo", "printf", ":5432:", "machine",
+)  # fmt: skip
+_WEAK_KEY = re.compile(r"(?i)^[a-z0-9][_-]key|^[_-]pat|^sig$|^sid$|^\bauth|^cookie|^credential|^session")
+_BEFORE = re.compile(r"[\w.-]{0,60}\Z")
+
+
+def find_named_values(text: str) -> Iterator[Span]:
+    """Secrets that are told by what stands in front of them; they may overlap."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a few letters of other scripts become two
+        lower = "".join(c.lower() if c.isascii() else c for c in text)
+    yield from _find_settings(text, lower)
+    if any(word in lower for word in _COMMAND_WORDS):
+        yield from _find_in_commands(text)
+    if any(word in lower for word in ("authorization", "bearer", "basic", "cookie", "curl")):
+        yield from _find_in_headers(text)
+    if "://" in text or "=" in text:
+        yield from _find_in_urls(text)
+    if any(word in lower for word in (" the ", " my ", " our ", " your ", " a ", " their ", " its ")):
+        yield from _find_before_names(text)
+
+
+def _find_settings(text: str, lower: str) -> Iterator[Span]:
+    for word in _WORDS.finditer(lower):
+        if (match := _NAMED.match(text, word.start())) is not None:
+            name = _read_name(text, match)
+            if name and (span := _judge(match, name)) is not None:
+                yield span
+        if (match := _SPACED.match(text, word.start())) is not None:
+            yield from _judge_prose(text, match)
+        if _OPTION_NAME.search(text, max(0, word.start() - 33), word.start()) is not None:
+            match = _OPTION.match(text, word.start())
+            if match is not None and (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
+                yield span
+    for match in _VARIABLE.finditer(text):
+        if (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
+            yield span
+
+
+def _judge_prose(text: str, match: re.Match[str]) -> Iterator[Span]:
+    name = _read_name(text, match)
+    value = match["bare"].rstrip(".,;:!?)]*\"'")
+    password = PASSWORD_WORDS.search(match["name"]) is not None
+    if name and is_secret(value, quoted=False, password=password) and _is_random(value, 6 if password else 12):
+        start = match.start("bare")
+        yield start, start + len(value), name_type(match["name"]), value
+
+
+def _find_in_commands(text: str) -> Iterator[Span]:
+    for pattern in (_COMMANDS, _PIPED, _PGPASS, _NETRC):
+        for match in pattern.finditer(text):
+            if is_secret(match["bare"], quoted=True, password=True):
+                yield _span(match, "bare", "password")
+
+
+def _find_in_headers(text: str) -> Iterator[Span]:
+    for match in _HEADER.finditer(text):
+        value = match["bare"]
+        if not is_placeholder(value) and (names_user_and_password(value) or (len(value) >= 12 and is_token(value))):
+            yield _span(match, "bare", "authorization")
+    for match in _BEARER.finditer(text):
+        value = match["bare"]
+        basic = match[0][:5].lower() == "basic"
+        if names_user_and_password(value) if basic else _is_random(value):
+            yield _span(match, "bare", "authorization")
+    for cookies in _COOKIES.finditer(text):
+        for match in _COOKIE.finditer(cookies["list"]):
+            value = match["bare"]
+            if match["name"].lower() in _COOKIE_ATTRIBUTES or is_placeholder(value) or not _is_random(value, 8):
+                continue
+            start = cookies.start("list") + match.start("bare")
+            yield start, start + len(value), "cookie", value
+
+
+def _find_in_urls(text: str) -> Iterator[Span]:
+    for match in _USER_INFO.finditer(text):
+        user, value = match["user"], match["bare"]
+        weak = value.lower() in (
+            user.lower(),
+            "guest",
+            "root",
+            "admin",
+            "postgres",
+            "mysql",
+            "secret",
+            "password",
+            "pass",
+            "user",
+            "pwd",
+            "token",
+        )
+        if (
+            not weak
+            and not is_placeholder(value)
+            and len(set(value)) > 2
+            and "/" not in value[:1]
+            and "//" not in value
+        ):
+            yield _span(match, "bare", "password")
+    for match in _USER_ALONE.finditer(text):
+        if is_token(match["bare"]) and _is_random(match["bare"]):
+            yield _span(match, "bare", "token")
+    for match in _QUERY.finditer(text):
+        if _is_random(match["bare"]):
+            yield _span(match, "bare", "token")
+
+
+def _find_before_names(text: str) -> Iterator[Span]:
+    for match in _TRAILING.finditer(text):
+        value = match["bare"].rstrip(".,;:")
+        if _is_random(value, 16) and is_secret(value, quoted=False, password=False):
+            start = match.start("bare")
+            yield start, start + len(value), "token", value
+
+
+def _read_name(text: str, match: re.Match[str]) -> str:
+    """The whole name of a setting, of which the match has the end; empty for a name that holds no secret."""
+    start = match.start("name")
+    before = _BEFORE.search(text, max(0, start - 60), start)
+    name = (before[0] if before else "") + match["name"]
+    lower = match["name"].lower()
+    if lower.startswith(("author", "authent")) and "token" not in lower and "key" not in lower:
+        return ""
+    return "" if HARMLESS_NAMES.search(name) else name
+
+
+def _judge(match: re.Match[str], name: str) -> Span | None:
+    groups = match.groupdict()
+    kind = "quoted" if groups.get("quoted") is not None else "bare"
+    value: str = match[kind]
+    password = PASSWORD_WORDS.search(name) is not None
+    if not is_secret(value, quoted=kind == "quoted", password=password):
+        return None
+    if " " in value and not password:
+        return None
+    if "|" in (groups.get("sep") or "") and not _is_random(value.strip("*"), 10):
+        return None  # a cell of a table
+    is_weak = _WEAK_KEY.search(match["name"]) is not None
+    if is_weak and not (names_user_and_password(value) or (len(value) >= 16 and _is_random(value, 16))):
+        return None
+    return _span(match, kind, name_type(name))
+
+
+def _is_random(value: str, least: int = 16) -> bool:
+    """Whether a text has letters and digits as no word or number has them."""
+    if len(value) < least or is_placeholder(value):
+        return False
+    has_both = re.search(r"[0-9]", value) is not None and re.search(r"[A-Za-z]", value) is not None
+    return has_both and len(set(value)) >= 6 and measure_entropy(value) >= (2.9 if len(value) >= 12 else 2.2)
+
+
+def name_type(name: str) -> str:
+    """The type of a secret by the name of its setting."""
+    lower = name.lower()
+    if PASSWORD_WORDS.search(lower):
+        return "password"
+    for word in ("cookie", "token", "secret", "key", "session"):
+        if word in lower:
+            return {"key": "api_key", "session": "cookie"}.get(word, word)
+    return "credential"
+
+
+def _span(match: re.Match[str], group: str, type: str) -> Span:
+    return match.start(group), match.end(group), type, match[group]

@@ -1,0 +1,117 @@
+"""Find personal data: user names in home folders, and by option e-mail and IP addresses."""
+
+from __future__ import annotations
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+import ipaddress
+import re
+from collections.abc import Collection, Iterator
+
+from foretrace.clean.scanner import Found
+from foretrace.clean.values import read_words
+from foretrace.core.placeholders import USER_NAME, USER_PLACEHOLDER
+
+_SERVICE_NAMES = read_words(
+    "user users username user_name user-name your-username yourusername yourname your_name you me name root admin "
+    "administrator ubuntu debian centos fedora ec2-user runner runneradmin node vscode app appuser dev developer "
+    "docker jovyan codespace gitpod circleci travis jenkins gitlab-runner builder build worker agent agents swe "
+    "swe-agent sweagent openhands oh oai sandbox workspace project projects repo repos public shared default guest "
+    "nobody test tester testuser demo example someone somebody anonymous linuxbrew brew conda mambauser nonroot "
+    "non-root coder claude codex gemini pi vagrant git www www-data postgres mysql redis nginx service data model "
+    "home all alluser allusers appveyor container containeruser buildbot xxx xxxx foo bar site index login "
+    "dashboard page pages static api src lib bin tmp etc opt usr var scratch"
+)
+"""Names of accounts and folders that are no person's."""
+
+_NAME = r"(?P<name>[A-Za-z][A-Za-z0-9._-]{1,40})"
+_HOME = re.compile(
+    r"(?:(?<![A-Za-z0-9_.~-])(?:/(?:export|var|usr|mnt/[a-z]|[a-z]))?/(?:home|Users)/"
+    r"|(?<=\\[nrt])/(?:home|Users)/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,8}(?:[Uu]sers|Documents and Settings)[\\/]{1,8})"
+    + _NAME
+)
+_FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg|xml|ya?ml)$")
+_EMAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
+)
+_HARMLESS_EMAIL = re.compile(
+    r"(?i)^git@|@(?:[\w-]+\.)*(?:example|test|invalid|localhost)(?:\.\w+)?$|@users\.noreply\.github\.com$|^(?:noreply|no-reply)@"
+)
+_IP4 = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.]*[0-9A-Za-z])")
+_IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
+
+
+def find_home_names(text: str) -> Iterator[str]:
+    """Names of people whose home folders stand in a text."""
+    if "home/" not in text and "sers" not in text and "Settings" not in text:
+        return
+    for match in _HOME.finditer(text):
+        name = _trim(match["name"])
+        after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
+        if not is_service_name(name) and (after in ("/", "\\") or match[0][0] != "/" or _is_alone(text, match)):
+            yield name
+
+
+def is_service_name(name: str) -> bool:
+    """Whether a name in a path is no person's."""
+    return (
+        name.lower() in _SERVICE_NAMES or USER_PLACEHOLDER.fullmatch(name) is not None or _FILE.search(name) is not None
+    )
+
+
+def find_user_names(text: str, names: Collection[str]) -> Iterator[Found]:
+    """Where these names stand for a person: in home folders, prompts, addresses of machines, lists of files, settings."""
+    present = [name for name in names if name in text]
+    if not present:
+        return
+    for match in _HOME.finditer(text):
+        if (name := _trim(match["name"])) in names:
+            yield Found(match.start("name"), match.start("name") + len(name), USER_NAME, name)
+    for name in present:
+        word = re.escape(name)
+        pattern = re.compile(
+            rf"(?:(?<=home/)|(?<=Users/)|(?<=home-)|(?<=Users-)|(?<=~)){word}(?![A-Za-z0-9_])"
+            rf"|(?<![A-Za-z0-9_.-]){word}(?=@[\w.-]+)"
+            rf"|(?:(?<=USER=)|(?<=USERNAME=)|(?<=LOGNAME=)|(?<=User )|(?<=-u )|(?<=su - )|(?<=\d\()){word}(?![A-Za-z0-9_])"
+            rf"|(?<=[r-][w-][xsS-]) +\d+ +(?P<owner>{word})(?: +(?P<group>{word}))?(?= )"
+            rf"|(?<=chown ){word}(?::{word})?|(?<=chown -R ){word}(?::{word})?"
+            rf"|(?:(?<=/media/)|(?<=/mail/)|(?<=/crontabs/)|(?<=/sudoers.d/)){word}(?![A-Za-z0-9_])"
+        )
+        for match in pattern.finditer(text):
+            at = match.start()
+            while (at := text.find(name, at, match.end())) >= 0:
+                yield Found(at, at + len(name), USER_NAME, name)
+                at += len(name)
+
+
+def find_addresses(text: str, *, emails: bool, addresses: bool) -> Iterator[Found]:
+    """E-mail addresses, and IP addresses that are not those of the machine itself."""
+    if emails:
+        for match in _EMAIL.finditer(text):
+            if not _HARMLESS_EMAIL.search(match[0]):
+                yield Found(match.start(), match.end(), "email", match[0])
+    if addresses:
+        for pattern in (_IP4, _IP6):
+            for match in pattern.finditer(text):
+                if _is_public_or_private(match[0]):
+                    yield Found(match.start(), match.end(), "ip_address", match[0])
+
+
+def _is_public_or_private(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified or address.is_multicast) and text != "255.255.255.255"
+
+
+def _trim(name: str) -> str:
+    return name.rstrip(".-_") if not _FILE.search(name) else name
+
+
+def _is_alone(text: str, match: re.Match[str]) -> bool:
+    """Whether a path ends with the name, where a shell or a list of users has it."""
+    before = text[max(0, match.start() - 12) : match.start()]
+    after = text[match.end() : match.end() + 2]
+    return bool(re.search(r"(?:\bcd |HOME=|HOME: |pwd\s{1,3}|:)\Z", before)) and (
+        not after or after[0] in " \n:;\"'`&|)\\"
+    )

@@ -1,0 +1,310 @@
+"""Take secrets out of traces: `Redactor.apply`, a transform from Trace to Trace."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from foretrace.clean.gate import Gate, Suspect
+from foretrace.clean.numbering import Numbering, list_placeholders
+from foretrace.clean.personal import find_addresses, find_home_names, find_user_names
+from foretrace.clean.scanner import Deadline, Found, TooSlowError, find_secrets, merge
+from foretrace.clean.trace_texts import Rewriter, list_texts, rewrite_trace
+from foretrace.core.digest import digest
+from foretrace.core.errors import Setting, UsageError
+from foretrace.core.placeholders import PLACEHOLDER, USER_NAME, USER_PLACEHOLDER
+from foretrace.core.redactions import FIELD, NAME
+from foretrace.core.trace import Message, Trace
+from foretrace.rows.base import Drop
+
+VERSION = 1
+"""Of the rules: another one may find other secrets."""
+TRANSFORM = f"{NAME}@{VERSION}"
+TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
+"""Reasons of the Drop for a trace that could not be looked through."""
+_LEAST_KNOWN = 8
+"""Characters of a secret from which on it is one wherever it stands in its trace."""
+
+
+class RedactSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is taken out beside secrets, and how long it may take."""
+
+    emails: bool = False
+    addresses: bool = False
+    """IP addresses."""
+    text_seconds: float = 60.0
+    """For one text; a trace with one that takes longer is a Drop."""
+
+    @property
+    def transform(self) -> str:
+        """What `Provenance.transforms` says of it."""
+        options = [name for name in ("emails", "addresses") if getattr(self, name)]
+        return "+".join([TRANSFORM, *options])
+
+
+class Redactor:
+    """Takes secrets and user names out of traces. It goes to worker processes as its settings.
+
+    Raises:
+        ForetraceError: the scanner cannot start here.
+    """
+
+    def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
+        self.settings = settings
+        self._gate = Gate(addresses=settings.emails or settings.addresses)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_redactor, (self.settings,)
+
+    def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
+        """Each trace without its secrets; a Drop for one that could not be looked through. Many at once are faster."""
+        of_traces = [list(list_texts(trace)) for trace in traces]
+        read_from_text = {c.arguments for t in traces for m in t.messages for c in m.tool_calls if c.span is not None}
+        suspects = self._find_suspects(
+            dict.fromkeys(text for own in of_traces for text in own if text not in read_from_text)
+        )
+        # what stands in such arguments stands in the text of their message too
+        rest = [own for own in of_traces if not suspects.keys().isdisjoint(own)] if read_from_text else []
+        suspects |= self._find_suspects(dict.fromkeys(text for own in rest for text in own if text in read_from_text))
+        return [
+            self._redact(trace, own, {text: suspects[text] for text in own if text in suspects})
+            for trace, own in zip(traces, of_traces, strict=True)
+        ]
+
+    def _find_suspects(self, texts: Iterable[str]) -> dict[str, list[Suspect]]:
+        texts = list(texts)
+        found: dict[str, list[Suspect]] = {}
+        for suspect in self._gate.find_suspects(texts):
+            found.setdefault(texts[suspect.text], []).append(suspect)
+        return found
+
+    def redact_text(self, text: str) -> str:
+        """A text that stands alone, such as what is wrong with a row, with placeholders."""
+        hits = self._gate.find_suspects([text])
+        if not hits:
+            return text
+        try:
+            found = self._find(text, hits)
+        except TooSlowError:
+            return "(not shown: it could not be looked through for secrets)"
+        names = [*find_user_names(text, set(find_home_names(text)))]
+        return _replace(text, merge(text, [*found, *names]), Numbering())[0]
+
+    def count_types(self, texts: Sequence[str]) -> dict[int, Counter[str]]:
+        """What would be taken out of texts: counts by type, by the index of the text; those without any are left out.
+
+        Raises:
+            TooSlowError: a text takes too long.
+        """
+        hits: dict[int, list[Suspect]] = {}
+        for suspect in self._gate.find_suspects(texts):
+            hits.setdefault(suspect.text, []).append(suspect)
+        counts: dict[int, Counter[str]] = {}
+        for number, parts in hits.items():
+            text = texts[number]
+            found = [f for f in self._find(text, parts) if not _is_placeholder(f.value)]
+            types = Counter(each.type for each in found) + Counter(USER_NAME for _ in find_home_names(text))
+            if types:
+                counts[number] = types
+        return counts
+
+    def _redact(self, trace: Trace, texts: Sequence[str], hits: dict[str, list[Suspect]]) -> Trace | Drop:
+        try:
+            found = {text: self._find(text, parts) for text, parts in hits.items()}
+            names = {name for text in hits for name in find_home_names(text)}
+            known = _list_known(found.values())
+            if names or known or any(found.values()):
+                plans = {text: plan for text in texts if (plan := self._plan(text, found.get(text, []), names, known))}
+                trace = _rewrite(trace, texts, plans) if plans else trace
+        except TooSlowError:
+            return Drop(
+                TIMEOUT, f"a text took longer than {self.settings.text_seconds:g} s to look through for secrets"
+            )
+        except Exception as error:  # nothing that could not be looked through is written
+            return Drop(FAILED, f"its secrets could not be taken out ({type(error).__name__})")
+        return add_transform(trace, self.settings.transform)
+
+    def _find(self, text: str, parts: Sequence[Suspect]) -> list[Found]:
+        deadline = Deadline(self.settings.text_seconds)
+        found: list[Found] = []
+        for part in parts:
+            piece = text[part.start : part.end]
+            own = find_secrets(piece, deadline, named=part.has_name, tokens=part.has_token)
+            found += (f._replace(start=f.start + part.start, end=f.end + part.start) for f in own)
+        if self.settings.emails or self.settings.addresses:
+            found += find_addresses(text, emails=self.settings.emails, addresses=self.settings.addresses)
+            deadline.check()
+        placeholders = [Found(*each) for each in list_placeholders(text)]
+        if placeholders:  # their own words name a secret
+            whole = ("private_key", "base64_secret")
+            found = [
+                f
+                for f in found
+                if f.type in whole or not any(p.start < f.end and f.start < p.end for p in placeholders)
+            ]
+        return merge(text, [*found, *placeholders])
+
+    def _plan(self, text: str, found: Sequence[Found], names: set[str], known: dict[str, str]) -> list[Found]:
+        """All that is replaced in a text: what was found there, and what was found elsewhere in its trace."""
+        more = [*find_user_names(text, names)]
+        for value, type in known.items():
+            at = text.find(value)
+            while at >= 0:
+                more.append(Found(at, at + len(value), type, value))
+                at = text.find(value, at + len(value))
+        return merge(text, [*found, *more]) if more else list(found)
+
+
+@functools.lru_cache(maxsize=4)
+def _make_redactor(settings: RedactSettings) -> Redactor:
+    return Redactor(settings)
+
+
+def make_redactor(redact: bool = True, *, emails: bool = False, addresses: bool = False) -> Redactor | None:
+    """What takes secrets out of traces; `None` where they are to stay.
+
+    Raises:
+        UsageError: something is to be taken out, and nothing is.
+        ForetraceError: the scanner cannot start here.
+    """
+    if redact:
+        return Redactor(RedactSettings(emails=emails, addresses=addresses))
+    for name, wanted in (("redact_emails", emails), ("redact_addresses", addresses)):
+        if wanted:
+            raise UsageError(Setting(name, True), " takes out more than secrets; leave out ", Setting("redact", False))
+    return None
+
+
+def add_transform(trace: Trace, name: str) -> Trace:
+    """The same trace, whose provenance says that the transform of this name was applied."""
+    origin = trace.provenance
+    if name in origin.transforms:
+        return trace
+    return msgspec.structs.replace(
+        trace, provenance=msgspec.structs.replace(origin, transforms=(*origin.transforms, name))
+    )
+
+
+def _list_known(found: Iterable[Sequence[Found]]) -> dict[str, str]:
+    """Secrets that are told by themselves, and their types: long, with letters and digits."""
+    known: dict[str, str] = {}
+    for own in found:
+        for each in own:
+            if each.type == USER_NAME or PLACEHOLDER.fullmatch(each.value):
+                continue
+            has_both = re.search(r"[0-9]", each.value) and re.search(r"[A-Za-z]", each.value)
+            if len(each.value) >= _LEAST_KNOWN and (has_both or len(each.value) >= 16):
+                known.setdefault(each.value, each.type)
+    return known
+
+
+def _replace(text: str, plan: Sequence[Found], numbering: Numbering) -> tuple[str, list[tuple[int, int, int, int]]]:
+    """The text with placeholders, and of each the old and new start and end."""
+    parts: list[str] = []
+    moves: list[tuple[int, int, int, int]] = []
+    at = length = 0
+    for found in plan:
+        parts.append(text[at : found.start])
+        length += found.start - at
+        mark = numbering.replace(found.type, found.value)
+        parts.append(mark)
+        moves.append((found.start, found.end, length, length + len(mark)))
+        length += len(mark)
+        at = found.end
+    parts.append(text[at:])
+    return "".join(parts), moves
+
+
+def _rewrite(trace: Trace, texts: Sequence[str], plans: dict[str, list[Found]]) -> Trace:
+    numbering = Numbering()
+    replaced = {text: _replace(text, plans[text], numbering) for text in dict.fromkeys(texts) if text in plans}
+    counts: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+
+    def replace_text(text: str) -> str:
+        if text not in replaced:
+            return text
+        counts.update(f.type for f in plans[text] if not _is_placeholder(f.value))
+        return replaced[text][0]
+
+    def move(text: str, offset: int, is_end: bool) -> int:
+        return _move(replaced[text][1], offset, is_end=is_end) if text in replaced else offset
+
+    def mark(_: Message) -> dict[str, int]:
+        found = dict(sorted(counts.items()))
+        total.update(counts)
+        counts.clear()
+        return found
+
+    rewriter = Rewriter(replace_text, lambda text: redact_identity(text, plans.get(text, ())), move, mark)
+    clean = rewrite_trace(trace, rewriter)
+    total.update(counts)
+    _check_arguments(trace, clean)
+    if not total:
+        return clean
+    # the ids of a prompt spell whatever stood in front of it
+    messages = tuple(_forget_prompt_ids(message) for message in clean.messages)
+    return msgspec.structs.replace(clean, messages=messages, extra={**clean.extra, FIELD: dict(sorted(total.items()))})
+
+
+def redact_identity(text: str, plan: Sequence[Found]) -> str:
+    """A key or id without its secrets: with a digest of each, so that it stays the same wherever it stands."""
+    parts: list[str] = []
+    at = 0
+    for found in plan:
+        if _is_placeholder(found.value) or found.type == USER_NAME:
+            continue
+        parts += [text[at : found.start], f"{found.type}-{digest(found.value)}"]
+        at = found.end
+    return "".join([*parts, text[at:]])
+
+
+def _is_placeholder(value: str) -> bool:
+    return PLACEHOLDER.fullmatch(value) is not None or USER_PLACEHOLDER.fullmatch(value) is not None
+
+
+def _move(moves: Sequence[tuple[int, int, int, int]], offset: int, *, is_end: bool) -> int:
+    index = bisect.bisect_right(moves, offset, key=lambda move: move[0]) - 1
+    if index < 0:
+        return offset
+    start, end, new_start, new_end = moves[index]
+    if offset >= end:
+        return offset - end + new_end
+    return new_end if is_end and offset > start else new_start
+
+
+def _forget_prompt_ids(message: Message) -> Message:
+    sampled = message.sampled
+    if sampled is None or sampled.prompt_token_ids is None:
+        return message
+    return msgspec.structs.replace(message, sampled=msgspec.structs.replace(sampled, prompt_token_ids=None))
+
+
+def _check_arguments(before: Trace, after: Trace) -> None:
+    """Refuse a change after which arguments that were JSON are none.
+
+    Raises:
+        ValueError: they are none.
+    """
+    for old, new in zip(before.messages, after.messages, strict=True):
+        for old_call, new_call in zip(old.tool_calls, new.tool_calls, strict=True):
+            if (
+                old_call.arguments != new_call.arguments
+                and _is_json(old_call.arguments)
+                and not _is_json(new_call.arguments)
+            ):
+                raise ValueError("arguments are no JSON any more")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True

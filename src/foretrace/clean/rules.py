@@ -1,0 +1,195 @@
+"""What a secret looks like: one row for each kind of token, and the words that name a secret in front of its value.
+
+A token is recognised by its own shape. Its `gate` is its beginning, in the syntax of RE2: texts in which no gate and no
+other sign of a secret stands are not looked at any further.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+import re
+from typing import NamedTuple
+
+WORD = r"[A-Za-z0-9_-]"
+
+
+class Token(NamedTuple):
+    """A kind of secret that can be told by its shape."""
+
+    type: str
+    head: str
+    """A regular expression (RE2 and Python alike) of how it begins. No group but `(?:...)`."""
+    body: str
+    """What follows."""
+    least: int = 16
+    """Characters of the body below which it is no secret; the body of a placeholder is seldom so long."""
+    sign: str = ""
+    """Where the head is long or vague: a part of it that is quickly found."""
+
+
+TOKENS = (
+    # code and packages
+    Token("github_token", r"gh[pousr]_", r"[A-Za-z0-9_]{30,251}"),
+    Token("github_token", r"github_pat_", r"[A-Za-z0-9_]{36,251}"),
+    Token("gitlab_token", r"gl(?:pat|dt|rt|ptt|ft|soat|agent|cbt|imt|oas|ffct|feature)-", r"[A-Za-z0-9_.=-]{16,300}"),
+    Token("gitlab_token", r"GR1348941", r"[A-Za-z0-9_-]{20,60}"),
+    Token("bitbucket_token", r"AT(?:BB|CTT3xFfGN0)", r"[A-Za-z0-9_=-]{24,250}"),
+    Token("atlassian_token", r"ATATT3x", r"[A-Za-z0-9_=-]{40,300}"),
+    Token("npm_token", r"npm_", r"[A-Za-z0-9]{30,60}"),
+    Token("pypi_token", r"pypi-", r"[A-Za-z0-9_-]{40,300}"),
+    Token("rubygems_token", r"rubygems_", r"[a-f0-9]{40,60}"),
+    Token("crates_token", r"cio", r"[A-Za-z0-9]{32}"),
+    Token("nuget_token", r"oy2", r"[a-z0-9]{43}"),
+    Token("clojars_token", r"CLOJARS_", r"[a-z0-9]{50,70}"),
+    Token("docker_token", r"dckr_(?:pat|oat)_", r"[A-Za-z0-9_-]{20,60}"),
+    Token("artifactory_token", r"AKCp", r"[A-Za-z0-9]{50,90}"),
+    Token("sonar_token", r"sq[upa]_", r"[a-f0-9]{40}"),
+    Token("circleci_token", r"CCIPAT_", r"[A-Za-z0-9_]{30,90}"),
+    Token("buildkite_token", r"bk(?:ua|aj|ct)_", r"[a-zA-Z0-9]{32,60}"),
+    Token("postman_token", r"PMAK-", r"[A-Fa-f0-9-]{40,70}"),
+    # models and data
+    Token("anthropic_key", r"sk-ant-", r"[A-Za-z0-9_-]{20,200}"),
+    Token("openrouter_key", r"sk-or-", r"[A-Za-z0-9_-]{20,120}"),
+    Token("openai_key", r"sk-(?:proj|svcacct|admin|None|service)-", r"[A-Za-z0-9_-]{20,250}"),
+    Token("openai_key", r"sk-", r"[A-Za-z0-9]{20,64}"),
+    Token("openai_session", r"sess-", r"[A-Za-z0-9]{36,60}"),
+    Token("huggingface_token", r"hf_", r"[A-Za-z0-9]{28,60}"),
+    Token("huggingface_token", r"api_org_", r"[A-Za-z0-9]{28,60}"),
+    Token("groq_key", r"gsk_", r"[A-Za-z0-9]{40,80}"),
+    Token("xai_key", r"xai-", r"[A-Za-z0-9]{40,120}"),
+    Token("perplexity_key", r"pplx-", r"[A-Za-z0-9]{32,80}"),
+    Token("replicate_token", r"r8_", r"[A-Za-z0-9]{30,60}"),
+    Token("nvidia_key", r"nvapi-", r"[A-Za-z0-9_-]{40,100}"),
+    Token("cerebras_key", r"csk-", r"[a-z0-9]{32,80}"),
+    Token("together_key", r"tgp_v1_", r"[A-Za-z0-9_-]{30,80}"),
+    Token("fireworks_key", r"fw_", r"[A-Za-z0-9]{20,40}"),
+    Token("jina_key", r"jina_", r"[A-Za-z0-9_-]{40,90}"),
+    Token("voyage_key", r"pa-[A-Za-z0-9_-]{16}", r"[A-Za-z0-9_-]{24,44}", sign=r"pa-[A-Za-z0-9_-]{8}"),
+    Token("tavily_key", r"tvly-", r"[A-Za-z0-9-]{20,60}"),
+    Token("e2b_key", r"e2b_", r"[a-f0-9]{36,60}"),
+    Token("langsmith_key", r"lsv2_(?:pt|sk)_", r"[a-f0-9_]{32,70}"),
+    Token("langfuse_key", r"sk-lf-", r"[a-f0-9-]{32,40}"),
+    Token("pinecone_key", r"pcsk_", r"[A-Za-z0-9_]{40,120}"),
+    Token("wandb_key", r"wandb_v1_", r"[A-Za-z0-9_]{40,120}"),
+    Token("databricks_token", r"dapi", r"[a-f0-9]{32}(?:-\d)?"),
+    Token("kaggle_token", r"KGAT_", r"[a-f0-9]{30,60}"),
+    Token("elevenlabs_key", r"sk_", r"[a-f0-9]{48}"),
+    # clouds
+    Token("aws_key_id", r"(?:AKIA|ASIA|ABIA|ACCA)", r"[A-Z0-9]{16}"),
+    Token("aws_bedrock_key", r"(?:ABSK|bedrock-api-key-)", r"[A-Za-z0-9+/=]{100,300}"),
+    Token("google_api_key", r"AIza", r"[A-Za-z0-9_-]{35}"),
+    Token("google_api_key", r"AQ\.Ab8", r"[A-Za-z0-9_-]{30,100}"),
+    Token("google_oauth_secret", r"GOCSPX-", r"[A-Za-z0-9_-]{20,60}"),
+    Token("google_oauth_token", r"ya29\.", r"[A-Za-z0-9_.-]{20,500}"),
+    Token("google_refresh_token", r"1//0", r"[A-Za-z0-9_-]{30,200}"),
+    Token("azure_client_secret", r"[A-Za-z0-9_~.]{3}[78]Q~", r"[A-Za-z0-9_~.-]{31,34}", sign=r"[78]Q~"),
+    Token("digitalocean_token", r"do[por]_v1_", r"[a-f0-9]{64}"),
+    Token("alibaba_key_id", r"LTAI", r"[A-Za-z0-9]{12,24}", 12),
+    Token("tencent_key_id", r"AKID", r"[A-Za-z0-9]{28,40}"),
+    Token("yandex_key", r"AQVN", r"[A-Za-z0-9_-]{30,60}"),
+    Token("heroku_key", r"HRKU-", r"[A-Za-z0-9_-]{30,70}"),
+    Token("netlify_token", r"nf[pcoub]_", r"[A-Za-z0-9]{36,60}"),
+    Token("vercel_token", r"vercel_blob_rw_|vc[pikar]_", r"[A-Za-z0-9_]{24,80}"),
+    Token("fly_token", r"(?:FlyV1 )?fm[12][a-z]?_|fo1_", r"[A-Za-z0-9+/=_,-]{40,1500}"),
+    Token("render_token", r"rnd_", r"[A-Za-z0-9]{28,40}"),
+    Token("neon_token", r"napi_", r"[a-z0-9]{40,80}"),
+    Token("cloudflare_key", r"v1\.0-", r"[a-f0-9]{24}-[a-f0-9]{100,200}"),
+    Token("supabase_key", r"sb(?:p_|_secret_)", r"[A-Za-z0-9_-]{30,60}"),
+    Token("planetscale_token", r"pscale_(?:tkn|pw|oauth)_", r"[A-Za-z0-9_=.-]{30,80}"),
+    Token("vault_token", r"hv[sbr]\.", r"[A-Za-z0-9_-]{24,300}"),
+    Token("terraform_token", r"[A-Za-z0-9]{14}\.atlasv1\.", r"[A-Za-z0-9_=-]{60,80}", sign=r"\.atlasv1\."),
+    Token("pulumi_token", r"pul-", r"[a-f0-9]{40}"),
+    Token("doppler_token", r"dp\.(?:pt|st|ct|sa|scim|audit)\.", r"[A-Za-z0-9_.-]{40,80}"),
+    Token("prefect_token", r"pn[ub]_", r"[A-Za-z0-9]{36}"),
+    Token("tailscale_key", r"tskey-(?:auth|api|client|scim|webhook)-", r"[A-Za-z0-9-]{16,80}"),
+    # people and money
+    Token("slack_token", r"xox[abeoprscd]-", r"[A-Za-z0-9.-]{16,250}"),
+    Token("slack_token", r"xoxe\.xox[bp]-|xapp-", r"[A-Za-z0-9-]{20,250}"),
+    Token("slack_webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/", r"[A-Za-z0-9/_+-]{24,120}"),
+    Token("discord_webhook", r"discord(?:app)?\.com/api/webhooks/", r"[0-9]{12,22}/[A-Za-z0-9_-]{40,100}"),
+    Token("discord_token", r"[MNO][A-Za-z0-9_-]{22,30}\.[A-Za-z0-9_-]{6}\.", r"[A-Za-z0-9_-]{27,45}", sign=r"[MNO][A-Za-z0-9_-]*\.[A-Za-z0-9_-]{6}\."),
+    Token("discord_token", r"mfa\.", r"[A-Za-z0-9_-]{80,95}"),
+    Token("teams_webhook", r"\.webhook\.office\.com/webhookb2/", r"[A-Za-z0-9@/-]{60,250}"),
+    Token("telegram_token", r"(?:bot)?[0-9]{8,10}:A", r"[A-Za-z0-9_-]{34}", sign=r"[0-9]{8}:A"),
+    Token("stripe_key", r"[sr]k_(?:live|test|prod)_", r"[A-Za-z0-9]{16,120}"),
+    Token("stripe_webhook_secret", r"whsec_", r"[A-Za-z0-9+/=]{24,90}"),
+    Token("square_token", r"sq0[a-z]{3}-", r"[A-Za-z0-9_-]{22,60}"),
+    Token("shopify_token", r"shp(?:at|ca|pa|ss|tka)_", r"[A-Fa-f0-9]{32}"),
+    Token("braintree_token", r"access_token\$(?:production|sandbox)\$", r"[a-z0-9]{16}\$[a-f0-9]{32}"),
+    Token("plaid_token", r"access-(?:sandbox|development|production)-", r"[a-f0-9-]{36}"),
+    Token("flutterwave_key", r"FLW(?:SEC|PUB)K(?:_TEST)?-", r"[A-Za-z0-9-]{30,50}"),
+    Token("easypost_key", r"EZ[AT]K", r"[A-Za-z0-9]{54}"),
+    Token("duffel_token", r"duffel_(?:test|live)_", r"[A-Za-z0-9_=-]{40,50}"),
+    Token("facebook_token", r"EAA[A-Z]", r"[A-Za-z0-9]{60,250}"),
+    Token("twitter_token", r"AAAAAAAAAAAAAAAAAAAAA", r"[A-Za-z0-9%]{60,120}"),
+    # mail, telephone, watching, work
+    Token("twilio_key", r"SK[a-f0-9]{6}", r"[a-f0-9]{26}"),
+    Token("twilio_account", r"AC[a-f0-9]{6}", r"[a-f0-9]{26}"),
+    Token("sendgrid_key", r"SG\.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,64}"),
+    Token("sendinblue_key", r"xkeysib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}"),
+    Token("mailgun_key", r"(?:key|pubkey)-", r"[a-f0-9]{32}"),
+    Token("mailchimp_key", r"[a-f0-9]{32}-us[0-9]", r"[0-9]?", 0, sign=r"[a-f0-9]-us[0-9]"),
+    Token("resend_key", r"re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,30}"),
+    Token("newrelic_key", r"NR(?:AK|JS|II|AA|BR)-", r"[A-Za-z0-9_-]{19,60}"),
+    Token("grafana_token", r"gl(?:c|sa)_", r"[A-Za-z0-9+/=_]{32,400}"),
+    Token("sentry_token", r"sntry[su]_", r"[A-Za-z0-9+/=_]{40,300}"),
+    Token("dynatrace_token", r"dt0[a-z][0-9]{2}\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    Token("notion_token", r"(?:secret|ntn)_", r"[A-Za-z0-9]{40,60}"),
+    Token("linear_key", r"lin_(?:api|oauth)_", r"[A-Za-z0-9]{32,70}"),
+    Token("airtable_token", r"pat[A-Za-z0-9]{14}\.", r"[a-f0-9]{64}", sign=r"pat[A-Za-z0-9]{6}"),
+    Token("asana_token", r"[12]/[0-9]{10,20}(?:/[0-9]{10,20})?:", r"[a-f0-9]{32}", sign=r"[0-9]{10}:[a-f0-9]{4}"),
+    Token("figma_token", r"fig(?:d|o[rhu]?|u[rh]?)_", r"[A-Za-z0-9_-]{36,60}"),
+    Token("hubspot_token", r"pat-(?:na|eu)[0-9]-", r"[a-f0-9-]{36}"),
+    Token("contentful_token", r"CFPAT-", r"[A-Za-z0-9_-]{40,50}"),
+    Token("typeform_token", r"tfp_", r"[A-Za-z0-9_.=-]{40,60}"),
+    Token("readme_token", r"rdme_", r"[a-z0-9]{60,80}"),
+    Token("mapbox_token", r"sk\.eyJ", r"[A-Za-z0-9_-]{20,200}\.[A-Za-z0-9_-]{16,40}"),
+    Token("dropbox_token", r"sl\.(?:u\.)?[A-Za-z0-9_-]{20}", r"[A-Za-z0-9_-]{100,1200}", sign=r"sl\.[A-Za-z0-9_-]{8}"),
+    Token("onepassword_key", r"ops_eyJ", r"[A-Za-z0-9+/=_-]{200,1500}"),
+    Token("firebase_key", r"AAAA[A-Za-z0-9_-]{7}:APA91b", r"[A-Za-z0-9_-]{100,180}", sign=r":APA91b"),
+    Token("age_key", r"AGE-SECRET-KEY-1", r"[0-9A-Z]{50,60}"),
+    # keys without their frame: PKCS 1 and 8, EC, Ed25519, OpenSSH
+    Token("private_key", r"(?:MII[BCEJ][A-Za-z0-9+/]{2}IBA(?:AK[BC]|DANBgkq)|MHcCAQEE|MC4CAQAwBQYDK2Vw|MIGHAgEAMBMGByqGSM49)", r"[A-Za-z0-9+/=]{30,8000}"),
+    Token("private_key", r"b3BlbnNzaC1rZXktdjE", r"[A-Za-z0-9+/=]{60,8000}"),
+    Token("jwt", r"ey[JK][A-Za-z0-9_-]{10,1000}\.ey[JK]", r"[A-Za-z0-9_-]{8,6000}\.[A-Za-z0-9_-]{16,1000}", sign=r"ey[JK][A-Za-z0-9]{6}"),
+    Token("jwt", r"ey[JK][A-Za-z0-9_-]{16,600}\.", r"[A-Za-z0-9_-]{0,800}\.[A-Za-z0-9_-]{10,200}\.[A-Za-z0-9_-]{20,6000}\.[A-Za-z0-9_-]{16,100}", sign=r"ey[JK][A-Za-z0-9]{6}"),
+)  # fmt: skip
+
+CLEAR_WORDS = (
+    r"passw(?:or)?d|passwd|passphrase|passcode|secret|token|credential|pwd|pswd|"
+    r"api[_ .-]?key|apikey|access[_ .-]?key|account[_ .-]?key|auth[_ .-]?key|private[_ .-]?key|secret[_ .-]?key|"
+    r"signing[_ .-]?key|encryption[_ .-]?key|master[_ .-]?key|service[_ .-]?key|license[_ .-]?key|app[_ .-]?key|"
+    r"application[_ .-]?key|shared[_ .-]?key|subscription[_ .-]?key|webhook[_ .-]?key|storage[_ .-]?key|"
+    r"deploy[_ .-]?key|session[_ .-]?key|jwt[_ .-]?key|hmac[_ .-]?key|bot[_ .-]?key|preshared[_ .-]?key|"
+    r"requirepass|sessionid|session[_-]id|connect\.sid|[_-]pass|dbpass|userpass|mypass"
+)
+"""What stands in the name of a setting that holds a secret, in any case; no group but `(?:...)`."""
+
+VAGUE_WORDS = r"auth|bearer|cookie|[_-]pat|\bsid\b|\bsig\b|[a-z0-9][_-]key"
+"""What stands in the name of a setting that may hold one: only a random value of some length counts."""
+
+SECRET_WORDS = f"{CLEAR_WORDS}|{VAGUE_WORDS}"
+
+PASSWORD_WORDS = re.compile(r"(?i)passw|passphrase|passcode|pwd|pswd|[_-]pass\b|dbpass|userpass|mypass")
+"""Names whose values people think up: shorter ones count than of a token."""
+
+HARMLESS_NAMES = re.compile(
+    r"(?ix) (?: [_. -]? (?: type|name|names|id|ids|url|uri|endpoint|path|file|files|filename|dir|count|counts|limit|length|len|size|"
+    r"field|column|header|param|params|parameter|prefix|suffix|regex|pattern|format|class|version|policy|policies|rules?|hint|"
+    r"expir[a-z]*|ttl|age|duration|scope|scopes|provider|backend|method|mode|label|hash|hasher|hashers|algorithm|"
+    r"validator|validators|strength|required|enabled|status|state|store|manager|usage|"
+    r"index|offset|budget|s?[_ -]?used|s[_ -]?per.*|ized?|izer.*|s?[_ -]?(?:in|out)|input|output|reset|change[d]?|arn|ref|reference"
+    r") )[\"'\])\s]*\Z | \b(?:max|min|num|n|next|prev|page|start|stop|eos|bos|pad|unk|mask|sep|cls|special|public|total|prompt|"
+    r"completion|cached?|input|output|author|authors|continuation)[_. -]?(?:\w{0,12}[_. -])?(?:token|key)"
+)
+"""Names that hold such a word and name no secret: `token_type`, `max_tokens`, `next_page_token`."""
+
+PLACEHOLDER_WORDS = re.compile(
+    r"(?ix) your|(?:^|[-_ ])(?:an?|my|the|some)[-_ ]|example|changeme|change[_-]?(?:me|it|this)|placeholder|replace|redacted|removed|hidden|masked|dummy|"
+    r"(?:^|[^a-z0-9])(?:fake|sample|mock|foo|bar|baz|qux|todo|tbd|fixme|none|null|nil|undefined|true|false|insert|enter|"
+    r"empty|default|invalid|wrong|bad|missing|expired|test(?:ing|er|user|case)?|demo|string|str|value|stdin|optional|required)(?:$|[^a-z0-9])|"
+    r"x{4,}|\*{3,}|\.{3}|…|-{4,}|_{4,}|0{8,}|qwerty|^.{0,20}(?:1234567|abcdef|abc123|deadbeef).{0,10}$|"
+    r"^pass(?:word|wd)?[!@\#0-9]{0,4}$|^p(?:ass|w)\d{0,3}$|^(?:new|old|user|admin|root|secure|strong|super)?[_-]?(?:secret|pass(?:word)?|token|key)[_!@\#0-9-]{0,4}$|"
+    r"passw(?:or)?d[_-]?(?:here|goes)|(?:key|token|secret|password)[_-]?here|^test"
+)
+"""What a value holds that stands for a secret and is none."""

@@ -1,0 +1,276 @@
+"""Find the secrets of a text: tokens by their shape, values by the names in front of them, and what is encoded.
+
+Every pattern reads a text once: nothing is repeated inside a repetition, so that no text takes long.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: E501 - a pattern is easier to read in one piece
+import functools
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from foretrace.clean.named_values import find_named_values
+from foretrace.clean.rules import TOKENS, Token
+from foretrace.clean.values import SWITCHES, decode_base64, is_token, measure_entropy
+from foretrace.clean.views import View, join_lines, read_in_other_ways
+
+_LEFT = r"(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
+_AWS_SECRET = re.compile(
+    r"[^A-Za-z0-9+/]{1,60}?(?:[\w ]{0,40}[=:,\"' ]{1,6})?(?<![A-Za-z0-9+/])([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
+)
+_KEY_BEGIN = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----"
+)
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|---- END SSH2 ENCRYPTED PRIVATE KEY ----")
+_KEY_LINES = re.compile(
+    r"(?:[\s\"'`>|\\,+-]|[A-Za-z0-9+/=]{12,}|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:][^\n]{0,200})*"
+)
+_PUTTY = re.compile(r"PuTTY-User-Key-File-\d:[^\n]{0,100}\n(?:[^\n]{0,300}\n){1,200}?Private-MAC: [a-f0-9]{32,80}")
+_JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\"\s*:\s*\"([A-Za-z0-9_-]{40,1400})\"")
+_RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,}={0,2}")
+_LINE = re.compile(r"\r?\n[ \t]*(?:[+>|-][ \t]?)?([A-Za-z0-9+/_-]{1,200}={0,2})(?=[ \t]*(?:[\"'`\\|<>;&)]|\r|\n|\Z))")
+_REST_ON_NEXT_LINE = re.compile(
+    r"[\"'`]?[ \t]*\\?\r?\n[ \t]*(?:[+>|#-][ \t]?)?[\"'`]?([A-Za-z0-9+/_=.-]{4,200})[\"'`]?(?=[ \t]*(?:\r|\n|\Z|[\"',;)}]))"
+)
+_MAX_KEY = 1 << 16
+_MAX_BASE64_DEPTH = 2
+
+
+@functools.cache
+def _compile_tokens() -> tuple[re.Pattern[str], list[tuple[Token, re.Pattern[str], re.Pattern[str]]]]:
+    """How tokens begin, and of each kind how a whole one looks: with nothing more behind it, and cut off."""
+    heads = re.compile(_LEFT + "(?:" + "|".join(f"(?:{token.head})" for token in TOKENS) + ")")
+    wholes = [rf"({token.head})({token.body})" for token in TOKENS]
+    end = "(?![A-Za-z0-9])"
+    return heads, [(t, re.compile(whole + end), re.compile(whole)) for t, whole in zip(TOKENS, wholes, strict=True)]
+
+
+class Found(NamedTuple):
+    """A secret in a text."""
+
+    start: int
+    end: int
+    type: str
+    value: str
+    """What it is without escapes and line breaks, by which the same secret is known again."""
+
+
+class TooSlowError(Exception):
+    """A text took longer than it may."""
+
+
+class Deadline:
+    """A time, of what this thread has computed, after which work on a text is given up: a busy machine changes nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.thread_time() + seconds
+
+    def check(self) -> None:
+        """Raises:
+        TooSlowError: it is over.
+        """
+        if time.thread_time() > self._end:
+            raise TooSlowError
+
+
+def find_secrets(
+    text: str, deadline: Deadline, *, named: bool = True, tokens: bool = True, depth: int = 0
+) -> list[Found]:
+    """The secrets of a text, in their order; none overlaps another.
+
+    Args:
+        named: Also those that only a name, a header or a command in front of them tells.
+        tokens: Also those that have the form of a known kind of token.
+        depth: How many layers of base64 this text was taken out of.
+
+    Raises:
+        TooSlowError: the deadline is over.
+    """
+    found: list[Found] = []
+    for number, view in enumerate(read_in_other_ways(text)):
+        deadline.check()
+        ways = (
+            _find_tokens(view.text) if tokens else (),
+            _find_keys(view.text),
+            (Found(*span) for span in find_named_values(view.text)) if named else (),
+            _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
+        )
+        for way in ways:
+            for each in way:
+                each = _take_rest(view.text, each)
+                found.append(each._replace(**_place(view, each)))
+            deadline.check()
+        if tokens and (joined := join_lines(view)) is not None:
+            found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined))
+        if named and (whole := _join_strings(view)) is not None:
+            values = (Found(*span) for span in find_named_values(whole.text))
+            found.extend(each._replace(**_place(whole, each)) for each in values)
+    return merge(text, found)
+
+
+def merge(text: str, found: list[Found]) -> list[Found]:
+    """The same, in their order; those that overlap become one."""
+    merged: list[Found] = []
+    for each in sorted(found, key=lambda f: (f.start, -f.end)):
+        if merged and each.start < merged[-1].end:
+            last = merged[-1]
+            if each.end > last.end:
+                merged[-1] = Found(last.start, each.end, last.type, text[last.start : each.end])
+        elif each.end > each.start:
+            merged.append(each)
+    return merged
+
+
+def _place(view: View, found: Found) -> dict[str, int]:
+    start, end = view.find_span(found.start, found.end)
+    return {"start": start, "end": end}
+
+
+def _find_tokens(text: str) -> Iterator[Found]:
+    at = 0
+    heads, tokens = _compile_tokens()
+    while (head := heads.search(text, at)) is not None:
+        at = head.start() + 1
+        for token, pattern, _ in tokens:
+            if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
+                continue
+            yield Found(match.start(), match.end(), token.type, match[0])
+            at = match.end()
+            if token.type == "aws_key_id" and (pair := _AWS_SECRET.match(text, at)) and measure_entropy(pair[1]) > 4:
+                yield Found(pair.start(1), pair.end(1), "aws_secret_key", pair[1])
+            break
+
+
+def _find_cut_tokens(view: View) -> Iterator[Found]:
+    """Tokens of which the first line alone is none, in a text whose lines were joined."""
+    text, at = view.text, 0
+    heads, tokens = _compile_tokens()
+    while (head := heads.search(text, at)) is not None:
+        at = head.start() + 1
+        for token, _, pattern in tokens:
+            if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
+                continue
+            breaks = [i for i in range(match.start() + 1, match.end() + 1) if view.is_break(i)]
+            whole = pattern.fullmatch(text, match.start(), breaks[0]) if breaks else match
+            if not breaks or breaks[0] == match.end() or (whole is not None and _is_token(token, whole)):
+                break  # it stands on one line, where it was found before
+            ends = [i for i in breaks[1:] if (m := pattern.fullmatch(text, match.start(), i)) and _is_token(token, m)]
+            end = ends[0] if ends else match.end()
+            yield Found(match.start(), end, token.type, text[match.start() : end])
+            at = end
+            break
+
+
+def _is_token(token: Token, match: re.Match[str]) -> bool:
+    return token.least == 0 or (len(match[2]) >= token.least and is_token(match[2]))
+
+
+def _find_keys(text: str) -> Iterator[Found]:
+    if "PRIVATE KEY" in text:
+        begins = list(_KEY_BEGIN.finditer(text))
+        for begin, after in itertools.zip_longest(begins, begins[1:]):
+            limit = min(begin.end() + _MAX_KEY, after.start() if after is not None else len(text))
+            end = _KEY_END.search(text, begin.end(), limit)
+            body, stop = (text[begin.end() : end.start()], end.end()) if end else ("", 0)
+            if not _is_key_body(body):
+                lines = _KEY_LINES.match(text, begin.end(), limit)
+                body, stop = (lines[0], lines.end()) if lines else ("", 0)
+            if _is_key_body(body):
+                yield Found(begin.start(), stop, "private_key", "".join(text[begin.start() : stop].split()))
+    if "PuTTY-User-Key-File" in text:
+        for match in _PUTTY.finditer(text):
+            yield Found(match.start(), match.end(), "private_key", match[0])
+    if '"kty"' in text:
+        for match in _JWK.finditer(text):
+            yield Found(match.start(1), match.end(1), "private_key", match[1])
+
+
+def _is_key_body(body: str) -> bool:
+    """Whether there is a key between the marks, and not a program's or a person's words about one."""
+    runs = re.findall(r"[A-Za-z0-9+/=]{16,}", body)
+    inside = sum(map(len, runs))
+    other = len(
+        re.sub(
+            r"[A-Za-z0-9+/=]{16,}|[\s\"'`>|\\,+-]|(?:Proc-Type|DEK-Info|Version|Comment|Hash)[:][^\n]*|[A-Za-z0-9+/=]",
+            "",
+            body,
+        )
+    )
+    return inside >= 40 and other < 0.1 * inside and len(set("".join(runs[:4]))) > 12
+
+
+def _find_encoded(text: str, deadline: Deadline, depth: int) -> Iterator[Found]:
+    """Texts in base64 that hold secrets: as a whole."""
+    at = 0
+    while (run := _RUN.search(text, at)) is not None:
+        at = run.end()
+        start = run.start()
+        if (blob := _read_blob(text, run)) is None:
+            continue
+        end, decoded = blob
+        deadline.check()
+        if find_secrets(decoded, deadline, depth=depth + 1):
+            yield Found(start, end, "base64_secret", "".join(text[start:end].split()))
+            at = end
+
+
+def _read_blob(text: str, run: re.Match[str]) -> tuple[int, str] | None:
+    """Where a base64 text ends that begins with this run and may go on over lines of the same length, and what it
+    stands for."""
+    if decode_base64(run[0][:64]) is None:
+        return None
+    width, end, parts = len(run[0]), run.end(), [run[0]]
+    while width >= 40 and (line := _LINE.match(text, end)) is not None and len(line[1]) <= width:
+        parts.append(line[1])
+        end = line.end(1)
+        if len(line[1]) < width:
+            break
+    for count in range(len(parts), 0, -1):
+        if count in (len(parts), len(parts) - 1, 1) and (decoded := decode_base64("".join(parts[:count]))) is not None:
+            return (end if count == len(parts) else _find_end(text, run, count)), decoded
+    return None
+
+
+def _find_end(text: str, run: re.Match[str], lines: int) -> int:
+    end = run.end()
+    for _ in range(lines - 1):
+        line = _LINE.match(text, end)
+        assert line is not None
+        end = line.end(1)
+    return end
+
+
+def _take_rest(text: str, found: Found) -> Found:
+    """The same with what stands of it on the next line, where it fills the end of its own."""
+    if found.type in ("private_key", "base64_secret", "cookie"):
+        return found
+    rest = _REST_ON_NEXT_LINE.match(text, found.end)
+    if rest is None or not _is_rest(rest[1]):
+        return found
+    return Found(found.start, rest.end(1), found.type, found.value + rest[1])
+
+
+def _is_rest(text: str) -> bool:
+    """Whether a line could be the rest of a random text, and is no word, number or path of its own."""
+    has_digit = re.search(r"[0-9]", text) is not None
+    kinds = has_digit + (re.search(r"[a-z]", text) is not None) + (re.search(r"[A-Z]", text) is not None)
+    switches = len(SWITCHES.findall(text))
+    if "/" in text[:2] or "." in text or kinds < 2:
+        return False
+    is_odd = re.search(r"[a-z][A-Z]|[A-Z]{2}[a-z]", text) is not None and len(text) >= 6
+    return (has_digit and switches >= max(2, len(text) // 8)) or is_odd
+
+
+_STRINGS = re.compile(
+    r"\\(?<=\S\\)\r?\n(?=\S)|\\(?<=[A-Za-z0-9_+/=.-]\\)\r?\n[ \t]*(?=[A-Za-z0-9_+/=.-])"
+    r"|[\"'](?<=[A-Za-z0-9_+/=.-][\"'])[ \t]*\+?[ \t]*\\?(?:\r?\n)?[ \t]*\+?[ \t]*[\"'](?=[A-Za-z0-9_+/=.-])"
+)
+
+
+def _join_strings(view: View) -> View | None:
+    """The text with a program's strings joined that follow one another, and a shell's lines that go on."""
+    return view.replace(_STRINGS, lambda _: "")

@@ -1,0 +1,177 @@
+"""All texts of a trace, in a fixed order, and the same trace with other texts in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.core.redactions import FIELD
+from foretrace.core.trace import Message, Part, Sampled, ToolCall, ToolSpec, Trace
+
+Replace = Callable[[str], str]
+"""From a text of a trace to the text that takes its place. It is asked about each text once, in a fixed order."""
+
+
+class Rewriter(NamedTuple):
+    """How texts are replaced."""
+
+    text: Replace
+    identity: Replace
+    """Of keys and ids: the same for the same text, in whatever trace."""
+    move: Callable[[str, int, bool], int]
+    """Where an offset into a text lies in the text that takes its place; whether it is the end of a span."""
+    mark: Callable[[Message], dict[str, int]]
+    """What was replaced since it was asked last, by type: the texts of one message."""
+
+
+def list_texts(trace: Trace) -> Iterator[str]:
+    """Its texts; mappings as JSON. Times, numbers and fixed words are left out."""
+    for message in trace.messages:
+        yield message.content
+        if message.reasoning:
+            yield message.reasoning
+        if message.prefix:
+            yield message.prefix
+        for call in message.tool_calls:
+            yield call.arguments
+            if call.error:
+                yield call.error
+            if call.extra:
+                yield encode_mapping(call.extra)
+            yield call.id
+            yield call.name
+        if message.extra:
+            yield encode_mapping(message.extra)
+        if message.parts:
+            for part in message.parts:
+                yield part.ref or ""
+        yield from message.tool_call_ids
+    for tool in trace.tools:
+        yield tool.name
+        yield tool.description
+        yield tool.parameters
+    yield from list_facts(trace)
+
+
+def list_facts(trace: Trace) -> Iterator[str]:
+    """The texts that are no part of the conversation, as JSON or as they are."""
+    task, origin = trace.task, trace.provenance
+    yield from (trace.key, task.id, task.group)
+    if trace.parent is not None:
+        yield trace.parent.key
+        yield trace.parent.call_id or ""
+    if task.statement:
+        yield task.statement
+    for mapping in (task.extra, trace.extra):
+        if mapping:
+            yield encode_mapping(mapping)
+    yield encode_mapping(msgspec.to_builtins(trace.outcome))
+    yield encode_mapping(_read_origin(origin))
+
+
+def _read_origin(origin: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(origin)
+    return {name: value for name, value in facts.items() if name not in ("transforms", "created_at", "origin")}
+
+
+def encode_mapping(mapping: Any) -> str:
+    """A mapping as JSON text."""
+    return msgspec.json.encode(mapping, order="deterministic").decode()
+
+
+def rewrite_trace(trace: Trace, rewriter: Rewriter) -> Trace:
+    """The trace with its texts replaced.
+
+    Raises:
+        msgspec.MsgspecError: what took the place of a mapping is none.
+    """
+    messages = tuple(_rewrite_message(message, rewriter) for message in trace.messages)
+    tools = tuple(
+        ToolSpec(
+            name=rewriter.text(t.name), description=rewriter.text(t.description), parameters=rewriter.text(t.parameters)
+        )
+        for t in trace.tools
+    )
+    task, parent = trace.task, trace.parent
+    task = msgspec.structs.replace(
+        task,
+        id=rewriter.identity(task.id),
+        group=rewriter.identity(task.group),
+        statement=rewriter.text(task.statement) if task.statement else task.statement,
+        extra=_rewrite_mapping(task.extra, rewriter),
+    )
+    if parent is not None:
+        call_id = rewriter.identity(parent.call_id) if parent.call_id else parent.call_id
+        parent = msgspec.structs.replace(parent, key=rewriter.identity(parent.key), call_id=call_id)
+    extra = _rewrite_mapping(trace.extra, rewriter)
+    outcome = msgspec.convert(_rewrite_mapping(msgspec.to_builtins(trace.outcome), rewriter), type(trace.outcome))
+    origin: dict[str, Any] = msgspec.to_builtins(trace.provenance)
+    origin |= _rewrite_mapping(_read_origin(trace.provenance), rewriter)
+    return msgspec.structs.replace(
+        trace,
+        key=rewriter.identity(trace.key),
+        messages=messages,
+        tools=tools,
+        task=task,
+        parent=parent,
+        extra=extra,
+        outcome=outcome,
+        provenance=msgspec.convert(origin, type(trace.provenance)),
+    )
+
+
+def _rewrite_mapping(mapping: dict[str, Any], rewriter: Rewriter) -> dict[str, Any]:
+    if not mapping:
+        return mapping
+    before = encode_mapping(mapping)
+    after = rewriter.text(before)
+    return mapping if after == before else msgspec.json.decode(after, type=dict[str, Any])
+
+
+def _rewrite_message(message: Message, rewriter: Rewriter) -> Message:
+    text = rewriter.text
+    before = message.content
+    content = text(before)
+    reasoning = text(message.reasoning) if message.reasoning else message.reasoning
+    prefix = text(message.prefix) if message.prefix else message.prefix
+    calls = tuple(_rewrite_call(call, before, rewriter) for call in message.tool_calls)
+    extra = _rewrite_mapping(message.extra, rewriter)
+    parts = tuple(_rewrite_part(part, before, rewriter) for part in message.parts)
+    ids = tuple(rewriter.identity(call_id) for call_id in message.tool_call_ids)
+    found = rewriter.mark(message)
+    if not found and ids == message.tool_call_ids:
+        return message
+    sampled = message.sampled
+    if found and sampled is not None:  # its token ids spell the secret
+        sampled = Sampled(finish_reason=sampled.finish_reason, usage=sampled.usage)
+    return msgspec.structs.replace(
+        message,
+        content=content,
+        reasoning=reasoning,
+        prefix=prefix,
+        tool_calls=calls,
+        parts=parts,
+        tool_call_ids=ids,
+        sampled=sampled,
+        extra={**extra, FIELD: found} if found else extra,
+    )
+
+
+def _rewrite_call(call: ToolCall, content: str, rewriter: Rewriter) -> ToolCall:
+    span = call.span
+    if span is not None:
+        span = rewriter.move(content, span[0], False), rewriter.move(content, span[1], True)
+    arguments = rewriter.text(call.arguments)
+    error = rewriter.text(call.error) if call.error else call.error
+    extra = _rewrite_mapping(call.extra, rewriter)
+    call_id, name = rewriter.identity(call.id), rewriter.text(call.name)
+    return msgspec.structs.replace(
+        call, id=call_id, name=name, arguments=arguments, error=error, extra=extra, span=span
+    )
+
+
+def _rewrite_part(part: Part, content: str, rewriter: Rewriter) -> Part:
+    ref = rewriter.text(part.ref) if part.ref else part.ref
+    return msgspec.structs.replace(part, ref=ref, at=rewriter.move(content, part.at, True))

@@ -1,0 +1,145 @@
+"""Whether a value could be a secret, or is a placeholder, a piece of code or an ordinary word."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import math
+import re
+from collections import Counter
+
+from foretrace.clean.rules import PLACEHOLDER_WORDS
+from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
+
+
+def read_words(text: str) -> frozenset[str]:
+    """The words of a text, for a table that is easier to read as one."""
+    return frozenset(text.split())
+
+
+_LETTERS, _DIGITS = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]")
+_LOWER, _UPPER, _OTHER = re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"[^A-Za-z0-9]")
+_VARIABLE = re.compile(
+    r"\$\{?[A-Za-z_(]|\{\{|\}\}|%\(|%[A-Z_]{3,}%|^%[A-Za-z_]+%$|%[sdr]\b|\$\(|<%|^\{[A-Za-z_.]*\}|\{[A-Za-z_][\w.\[\]\"']*\}$|^<[^<>]*>?$|^\[[^\]]*\]?$|^@[a-z]"
+)
+"""A name that something else fills in: `${VAR}`, `{{ var }}`, `<token>`, `%s`."""
+_CODE = re.compile(
+    r"[A-Za-z_]\w*\(|^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|\w\[[\"'\w]|^self\b|^(?:os|process|env|config|settings|request|args|kwargs)\b[.\[]|::|->|=>|==(?!\Z)"
+)
+_IDENTIFIER = re.compile(r"^[A-Za-z]+(?:[_.-][A-Za-z]+)*[0-9]{0,2}$")
+_CAMEL = re.compile(r"^[a-z]+(?:[A-Z][a-z]+)+[0-9]{0,2}$|^(?:[A-Z][a-z]{2,})+[0-9]{0,2}$")
+_PATH = re.compile(r"^(?:[~.]{0,2}/|[A-Za-z]:[\\/]|https?://|file:)|^[\w.-]+(?:/[\w.-]+)+\.[a-z]{1,5}$")
+SWITCHES = re.compile(r"[a-z](?=[0-9A-Z])|[0-9](?=[a-zA-Z])|[A-Z](?=[0-9])")
+_DATE = re.compile(r"^\d{4}-\d{2}-\d{2}(?:[T ]|$)|^\d{1,2}:\d{2}(?::\d{2})?$|^\d+(?:\.\d+)+$|^v?\d+\.\d+")
+
+
+def measure_entropy(text: str) -> float:
+    """Shannon entropy, bits a character."""
+    total = len(text)
+    return -sum(n / total * math.log2(n / total) for n in Counter(text).values()) if total else 0.0
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value stands for a secret and is none: `your-api-key`, `xxxx`, `${VAR}`, `<SECRET:jwt:1>`."""
+    if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or _VARIABLE.search(value):
+        return True
+    return PLACEHOLDER_WORDS.search(value) is not None
+
+
+def is_token(body: str) -> bool:
+    """Whether what follows the beginning of a known kind of token is random enough to be one."""
+    if len(set(body)) < min(10, max(5, len(body) // 4)) or re.search(
+        r"(?i)x{5}|\*|\.{3}|0{10}|example|placeholder|redacted|your[_-]", body
+    ):
+        return False
+    if re.search(r"(?i)0123456789|1234567890|abcdefghij", body):
+        return False
+    return _DIGITS.search(body) is not None or measure_entropy(body) > (3.4 if len(body) > 20 else 2.8)
+
+
+def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
+    """Whether the value of a setting whose name says that it is secret looks like one.
+
+    Args:
+        quoted: It stood in quotes, so that it is no expression of a program.
+        password: A person may have thought it up: six characters may do.
+    """
+    least = 6 if password else 8
+    if not least <= len(value) <= 8192 or is_placeholder(value) or _DATE.search(value):
+        return False
+    if re.fullmatch(r"[-+0-9.,_eE:/ ]+", value):
+        return False
+    if _CODE.search(value) and not (
+        quoted and password and measure_entropy(value) > 3 and not re.search(r"\.[a-z]+\b|\(\)", value)
+    ):
+        return False
+    if _PATH.search(value) and len(SWITCHES.findall(value)) < len(value) / 4:
+        return False
+    if _IDENTIFIER.match(value) or _CAMEL.match(value):
+        return is_gibberish(value)
+    kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))
+    has_both = _LETTERS.search(value) is not None and (_DIGITS.search(value) or _OTHER.search(value)) is not None
+    if password:
+        return has_both and kinds >= 2 and len(set(value)) >= 5
+    return (
+        has_both
+        and kinds >= 2
+        and len(set(value)) >= 6
+        and measure_entropy(value) >= (3.0 if len(value) >= 16 else 2.7)
+    )
+
+
+_COMMON_PAIRS = read_words(
+    "th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me de hi ri ro "
+    "ic ne ea ra ce li ch ll be ma si om ur ca el ta la ns di fo ho pe ec pr no ct us ac ot il tr ly nc et ut ss so "
+    "rs un lo wa ge ie wh ee wi em ad ol rt po we na ul ni ts mo ow pa im mi ai sh ir su id os iv ia am fi ci vi pl "
+    "ig tu ev ld ry mp fe bl ab gh ty op wo sa ay ex ke fr oo av ag if ap gr od bo sp rd do uc bu ei ov by rm ep tt "
+    "oc fa ef cu rn sc gi da yo cr cl du ga qu ue ff ba ey ls va um pp ua up lu go ht ru ug ds lt pi rc rr eg au ck "
+    "ew mu br bi pt ak pu ui rg ib tl ny ki rk ys ob mm fu ph og ms ye ud mb ip ub oi rl gu dr hr cc tw ft wn nu af "
+    "hu nn eo vo rv nf xp gn sm fl iz ok nl my gl aw ju oa eq sy sl ps jo lf nv je nk kn gs dy hy ze ks xt bs ik dd "
+    "pt rp sk xi oe oy ws lv dl rf eu dg wr xa yi nm eb rb tm xc eh tc gy ja hn yp za gg ym sw bj lm cs ii ix xe oh "
+    "lk dv lp ax ox uf dm iu sf bt ka yt ek pm ya gt wl rh yl hs ah yc yb hl key tok db ap pi ssh"
+)
+
+
+def is_gibberish(value: str) -> bool:
+    """Whether letters alone are no words: most of their neighbours seldom stand side by side in English."""
+    words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", value))
+    letters = "".join(words)
+    is_odd = re.search(r"[A-Z]{2}[a-z]|[a-z][A-Z](?![a-z])", value) is not None
+    if len(letters) < (9 if is_odd else 12):
+        return False
+    pairs = [word[i : i + 2].lower() for word in words for i in range(len(word) - 1)]
+    common = sum(pair in _COMMON_PAIRS for pair in pairs)
+    switches = sum(a.islower() != b.islower() for a, b in itertools.pairwise(letters))
+    return (
+        (not pairs or common / len(pairs) < 0.62)
+        if switches < 4 and not is_odd
+        else (common / max(1, len(pairs)) < 0.8)
+    )
+
+
+def decode_base64(text: str) -> str | None:
+    """The text that a base64 text stands for; None where it stands for none, but for bytes."""
+    body = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    if len(body) % 4 == 1:
+        body = body[:-1]
+    try:
+        head = base64.b64decode(body[: min(64, len(body) // 4 * 4)])
+        if sum(32 <= b < 127 or b in (9, 10, 13) for b in head) < 0.9 * len(head):
+            return None
+        decoded = base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", errors="replace")
+    except (binascii.Error, ValueError):
+        return None
+    odd = sum(not (c.isprintable() or c in "\n\r\t") or c == "\ufffd" for c in decoded)
+    return decoded if odd <= 0.05 * len(decoded) else None
+
+
+def names_user_and_password(text: str) -> bool:
+    """Whether a base64 text holds `user:password`, as in a Basic header."""
+    decoded = decode_base64(text)
+    if decoded is None or "\n" in decoded:
+        return False
+    user, colon, word = decoded.partition(":")
+    return bool(colon and user and len(word) >= 3 and not is_placeholder(word))

@@ -1,0 +1,106 @@
+"""Planted secrets are found wherever they stand, and what only looks like one is left alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from clean.planted import Planted, plant_others, plant_tokens
+from foretrace.clean.redact import Redactor
+from foretrace.clean.scanner import Deadline, find_secrets
+from foretrace.core.trace import Message, Provenance, Task, Trace
+
+LEAST = 0.99
+
+
+def hide(text: str) -> str:
+    for found in reversed(find_secrets(text, Deadline(60))):
+        text = f"{text[: found.start]}<SECRET:x:1>{text[found.end :]}"
+    return text
+
+
+def is_gone(planted: Planted, text: str) -> bool:
+    return not any(piece in text for piece in planted.pieces)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_planted_secrets_are_found(seed: int) -> None:
+    planted = [*plant_tokens(seed, 2), *plant_others(seed, 10)]
+    missed = Counter((p.kind, p.place) for p in planted if not is_gone(p, hide(p.text)))
+    assert len({p.kind for p in planted}) > 80
+    assert missed.total() <= (1 - LEAST) * len(planted), missed
+
+
+def test_planted_secrets_are_found_in_the_middle_of_long_texts() -> None:
+    rng = random.Random(5)
+    words = [
+        "the",
+        "parser",
+        "reads",
+        "each",
+        "line",
+        "of",
+        "the",
+        "file",
+        "and",
+        "returns",
+        "what",
+        "it",
+        "found",
+        "there\n",
+    ]
+    planted = [*plant_tokens(7, 1), *plant_others(7, 2)]
+
+    def fill() -> str:
+        return "\n" + " ".join(rng.choice(words) for _ in range(rng.randrange(1500))) + "\n"
+
+    traces = [
+        Trace(
+            key=f"k{number}",
+            task=Task(id="t", group="g"),
+            messages=(Message(role="assistant", author="model", content=fill() + each.text + fill()),),
+            provenance=Provenance(origin="imported", source="x"),
+        )
+        for number, each in enumerate(planted)
+    ]
+    results = Redactor().apply(traces)
+    missed = [
+        p
+        for p, r in zip(planted, results, strict=True)
+        if not (isinstance(r, Trace) and is_gone(p, r.messages[0].content))
+    ]
+    assert len(missed) <= (1 - LEAST) * len(planted), [(p.kind, p.place) for p in missed]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'api_key = "your-api-key"',
+        "API_KEY=xxxxxxxxxxxxxxxx",
+        "export TOKEN=${GITHUB_TOKEN}",
+        'token = os.environ["GITHUB_TOKEN"]',
+        "password: <your password>",
+        "PASSWORD=changeme",
+        "max_tokens: 4096, next_page_token=None",
+        "def check_password(self, password, user=None): return self.password == password",
+        "Authorization: Bearer $TOKEN",
+        "curl -H 'Authorization: Bearer <token>' https://api.example.com",
+        "postgres://postgres:postgres@localhost:5432/test",
+        "postgres://user:password@localhost/db",
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "sha256:" + "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        '"integrity": "sha512-' + "A1b2" * 21 + '=="',
+        "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----",
+        'if "-----BEGIN RSA PRIVATE KEY-----" in text: raise ValueError("a key was found in the text")',
+        "tokenizer = AutoTokenizer.from_pretrained('bert-base-uncased')",
+        "secret_name = 'prod/db/password'",
+        "the secret of the author is patience2",
+        "AKIA" + "IOSFODNN7EXAMPLE",
+        "print(f'password is {password}')",
+        "hf_hub_download(repo_id='x')",
+    ],
+)
+def test_what_stands_for_a_secret_is_none(text: str) -> None:
+    assert hide(text) == text

@@ -1,0 +1,223 @@
+"""The transform: placeholders, spans, JSON, tokens, and what happens when it cannot do its work."""
+
+from __future__ import annotations
+
+# ruff: noqa: E501 - a planted text is easier to read in one piece
+import json
+import pickle
+import random
+import time
+
+import msgspec
+import pytest
+
+from clean.planted import ALNUM, KINDS, shape
+from foretrace.clean import redact
+from foretrace.clean.redact import FAILED, TIMEOUT, Redactor, RedactSettings
+from foretrace.core.redactions import is_redacted, read_redactions
+from foretrace.core.store import encode_row
+from foretrace.core.trace import (
+    Message,
+    Parent,
+    Provenance,
+    Sampled,
+    Task,
+    ToolCall,
+    Trace,
+    add_trace_id,
+    encode_trace,
+)
+from foretrace.rows.base import Drop
+
+RNG = random.Random(1)
+GITHUB, OTHER, STRIPE = KINDS["github_classic"].make(RNG), KINDS["github_classic"].make(RNG), KINDS["stripe"].make(RNG)
+
+
+def make_trace(*messages: Message, **fields: object) -> Trace:
+    given: dict[str, object] = {"key": "k", "task": Task(id="t", group="g"), **fields}
+    return Trace(messages=messages, provenance=Provenance(origin="imported", source="x"), **given)  # type: ignore[arg-type]
+
+
+def say(content: str, **fields: object) -> Message:
+    return Message(role="assistant", author="model", content=content, **fields)  # type: ignore[arg-type]
+
+
+def clean(trace: Trace, **settings: object) -> Trace:
+    result = Redactor(RedactSettings(**settings)).apply([trace])[0]  # type: ignore[arg-type]
+    assert isinstance(result, Trace), result
+    return result
+
+
+def test_the_same_secret_has_the_same_placeholder_in_a_trace() -> None:
+    found = clean(make_trace(say(f"a {GITHUB}"), say(f"b {OTHER} {GITHUB}"), say(f"c {STRIPE}")))
+    contents = [message.content for message in found.messages]
+    assert contents == [
+        "a <SECRET:github_token:1>",
+        "b <SECRET:github_token:2> <SECRET:github_token:1>",
+        "c <SECRET:stripe_key:1>",
+    ]
+    assert read_redactions(found) == {"github_token": 3, "stripe_key": 1}
+    assert found.provenance.transforms == (redact.TRANSFORM,)
+
+
+def test_a_trace_without_secrets_is_as_it_was_but_for_the_transform() -> None:
+    trace = make_trace(say("nothing here"), extra={"a": 1})
+    assert msgspec.structs.replace(clean(trace), provenance=trace.provenance) == trace
+
+
+def test_every_text_of_a_trace_is_looked_through() -> None:
+    message = say(
+        f"c {GITHUB}",
+        reasoning=f"r {GITHUB}",
+        prefix=f"p {GITHUB}",
+        extra={"deep": [{GITHUB: GITHUB}]},
+        tool_calls=(
+            ToolCall(id=GITHUB, name=GITHUB, arguments=json.dumps({"x": GITHUB}), error=GITHUB, extra={"e": GITHUB}),
+        ),
+        tool_call_ids=(GITHUB,),
+    )
+    trace = msgspec.convert(
+        {
+            "key": f"k/{GITHUB}",
+            "task": {"id": GITHUB, "group": GITHUB, "statement": GITHUB, "extra": {"s": GITHUB}},
+            "tools": [{"name": "t", "description": GITHUB, "parameters": json.dumps({"default": GITHUB})}],
+            "messages": [msgspec.to_builtins(message)],
+            "outcome": {"exit_reason": GITHUB, "error": {"kind": "x", "message": GITHUB}},
+            "provenance": {"origin": "imported", "source": "x", "raw_id": GITHUB, "raw_file": GITHUB, "model": GITHUB},
+            "parent": {"key": GITHUB, "call_id": GITHUB},
+            "extra": {"cwd": GITHUB},
+        },
+        Trace,
+    )
+    found = clean(trace)
+    assert GITHUB.encode() not in encode_trace(found)
+    assert found.messages[0].tool_calls[0].id == found.messages[0].tool_call_ids[0], "a result still finds its call"
+    assert found.task.id == found.parent.key if isinstance(found.parent, Parent) else False
+
+
+def test_arguments_stay_json_and_spans_stay_on_their_calls() -> None:
+    block = f"<bash>export T={GITHUB}\ncat C:\\Users\\bobby\\x</bash>"
+    content = f"Use {STRIPE} first. {block} Then {GITHUB}."
+    start = content.index("<bash>")
+    call = ToolCall(
+        name="bash",
+        arguments=json.dumps({"command": f"export T={GITHUB}\ncat C:\\Users\\bobby\\x"}),
+        span=(start, start + len(block)),
+    )
+    message = clean(make_trace(say(content, tool_calls=(call,)))).messages[0]
+    new = message.tool_calls[0]
+    assert new.span is not None
+    assert (
+        message.content[slice(*new.span)]
+        == "<bash>export T=<SECRET:github_token:1>\ncat C:\\Users\\redacted-user-1\\x</bash>"
+    )
+    assert json.loads(new.arguments) == {
+        "command": "export T=<SECRET:github_token:1>\ncat C:\\Users\\redacted-user-1\\x"
+    }
+
+
+def test_tokens_of_a_message_with_a_secret_are_dropped() -> None:
+    sampled = Sampled(
+        token_ids=(1, 2), logprobs=(-0.1, -0.2), prompt_token_ids=(7, 8), finish_reason="stop", exact="token"
+    )
+    found = clean(make_trace(say(f"a {GITHUB}", sampled=sampled), say("b", sampled=sampled)))
+    first, second = found.messages
+    assert first.sampled == Sampled(finish_reason="stop") and first.extra["redacted"] == {"github_token": 1}
+    assert second.sampled is not None and second.sampled.token_ids == (1, 2)
+    assert second.sampled.prompt_token_ids is None, "the prompt spells what stood before"
+
+
+def test_placeholders_that_were_there_are_told_apart() -> None:
+    found = clean(make_trace(say(f"{GITHUB} and <SECRET:github_token:1>")))
+    assert found.messages[0].content == "<SECRET:github_token:1> and <SECRET:github_token:2>"
+    before = clean(make_trace(say(f"<SECRET:github_token:1> and {GITHUB}")))
+    assert before.messages[0].content == "<SECRET:github_token:1> and <SECRET:github_token:2>"
+
+
+def test_cleaning_again_changes_nothing() -> None:
+    once = clean(
+        make_trace(say(f"{GITHUB} {STRIPE} /home/bobby/x API_KEY=<SECRET:api_key:3>"), extra={"password": "Xy7!kkq2p"})
+    )
+    assert clean(once) == once
+
+
+def test_a_secret_that_its_name_gives_away_is_gone_everywhere() -> None:
+    secret = shape((ALNUM, 30))(random.Random(4)) + "7"
+    found = clean(make_trace(say(f"I see {secret} there"), say(f"API_TOKEN={secret}")))
+    assert [m.content for m in found.messages] == ["I see <SECRET:token:1> there", "API_TOKEN=<SECRET:token:1>"]
+
+
+def test_home_folders_keep_their_form() -> None:
+    text = "cd /home/bobby/app && ls /Users/carol/x; ssh bobby@host; ls /home/user/y /home/runner/work"
+    assert clean(make_trace(say(text))).messages[0].content == (
+        "cd /home/redacted-user-1/app && ls /Users/redacted-user-2/x; ssh redacted-user-1@host; ls /home/user/y /home/runner/work"
+    )
+
+
+def test_addresses_are_taken_out_by_option() -> None:
+    text = "write to ann.lee@corp.io from 10.1.2.3, not to x@example.com or 127.0.0.1; version 1.2.3"
+    assert clean(make_trace(say(text))).messages[0].content == text
+    assert clean(make_trace(say(text)), emails=True, addresses=True).messages[0].content == (
+        "write to <SECRET:email:1> from <SECRET:ip_address:1>, not to x@example.com or 127.0.0.1; version 1.2.3"
+    )
+
+
+def test_the_same_trace_gives_the_same_bytes() -> None:
+    trace = make_trace(say(f"{GITHUB} /home/bobby/x"), say(f"{STRIPE}"))
+    together = Redactor().apply([make_trace(say(OTHER)), trace])[1]
+    assert isinstance(together, Trace)
+    assert encode_row(add_trace_id(together)) == encode_row(add_trace_id(clean(trace)))
+
+
+def test_a_text_that_takes_too_long_is_a_drop() -> None:
+    result = Redactor(RedactSettings(text_seconds=-1)).apply([make_trace(say(GITHUB))])[0]
+    assert isinstance(result, Drop) and result.reason == TIMEOUT and GITHUB not in result.detail
+
+
+def test_a_scanner_that_crashes_is_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError(GITHUB)
+
+    monkeypatch.setattr(redact, "find_secrets", crash)
+    result = Redactor().apply([make_trace(say(GITHUB))])[0]
+    assert isinstance(result, Drop) and result.reason == FAILED and GITHUB not in result.detail
+
+
+def test_it_goes_to_workers() -> None:
+    copy = pickle.loads(pickle.dumps(Redactor(RedactSettings(emails=True))))
+    assert copy.settings.emails and copy.redact_text(f"no {GITHUB}") == "no <SECRET:github_token:1>"
+
+
+@pytest.mark.parametrize("at", [(1 << 18) - 20, (1 << 18) + 3, (1 << 19) - 1, 700_000])
+def test_a_secret_at_the_border_of_two_parts_is_found(at: int) -> None:
+    text = "word " * 200_000
+    content = f"{text[:at]} {GITHUB} {text[at:]}"
+    assert GITHUB not in clean(make_trace(say(content))).messages[0].content
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "password ",
+        "a=",
+        "token: ",
+        "\\",
+        "eyJ",
+        "A" * 64,
+        "://a:b",
+        "\x00\xff\ufffd",
+        "key='",
+        "\n",
+        "-----BEGIN PRIVATE KEY-----",
+        "🙂 ",
+    ],
+)
+def test_no_text_takes_long(unit: str) -> None:
+    content = unit * (2_000_000 // len(unit))
+    begin = time.process_time()
+    clean(make_trace(say(content)))
+    assert time.process_time() - begin < 30
+
+
+def test_is_redacted_goes_by_the_transform() -> None:
+    assert not is_redacted(make_trace(say("x"))) and is_redacted(clean(make_trace(say("x"))))

@@ -1,0 +1,194 @@
+"""Secrets on the command line: import, generate, scrub, build and push."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from clean.planted import KINDS
+from cli.conftest import Run, write_rows
+from dataset.test_push import build as build_folder
+from foretrace.clean import gate
+from foretrace.core.store import TraceStore, read_traces
+from foretrace.core.trace import encode_trace
+
+SECRET = KINDS["github_classic"].make(random.Random(1))
+OTHER = KINDS["stripe"].make(random.Random(2))
+
+
+def row(number: int, *more: dict[str, Any]) -> dict[str, Any]:
+    asked = {"role": "user", "content": f"Deploy {number} with {SECRET} from /home/annabel/app"}
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "bash", "arguments": json.dumps({"command": f"export T={SECRET}"})},
+    }
+    said = {"role": "assistant", "content": "I will.", "tool_calls": [call]}
+    return {"id": f"r{number}", "messages": [asked, said, *more], "resolved": True}
+
+
+def everything_in(folder: Path) -> bytes:
+    """All that stands in a folder, with its segments decompressed."""
+    found = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return found + b"".join(encode_trace(trace) for trace in read_traces(folder))
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_rows(tmp_path / "rows.jsonl", [row(n) for n in range(4)])
+
+
+def test_an_import_writes_no_secret(run: Run, rows: Path) -> None:
+    done = run("import", "chat", rows, "--out", "t", "--json")
+    assert done.code == 0 and SECRET not in done.out + done.err
+    assert "taken out of the traces: 8 github_token, 4 user_name" in done.err
+    assert SECRET.encode() not in everything_in(Path("t")) and b"annabel" not in everything_in(Path("t"))
+    assert TraceStore("t").manifest.accounts["chat"]["redacted"] == {"github_token": 8, "user_name": 4}
+    again = run("import", "chat", rows, "--out", "t", "--json").json
+    assert (again["traces"], again["already_there"], again["drops"]) == (0, 4, {})
+
+
+def test_another_file_with_the_same_rows_is_there_already(run: Run, rows: Path, tmp_path: Path) -> None:
+    assert run("import", "chat", rows, "--out", "t").code == 0
+    more = write_rows(tmp_path / "more.jsonl", [row(n) for n in range(5)])
+    again = run("import", "chat", more, "--out", "t", "--json").json
+    assert (again["traces"], again["already_there"], again["drops"]) == (1, 4, {})
+
+
+def test_without_redaction_it_says_so(run: Run, rows: Path) -> None:
+    done = run("import", "chat", rows, "--out", "t", "--no-redact")
+    assert done.code == 0 and "4 traces were written as they are" in done.err
+    assert SECRET.encode() in everything_in(Path("t"))
+    assert TraceStore("t").manifest.accounts["chat"]["unredacted"] == 4
+    refused = run("import", "chat", rows, "--out", "t2", "--no-redact", "--redact-emails")
+    assert refused.code == 2 and "--redact-emails takes out more than secrets; leave out --no-redact" in refused.err
+    scrubbed = run("scrub", "t", "--out", "c", "--json")
+    assert scrubbed.json["redacted"] == {"github_token": 8, "user_name": 4}
+    assert SECRET.encode() not in everything_in(Path("c"))
+
+
+def test_nothing_is_written_where_the_scanner_cannot_start(
+    run: Run, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> list[bool]:
+        raise ImportError("no RE2 here")
+
+    monkeypatch.setattr(gate, "_match", fail)
+    failed = run("import", "chat", rows, "--out", "t")
+    assert failed.code == 1 and "the scanner for secrets cannot start" in failed.err and not Path("t").exists()
+
+
+def test_reasons_of_drops_hold_no_secret(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = {"id": "x", "messages": [{"role": f"token {SECRET}", "content": "x"}]}
+    file = write_rows(tmp_path / "rows.jsonl", [row(1), bad])
+    done = run("import", "chat", file, "--out", "t", "--json")
+    assert done.code == 0 and SECRET not in done.out + done.err
+    assert SECRET.encode() not in everything_in(Path("t"))
+
+
+def test_what_was_generated_holds_no_secret(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tests = ["assert inc(0) == 1"]
+    problem = {
+        "id": "p",
+        "statement": f"Add 1. The key is {OTHER}.",
+        "entry_point": "inc",
+        "public_tests": tests,
+        "tests": tests,
+    }
+    write_rows(tmp_path / "problems.jsonl", [problem])
+    code = f"<think>I use {SECRET}.</think><code>\nprint('{SECRET}')\ndef inc(x):\n    return x + 1\n</code>"
+    write_rows(tmp_path / "script.jsonl", [{"turns": [code, "<verify>Done.</verify>"], "match": "Add 1"}])
+    asked = [
+        "generate",
+        "--problems",
+        "jsonl",
+        "--path",
+        "problems.jsonl",
+        "--protocol",
+        "tools",
+        "--model",
+        "scripted:script.jsonl",
+    ]
+    done = run(*asked, "--out", "t", "--json")
+    assert done.code == 0, done.err
+    assert done.json["stored"] == 1 and done.json["redacted"]["github_token"] >= 2
+    found = everything_in(Path("t"))
+    assert SECRET.encode() not in found and OTHER.encode() not in found
+    assert run(*asked, "--out", "t", "--json").json["already_done"] == 1
+    assert run(*asked, "--out", "t2", "--no-redact").code == 0 and SECRET.encode() in everything_in(Path("t2"))
+
+
+def test_push_refuses_secrets_and_says_where(run: Run, tmp_path: Path) -> None:
+    dataset = build_folder(tmp_path / "d", configs={"proposer": ("train",)})
+    assert run("push", dataset, "--org", "acme", "--dry-run").code == 0
+    path = dataset / "proposer/train-00000-of-00001.parquet"
+    prompt = [[{"role": "user", "content": f"use {SECRET}"}]]
+    pq.write_table(pa.table({"key": ["k7"], "step": pa.array([3], pa.int32()), "prompt": prompt}), path)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    entry = manifest["configs"]["proposer"]["train"]
+    entry.update(rows=1, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    refused = run("push", dataset, "--org", "acme", "--dry-run")
+    assert refused.code == 1 and SECRET not in refused.err
+    assert "1 github_token; first in proposer/train-00000-of-00001.parquet key k7 step 3" in refused.err
+
+
+def test_a_session_that_goes_on_takes_the_place_of_the_stored_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end gives away a secret that stood in its beginning."""
+    monkeypatch.chdir(tmp_path)
+    secret = KINDS["secret"].make(random.Random(9))
+    file = tmp_path / "s.jsonl"
+    lines = [
+        {
+            "type": "user",
+            "uuid": "1",
+            "parentUuid": None,
+            "sessionId": "s",
+            "timestamp": "2026-01-01T00:00:00Z",
+            "message": {"role": "user", "content": f"look at {secret} in /home/annabel/x"},
+        },
+        {
+            "type": "assistant",
+            "uuid": "2",
+            "parentUuid": "1",
+            "sessionId": "s",
+            "timestamp": "2026-01-01T00:00:01Z",
+            "message": {"id": "m1", "role": "assistant", "content": [{"type": "text", "text": f"I see {secret}"}]},
+        },
+    ]
+    write_rows(file, lines)
+    assert run("import", "auto", file, "--out", "t").code == 0
+    lines += [
+        {
+            "type": "user",
+            "uuid": "3",
+            "parentUuid": "2",
+            "sessionId": "s",
+            "timestamp": "2026-01-01T00:00:02Z",
+            "message": {"role": "user", "content": f"API_TOKEN={secret}"},
+        },
+        {
+            "type": "assistant",
+            "uuid": "4",
+            "parentUuid": "3",
+            "sessionId": "s",
+            "timestamp": "2026-01-01T00:00:03Z",
+            "message": {"id": "m2", "role": "assistant", "content": [{"type": "text", "text": "Thanks."}]},
+        },
+    ]
+    write_rows(file, lines)
+    grown = run("import", "auto", file, "--out", "t", "--json").json
+    assert (grown["grown"], grown["drops"]) == (1, {})
+    assert secret.encode() not in everything_in(Path("t"))
