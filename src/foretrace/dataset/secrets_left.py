@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ class SecretsLeft(NamedTuple):
 
 
 def find_secrets_left(files: Iterable[tuple[str, Path | bytes]], redactor: Redactor) -> SecretsLeft:
-    """The secrets in files: Parquet files whose rows have a key and a step, and texts.
+    """The secrets in files: Parquet files whose rows have a key and a step, files of lines, and texts.
 
     Raises:
         TooSlowError: a text takes too long to look through.
@@ -59,6 +60,11 @@ def _read_groups(name: str, content: Path | bytes) -> Iterator[list[tuple[str, s
     """Places and texts of a file, some at a time."""
     if isinstance(content, bytes):
         yield [(name, content.decode("utf-8", "replace"))]
+        return
+    if content.suffix != ".parquet":
+        with content.open(encoding="utf-8", errors="replace") as lines:
+            while batch := list(islice(lines, _BATCH_ROWS)):
+                yield [(name, line) for line in batch]
         return
     import pyarrow.parquet as pq
 

@@ -14,7 +14,7 @@ from foretrace.core.errors import Setting, StoreError
 from foretrace.core.files import describe_write_error, replace_file
 from foretrace.report.data_files import make_data_block, make_data_script
 
-MARK = '<meta name="generator" content="foretrace view">'
+MARK = '<meta name="generator" content="foretrace">'
 """Stands in every page: a folder or file that has it may be written again."""
 SINGLE_BYTES = 20_000_000
 """What a single file holds of what may be left out."""
