@@ -31,6 +31,7 @@ def build(
     statistical_gates: bool = True,
     allow_demo: bool = False,
     allow_unread: bool = False,
+    corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
     progress: ProgressFunc | None = None,
@@ -48,6 +49,7 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
+        corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
 
@@ -73,6 +75,7 @@ def build(
         recipes=recipes,
         statistical_gates=statistical_gates,
         allow_demo=allow_demo,
+        corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
     )
     settings.check()

@@ -66,6 +66,13 @@ def out_option(metavar: str, about: str, *, parser: Callable[[str | Path], Path]
     return typer.Option("--out", metavar=metavar, help=about, parser=parser)
 
 
+def corrections_option() -> Any:
+    """The option `--corrections`: a file."""
+    return typer.Option(
+        "--corrections", metavar="FILE", parser=parse_file, help="A person's actions, which win: an edited --review."
+    )
+
+
 Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from foretrace.actions.corrections import read_corrections
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
@@ -190,6 +191,7 @@ class _Builder:
         self.progress = progress
         self.warnings: list[str] = []
         self._workers = workers
+        self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
 
@@ -221,7 +223,9 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts)
-        manifest = make_manifest(self.settings, inputs, built.counts, configs, gates, self.warnings)
+        if self._corrections is not None:
+            self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
+        manifest = make_manifest(self.settings, inputs, built.counts, configs, gates, self.warnings, self._corrections)
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
         (self.folder / "README.md").write_text(make_card(manifest, list(self.configs.values())), encoding="utf-8")
@@ -274,6 +278,7 @@ class _Builder:
                 candidates_folder=str(self.candidates_folder),
                 settings=self.settings,
                 splits=assigned,
+                corrections=self._corrections,
             )
             for number in range(count)
         ]

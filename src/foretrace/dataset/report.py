@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from foretrace.actions.corrections import Corrections
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
 from foretrace.dataset.gate import Gate
@@ -31,6 +32,8 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Traces of the demo model."""
     steps: int = 0
     """Assistant messages."""
+    corrected: int = 0
+    """Those of them whose action is a person's correction."""
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls that were not read, by source."""
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -81,6 +84,7 @@ def make_manifest(
     configs: Mapping[str, Any],
     gates: Iterable[Gate],
     warnings: list[str],
+    corrections: Corrections | None = None,
 ) -> dict[str, Any]:
     """The manifest: nothing in it depends on time, place or number of workers.
 
@@ -91,7 +95,15 @@ def make_manifest(
         configs: What `describe_files` says of each config.
         gates: With their verdicts.
         warnings: For the reader of the card.
+        corrections: Those that were given.
     """
+    described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
+    corrected: dict[str, int] = {}
+    if corrections is None:
+        del described["corrections"]
+    else:
+        described["corrections"] = corrections.compute_digest()
+        corrected = {"steps_corrected": counts.corrected}
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
         "schema_version": 1,
@@ -101,7 +113,7 @@ def make_manifest(
             "renderer": RENDERER_VERSION,
             "pyarrow": version("pyarrow"),
         },
-        "settings": msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"},
+        "settings": described,
         "token_counter": make_token_counter(settings.tokenizer).method,
         "instruction": make_instruction(settings.target),
         "inputs": inputs,
@@ -113,6 +125,7 @@ def make_manifest(
             "traces_in_two_inputs": counts.duplicates,
             "traces_of_demo_model": counts.of_demo_model,
             "steps": counts.steps,
+            **corrected,
         },
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,

@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from foretrace.actions.corrections import Corrections
 from foretrace.actions.label_steps import label_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
@@ -45,6 +46,7 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     settings: BuildSettings
     splits: dict[str, str]
     """Split of each group."""
+    corrections: Corrections | None = None
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -126,7 +128,11 @@ class _ShardBuilder:
         counts.licenses[trace.provenance.license or "unknown"] += 1
         counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
         prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter)
-        attempt = Attempt(trace, label_trace(trace), prompts, settings)
+        labels = label_trace(trace)
+        if self.job.corrections is not None:
+            labels = self.job.corrections.apply(trace, labels)
+            counts.corrected += sum(label.corrected for label in labels)
+        attempt = Attempt(trace, labels, prompts, settings)
         counts.steps += len(attempt.labels)
         count_unread_calls(trace, counts)
         return attempt

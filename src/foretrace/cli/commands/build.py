@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from foretrace.cli.options import out_option
+from foretrace.cli.options import corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.engines.processes import usable_cores
@@ -126,6 +126,7 @@ def build(
     statistical_gates: _Gates = True,
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
+    corrections: Annotated[Path | None, corrections_option()] = None,
     workers: _Workers = None,
 ) -> None:
     """Build a dataset from traces, or from sources.
@@ -162,6 +163,7 @@ def build(
         statistical_gates=statistical_gates,
         allow_demo=allow_demo,
         allow_unread=allow_unread,
+        corrections=None if corrections is None else str(corrections),
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()
