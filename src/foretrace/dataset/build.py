@@ -25,6 +25,7 @@ from foretrace.dataset import demonstration, splits
 from foretrace.dataset.card import make_card
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
+from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.prompts import make_instruction, make_token_counter
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
@@ -33,7 +34,7 @@ from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards
+from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, infer_tools
 from foretrace.dataset.statistical_gates import PairSample, make_statistical_gates, remove_families
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
@@ -203,6 +204,10 @@ class _Builder:
         jobs, inputs = self._plan()
         ours_alone = not any(":" in name for name in self.settings.recipes)
         with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
+            inferred = InferredTools()
+            for _, found in self._run(pool, "looking for tools", infer_tools, jobs):
+                inferred.merge(found)
+            jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
             built = self._build(pool, "building", jobs)
             if shared := built.find_shared_prompts():
                 jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]

@@ -32,6 +32,8 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Traces of the demo model."""
     steps: int = 0
     """Assistant messages."""
+    with_inferred_tools: int = 0
+    """Traces whose prompts tell of tools that were inferred."""
     corrected: int = 0
     """Those of them whose action is a person's correction."""
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -98,12 +100,15 @@ def make_manifest(
         corrections: Those that were given.
     """
     described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
-    corrected: dict[str, int] = {}
+    where_used: dict[str, int] = {}
+    """Counts that are left out where there is nothing to count."""
+    if counts.with_inferred_tools:
+        where_used["traces_with_inferred_tools"] = counts.with_inferred_tools
     if corrections is None:
         del described["corrections"]
     else:
         described["corrections"] = corrections.compute_digest()
-        corrected = {"steps_corrected": counts.corrected}
+        where_used["steps_corrected"] = counts.corrected
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
         "schema_version": 1,
@@ -125,7 +130,7 @@ def make_manifest(
             "traces_in_two_inputs": counts.duplicates,
             "traces_of_demo_model": counts.of_demo_model,
             "steps": counts.steps,
-            **corrected,
+            **where_used,
         },
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,

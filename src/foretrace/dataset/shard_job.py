@@ -18,6 +18,7 @@ from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
+from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import Prompts, make_token_counter
@@ -47,6 +48,7 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[str, str]
     """Split of each group."""
     corrections: Corrections | None = None
+    inferred_tools: InferredTools = msgspec.field(default_factory=InferredTools)
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -71,6 +73,16 @@ def build_shards(job: ShardJob) -> ShardResult:
         for task, traces in groupby(read_traces_once(job, builder.counts), key=lambda t: t.task.id):
             builder.add(task, list(traces))
         return builder.finish()
+
+
+def infer_tools(job: ShardJob) -> InferredTools:
+    """Note what agents call in the train groups of the job's shards, where the source does not say what they have."""
+    release_memory()
+    inferred = InferredTools()
+    for trace in read_traces_once(job):
+        if job.splits.get(trace.task.group) == "train":
+            inferred.add_trace(trace)
+    return inferred
 
 
 def read_traces_once(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
@@ -127,7 +139,9 @@ class _ShardBuilder:
         counts.of_demo_model += is_demo_model(trace.provenance.model)
         counts.licenses[trace.provenance.license or "unknown"] += 1
         counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
-        prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter)
+        offered = self.job.inferred_tools.offer(trace)
+        counts.with_inferred_tools += offered is not trace
+        prompts = Prompts(offered, settings.target, settings.max_context_tokens, self._counter)
         labels = label_trace(trace)
         if self.job.corrections is not None:
             labels = self.job.corrections.apply(trace, labels)
