@@ -64,6 +64,11 @@ def test_corrections_win_and_are_marked(run: Run, traces: Path, tmp_path: Path) 
         found = [(r["action"], r["rule"], r["confidence"], r["corrected"]) for r in labels[:2]]
         assert found == [("retrieval", "corrected", 1.0, True), (None, "corrected", 1.0, True)]
         assert not labels[2]["corrected"] and result.json["nonsteps"] == 1
+    shown = run("show", traces, KEY, "--corrections", edited)
+    assert "[2] retrieval  corrected" in shown.out and "[4] not a step  corrected" in shown.out
+    assert run("show", traces, "--corrections", edited).code == 2  # needs a KEY
+    explained = run("label", traces, "--explain", KEY, "--corrections", edited).out
+    assert "[2] retrieval  confidence 1.000\n  rule     corrected: A person corrected this label." in explained
     again = run("label", traces, "--review", tmp_path / "again.csv", "--corrections", edited, "--json")
     assert again.json["review_steps"] == 10  # what a person has decided is not asked again
 

@@ -123,6 +123,9 @@ def test_too_many_are_none_whatever_the_order(monkeypatch: pytest.MonkeyPatch) -
     assert offered(wide) == {"t": {}}
     people = [trace("k", system(f"{n} is the number of this quite wordy agent."), calls("t", {})) for n in range(4)]
     assert infer(*people[:3]).agents != {"little beginning": None} == infer(*people).agents
+    one = infer(people[0])
+    one.merge(infer(*people))
+    assert one == infer(*people) and offered(one, first=people[0].messages[0]) == {}
 
 
 def make_traces() -> list[Trace]:
