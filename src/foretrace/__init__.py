@@ -10,10 +10,15 @@ from foretrace.core.version import __version__
 if TYPE_CHECKING:
     from foretrace.actions.taxonomy import ActionType as ActionType
     from foretrace.api.datasets import build as build
+    from foretrace.api.datasets import load as load
     from foretrace.api.datasets import push as push
     from foretrace.api.evaluation import ceiling as ceiling
-    from foretrace.api.evaluation import score as score
+    from foretrace.api.evaluation import effects as effects
+    from foretrace.api.evaluation import predict as predict
+    from foretrace.api.evaluation import replay as replay
     from foretrace.api.generation import generate as generate
+    from foretrace.api.scoring import score as score
+    from foretrace.api.scoring import verify as verify
     from foretrace.api.traces import export as export
     from foretrace.api.traces import import_source as import_source
     from foretrace.api.traces import label as label
@@ -38,15 +43,20 @@ _HOMES = {
     "Trace": "foretrace.core.trace",
     "build": "foretrace.api.datasets",
     "ceiling": "foretrace.api.evaluation",
+    "effects": "foretrace.api.evaluation",
     "export": "foretrace.api.traces",
     "generate": "foretrace.api.generation",
     "import_source": "foretrace.api.traces",
     "label": "foretrace.api.traces",
     "label_folder": "foretrace.api.traces",
+    "load": "foretrace.api.datasets",
+    "predict": "foretrace.api.evaluation",
     "push": "foretrace.api.datasets",
     "read_traces": "foretrace.core.store",
-    "score": "foretrace.api.evaluation",
+    "replay": "foretrace.api.evaluation",
+    "score": "foretrace.api.scoring",
     "tokenize": "foretrace.dataset.tokenize",
+    "verify": "foretrace.api.scoring",
     "write_traces": "foretrace.core.store",
 }
 """Module in which each public name is defined: it is imported when the name is first used."""
@@ -62,15 +72,20 @@ __all__ = [
     "__version__",
     "build",
     "ceiling",
+    "effects",
     "export",
     "generate",
     "import_source",
     "label",
     "label_folder",
+    "load",
+    "predict",
     "push",
     "read_traces",
+    "replay",
     "score",
     "tokenize",
+    "verify",
     "write_traces",
 ]
 

@@ -18,6 +18,8 @@ from foretrace.core.errors import ForetraceWarning, ProblemError, Setting, Sourc
 from foretrace.core.plugins import BUILT_IN, check_arguments, check_members, load_plugin, make_plugin, plugin_names
 from foretrace.core.problem import Problem
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.evaluation.predictors.base import Predictor
+from foretrace.exports.base import TraceFormat
 from foretrace.models.base import ChatModel, Server
 from foretrace.problems.base import ProblemSet, UnusableRow, check_problems, collect_problems
 from foretrace.protocols.base import InteractionProtocol
@@ -65,6 +67,18 @@ def make_protocol(name: str) -> InteractionProtocol:
         UsageError: no such protocol, or an object that is none.
     """
     return make_plugin("protocol", name, InteractionProtocol)
+
+
+def make_predictor(name: str) -> Predictor:
+    """The predictor of that name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet.
+
+    Raises:
+        UsageError: no such predictor, or an object that is none.
+    """
+    kind, _, option = name.partition(":")
+    if kind in plugin_names("predictor"):
+        return make_plugin("predictor", kind, Predictor, *([option] if option else []))
+    return make_plugin("predictor", name, Predictor)
 
 
 def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
@@ -244,6 +258,21 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source |
         raise UsageError(f"source {name!r} has no ", Setting(next(iter(given))), "; leave it out")
     check_members("source", name, plugin, FileSource if reads_files(plugin) else Source)
     return plugin
+
+
+def make_format(name: str) -> TraceFormat:
+    """The export format of that name; one of ours may have a version behind a colon, as in `atif:1.8`.
+
+    Raises:
+        UsageError: there is no such format, it has no such version, or it is no format.
+    """
+    own, _, version = name.partition(":")
+    if own in BUILT_IN["format"] and version:
+        plugin = load_plugin("format", own)
+        if not inspect.signature(plugin).parameters:
+            raise UsageError(Setting("format", name), f": {own} has no versions; write ", Setting("format", own))
+        return make_plugin("format", own, TraceFormat, version)
+    return make_plugin("format", name, TraceFormat)
 
 
 def reads_files(source: object) -> bool:

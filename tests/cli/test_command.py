@@ -170,7 +170,7 @@ def test_unexpected_errors_are_one_line_without_debug(tmp_path: Path) -> None:
 
 
 def test_public_names() -> None:
-    assert len(foretrace.__all__) <= 20
+    assert len(foretrace.__all__) <= 26
     for name in {*foretrace.__all__} - {"__version__"}:
         assert getattr(foretrace, name).__module__.startswith("foretrace.")
     assert set(foretrace.__all__) == set(dir(foretrace))

@@ -22,8 +22,8 @@ from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem, Test
 from foretrace.core.store import TraceWriter, read_traces
 from foretrace.episodes.generate.progress import RunProgress
-from foretrace.episodes.generate.usage import TokenMeter
 from foretrace.models.servers.scripted import Scripted
+from foretrace.models.token_meter import TokenMeter
 
 RIGHT = "<think>I add one.</think><code>\ndef inc(x):\n    return x + 1\n</code>"
 WRONG = "<think>I take one.</think><code>\ndef inc(x):\n    return x - 1\n</code>"

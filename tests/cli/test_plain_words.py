@@ -53,6 +53,8 @@ def commands(folder: Path, out: Path) -> list[list[object]]:
         ["show", folder],
         ["label", folder, "--out", out / "l.csv"],
         ["ceiling", folder],
+        ["replay", folder, "--predictions", out / "p.jsonl"],
+        ["effects", folder, "--out", out / "effects.json"],
         ["export", folder, "--format", "jsonl", "--out", out / "e.jsonl"],
         ["build", folder, "--out", out / "b"],
         ["generate", *generate, "--out", folder],
@@ -168,7 +170,7 @@ def test_problems_that_the_demo_model_does_not_know_are_said(capfd: pytest.Captu
         assert ("knows the first ten builtin problems; the 2 others" in capfd.readouterr().err) is said
 
 
-@pytest.mark.parametrize("verb", [[], ["import"], ["generate"], ["build"], ["score"], ["push"]])
+@pytest.mark.parametrize("verb", [[], ["import"], ["generate"], ["build"], ["score"], ["replay"], ["push"]])
 def test_help_fits_a_terminal_and_has_no_private_words(
     run: Run, monkeypatch: pytest.MonkeyPatch, verb: list[str]
 ) -> None:

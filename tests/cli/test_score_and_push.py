@@ -64,3 +64,41 @@ def test_push_refuses_a_name_that_no_repository_can_have(run: Run, tmp_path: Pat
     refused = run("push", dataset, "--org", "acme", f"--name={name}", "--dry-run", "--quiet")
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
     assert "--name" in refused.err and "name=" not in refused.err
+
+
+def test_score_shows_what_decides_and_writes_all(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
+    gold = list(rows(sample_dataset, "eval"))
+    good = [predict(row) | {"rank": 2, "confidence": 0.5} for row in gold]
+    file = write_rows(tmp_path / "p.jsonl", good)
+    other = write_rows(tmp_path / "o.jsonl", [predict(row) for row in gold])
+    shown = run("score", file, sample_dataset, "--quiet", "--against", other, "--out", tmp_path / "s.json")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith(f"p.jsonl on {len(gold)} eval steps of ")
+    assert f"exact call {' ' * 8}worse by 100.0 points [100.0, 100.0]\n" in shown.out
+    assert "the intervals are too narrow: there are only" in shown.out and "balanced" not in shown.out
+    written = json.loads((tmp_path / "s.json").read_text())
+    assert written == run("score", file, sample_dataset, "--quiet", "--against", other, "--json").json
+    assert {row["metric"]: row["value"] for row in written["scores"]}["exact_call@3"] == 1
+    every = run("score", file, sample_dataset, "--quiet", "--details").out
+    for words in ("balanced", "all arguments", "steps in a row", "all types right"):
+        assert words in every
+    same = run("score", other, sample_dataset, "--quiet", "--against", other).out
+    assert "exact call         the same\n" in same and "-0.0" not in same
+
+
+def test_bad_predictions_are_one_line_each(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
+    row = predict(next(rows(sample_dataset, "eval")))
+    for lines, said in (
+        ([row, row], "line 2: a second prediction for"),
+        ([{"predictions": 1, "dataset": "00"}, row], "or --allow-other-version scores what fits"),
+        ([{"predictions": 9}, row], "format 9 of predictions is not known"),
+        ([row, 7], "line 2: is no prediction"),
+    ):
+        refused = run("score", write_rows(tmp_path / "p.jsonl", lines), sample_dataset, "--quiet")
+        assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1) and said in refused.err, said
+    refused = run("score", sample_dataset, tmp_path / "p.jsonl", "--quiet")
+    assert (refused.code, refused.err.count("\n")) == (1, 1) and "the predictions come first" in refused.err
+    torn = tmp_path / "torn.jsonl"
+    torn.write_text(json.dumps(row | {"confidence": 2}) + "\n" + json.dumps(row)[:-3])
+    shown = run("score", torn, sample_dataset, "--quiet")
+    assert shown.code == 0 and "faults of lines: bad confidence 1, torn last line 1" in shown.out

@@ -10,14 +10,24 @@ import pytest
 from foretrace.core import plugins
 from foretrace.core.errors import UsageError
 from foretrace.dataset.recipes.load import load_recipes
-from foretrace.registry import make_model, make_problem_set, make_protocol, make_sandbox, make_source
+from foretrace.registry import (
+    make_format,
+    make_model,
+    make_predictor,
+    make_problem_set,
+    make_protocol,
+    make_sandbox,
+    make_source,
+)
 from foretrace.sandbox.base import SandboxSettings
 
 MAKERS: dict[str, Callable[[str], object]] = {
     "recipe": lambda name: load_recipes([name])[0],
     "source": make_source,
+    "format": make_format,
     "problem set": make_problem_set,
     "protocol": make_protocol,
+    "predictor": make_predictor,
     "model": lambda name: make_model(f"{name}:toy"),
     "sandbox": lambda name: make_sandbox(name, SandboxSettings()),
 }

@@ -13,11 +13,11 @@ from foretrace.core.errors import ForetraceError
 
 def main(job: dict[str, Any]) -> int:
     from foretrace.dataset import build as module
-    from foretrace.dataset import parquet
+    from foretrace.dataset import parquet, plan
     from foretrace.dataset.settings import BuildSettings
 
     if "messages_per_job" in job:
-        module.MESSAGES_PER_JOB = job["messages_per_job"]
+        plan.MESSAGES_PER_JOB = job["messages_per_job"]
     if "window_rows" in job:
         parquet.WINDOW_ROWS = job["window_rows"]
     if "file_size" in job:

@@ -26,6 +26,7 @@ from foretrace.dataset.blind_guessers import (
     sample_pairs,
     split_by_group,
 )
+from foretrace.dataset.pairwise_accuracy import measure_interval
 
 GUESSERS = ["length", "format", "completion"]
 NAMES = (
@@ -278,7 +279,7 @@ def test_the_interval_holds_its_level_when_the_pairs_of_a_group_are_alike():
     for _ in range(600):
         sizes = rng.integers(1, 13, size=60)
         right = np.repeat((rng.random(60) < 0.5).astype(np.float64), sizes)
-        figures = blind_guessers._measure_interval(right, [str(group) for group in np.repeat(np.arange(60), sizes)])
+        figures = measure_interval(right, [str(group) for group in np.repeat(np.arange(60), sizes)])
         held += figures.low <= 0.5 <= figures.high
     assert held / 600 > 0.97
 
@@ -286,22 +287,22 @@ def test_the_interval_holds_its_level_when_the_pairs_of_a_group_are_alike():
 def test_a_group_of_one_kind_counts_as_one_observation():
     """The same 40 outcomes, each ten times over: ten times the pairs must not narrow the interval."""
     right = np.array([1.0, 0.0] * 20)
-    once = blind_guessers._measure_interval(right, [str(at) for at in range(40)])
-    tenfold = blind_guessers._measure_interval(np.repeat(right, 10), [str(at) for at in np.repeat(np.arange(40), 10)])
+    once = measure_interval(right, [str(at) for at in range(40)])
+    tenfold = measure_interval(np.repeat(right, 10), [str(at) for at in np.repeat(np.arange(40), 10)])
     assert tenfold == once
 
 
 def test_one_giant_group_among_small_ones_leaves_too_little_to_decide_on():
     groups = ["giant"] * 300 + [str(at) for at in range(40)]
-    figures = blind_guessers._measure_interval(np.ones(340), groups)
+    figures = measure_interval(np.ones(340), groups)
     assert figures.effective_groups < 2
     assert blind_guessers._decide_verdict(figures) == "undecided"
 
 
 def test_an_interval_is_never_a_point_even_if_all_groups_came_out_alike():
     groups = [str(at) for at in range(30)]
-    assert blind_guessers._measure_interval(np.ones(30), groups)[:3] == (1.0, 0.95, 1.0)
-    assert blind_guessers._measure_interval(np.full(30, 0.5), groups)[:3] == (0.5, 0.45, 0.55)
+    assert measure_interval(np.ones(30), groups)[:3] == (1.0, 0.95, 1.0)
+    assert measure_interval(np.full(30, 0.5), groups)[:3] == (0.5, 0.45, 0.55)
 
 
 def test_a_pair_turned_round_gets_the_opposite_score():

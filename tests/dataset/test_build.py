@@ -92,8 +92,14 @@ def test_no_group_trace_or_prompt_stands_in_two_splits(found: dict[str, list[dic
     assert not [what for what, where in splits.items() if len(where) > 1]
 
 
-def is_text_of(text: str, message: Message) -> bool:
-    """Whether a prompt's text is the message: its words verbatim, then its native calls with all their arguments."""
+def is_turn_of(text: str, messages: list[Message]) -> bool:
+    """Whether a turn is these messages: their words verbatim, results between their tags, and behind a message of the
+    agent its native calls with all their arguments."""
+    if messages[0].role != "assistant":
+        said = (f"<tool_response>\n{m.prefix}{m.content}\n</tool_response>" if m.role == "tool" else m.content
+                for m in messages)  # fmt: skip
+        return text == "\n\n".join(said)
+    (message,) = messages
     said = message.prefix + message.content
     native = [c for c in message.tool_calls if c.span is None]
     if not native:
@@ -107,17 +113,18 @@ def is_text_of(text: str, message: Message) -> bool:
 def test_history_is_the_trace_up_to_the_step(
     found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace], manifest: dict[str, Any], config: str
 ) -> None:
-    """One system message that begins with the instruction and quotes the agent's own, then every message there was."""
+    """One system message that begins with the instruction and quotes the agent's own, then every message there was, in
+    turns that alternate."""
     for row in found[config]:
         messages = traces[row["key"]].messages[: row["step"]]
         first, *history = row["prompt"]
         own = [m for m in messages if m.role == "system"]
         assert first["role"] == "system" and first["content"].startswith(manifest["instruction"])
         assert all(m.content in first["content"] for m in own)
-        assert len(history) == len(messages) - len(own)
-        for shown, message in zip(history, messages[len(own) :], strict=True):
-            assert shown["role"] == ("assistant" if message.role == "assistant" else "user")
-            assert is_text_of(shown["content"], message)
+        assert [m["role"] for m in history] == [("user", "assistant")[n % 2] for n in range(len(history))]
+        assert history[-1]["role"] == "user"
+        turns = [list(turn) for _, turn in itertools.groupby(messages[len(own) :], key=lambda m: m.role == "assistant")]
+        assert all(is_turn_of(m["content"], turn) for m, turn in zip(history, turns, strict=True))
 
 
 @pytest.mark.parametrize("config", CONFIGS[:4])

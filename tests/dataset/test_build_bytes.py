@@ -15,7 +15,7 @@ from dataset.little import CONFIGS, RUN_BUILD, attempt, files, rows, tree
 from foretrace.api.datasets import build
 from foretrace.api.traces import import_source
 from foretrace.core.store import read_traces, write_traces
-from foretrace.dataset import build as build_module
+from foretrace.dataset import plan
 from foretrace.samples import sample_files
 
 
@@ -39,7 +39,7 @@ def test_hash_seed_and_workers_do_not_move_a_byte(
     for process in running:
         out, _ = process.communicate(timeout=120)
         assert process.returncode == 0, out
-    monkeypatch.setattr(build_module, "MESSAGES_PER_JOB", 400)
+    monkeypatch.setattr(plan, "MESSAGES_PER_JOB", 400)
     build(sample_traces, out=tmp_path / "other", seed=5, statistical_gates=False)
     one = tree(tmp_path / "one")
     assert sum(name.startswith("proposer/train") for name in one) > 1
@@ -94,7 +94,7 @@ def test_parts_are_decided_by_the_traces_alone(
     sample_traces: Path, sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same rows whether they were built in one part or in many, in other files."""
-    monkeypatch.setattr(build_module, "MESSAGES_PER_JOB", 200)
+    monkeypatch.setattr(plan, "MESSAGES_PER_JOB", 200)
     build(sample_traces, out=tmp_path / "d", statistical_gates=False)
     for config in CONFIGS:
         one, many = ([json.dumps(r) for r in rows(folder, config)] for folder in (sample_dataset, tmp_path / "d"))

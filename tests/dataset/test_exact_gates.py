@@ -19,9 +19,10 @@ from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
 from foretrace.dataset import prompts as prompts_module
 from foretrace.dataset.exact_gates import check_shards, replace_ending
-from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.dataset.prompts import Prompts
 from foretrace.dataset.recipes import mirrored_pairs, rejection_rules
 from foretrace.dataset.selection import write_selected
+from foretrace.dataset.turn_text import ChatText
 
 Rows = list[dict[str, Any]]
 
@@ -80,7 +81,8 @@ def test_good_dataset_passes_all_gates(good: Path) -> None:
     gates = json.loads((good / "manifest.json").read_text())["gates"]
     assert {g["name"]: g["verdict"] for g in gates if g["name"] != "shortcut"} == dict.fromkeys(
         ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "causality", "no_target_in_prompt",
-         "context_length", "counts", "balance", "repeats", "inputs_unchanged", "eval_checked", "unread_calls"], "pass",
+         "context_length", "counts", "balance", "shortcut/redundancy", "repeats",
+         "inputs_unchanged", "eval_checked", "unread_calls"], "pass",
     )  # fmt: skip
 
 
@@ -102,7 +104,7 @@ def test_a_prompt_that_peeks_at_the_outcome(fails: Any, monkeypatch: pytest.Monk
     def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
         honest(self, trace, *arguments)
         if trace.outcome.success:
-            self._head[1] = ChatText("user", self._head[1].content + " ")
+            self._task[0] += " "
 
     monkeypatch.setattr(Prompts, "__init__", peeks)
     fails("causality")
@@ -113,7 +115,7 @@ def test_a_prompt_that_knows_how_long_the_trace_is(fails: Any, monkeypatch: pyte
 
     def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
         honest(self, trace, *arguments)
-        self._head[0] = ChatText("system", f"{self._head[0].content}\n{len(trace.messages)} messages")
+        self._system = ChatText("system", f"{self._system.content}\n{len(trace.messages)} messages")
 
     monkeypatch.setattr(Prompts, "__init__", peeks)
     fails("causality")
@@ -124,14 +126,36 @@ def test_a_renderer_that_edits_the_history(
     fails: Any, monkeypatch: pytest.MonkeyPatch, edits: Callable[[str], str]
 ) -> None:
     """The same edit when it is made and when it is checked: it is the trace's own text that tells."""
-    honest = prompts_module.make_message_text
-    monkeypatch.setattr(prompts_module, "make_message_text", lambda message: edits(honest(message)))
+    honest = prompts_module.make_shown_text
+    monkeypatch.setattr(prompts_module, "make_shown_text", lambda message: edits(honest(message)))
     fails("causality")
 
 
-def test_a_renderer_that_leaves_messages_out_unsaid(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renderer_that_does_not_say_what_a_tool_answered(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts_module, "frame_text", lambda message, text: text)
+    fails("causality")
+
+
+def leave_out(prompt: list[ChatText]) -> list[ChatText]:
+    """Without a turn of the agent and its answer, as if nothing had been there."""
+    return [*prompt[:2], *prompt[4:]] if len(prompt) > 5 else prompt
+
+
+def begin_with_the_agent(prompt: list[ChatText]) -> list[ChatText]:
+    return [prompt[0], *prompt[2:]]
+
+
+def split_turns(prompt: list[ChatText]) -> list[ChatText]:
+    """The last turn as two of one side, which strict templates refuse."""
+    return [*prompt[:-1], ChatText("user", prompt[-1].content[:5]), ChatText("user", prompt[-1].content[5:])]
+
+
+@pytest.mark.parametrize("change", [leave_out, begin_with_the_agent, split_turns])
+def test_a_renderer_with_other_turns(
+    fails: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[list[ChatText]], list[ChatText]]
+) -> None:
     honest = Prompts._render
-    monkeypatch.setattr(Prompts, "_render", lambda self, index: [m for m in honest(self, index) if m.content])
+    monkeypatch.setattr(Prompts, "_render", lambda self, index: change(honest(self, index)))
     fails("causality")
 
 

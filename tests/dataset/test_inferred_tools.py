@@ -147,7 +147,7 @@ def test_prompts_tell_of_tools_of_other_train_groups_alone(tmp_path: Path) -> No
     train = {row["group"] for row in found if row["split"] == "train"}
     assert 3 <= len(train) < 12 and {row["split"] for row in found} == {"train", "validation", "test"}
     for row in found:
-        told = {f"g{n}" for n in range(12) if f"only_{n}:" in row["prompt"][0]["content"]}
+        told = {f"g{n}" for n in range(12) if f'{{"name":"only_{n}"' in row["prompt"][0]["content"]}
         assert told == train - {row["group"]}
         assert DESCRIPTION in row["prompt"][0]["content"]
     assert report.manifest["counts"]["traces_with_inferred_tools"] == 12

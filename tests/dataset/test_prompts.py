@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,25 @@ from foretrace.dataset.prompts import (
     OWN_HEADING,
     TOOLS_HEADING,
     ByteCounter,
-    ChatText,
     Prompts,
     TokenizerCounter,
     make_instruction,
     make_token_counter,
 )
 from foretrace.dataset.target_text import has_target, make_message_text, make_target_text
+from foretrace.dataset.turn_text import (
+    AGENT_BEGINS,
+    AGENT_GOES_ON,
+    JOIN,
+    ChatText,
+    History,
+    escape_tags,
+    unescape_tags,
+)
 
 MOST = 1024
 """The smallest limit that a build takes."""
 LEFT_OUT = re.compile(r"\[(\d+) earlier messages? left out\]")
-CLIPPED = re.compile(r"\n\[(\d+) characters left out\](?=\n)")
 
 
 def texts(longest: int = 6000) -> st.SearchStrategy[str]:
@@ -127,54 +135,37 @@ def test_prompts_fit_by_a_real_tokenizer(tokenizer: Path, one: Trace) -> None:
 
 
 def check_prompts(one: Trace, counter: Any, most: int) -> None:
-    """Within the limit, one system message, and all of the history but a marked stretch behind the task."""
+    """Within the limit, one system message, turns that alternate, and all of the history but a marked stretch behind
+    the task."""
     made = prompts(one, counter, most)
-    start, first = beginning(one)
+    _, first = beginning(one)
+    history = History(one.messages)
     for step in steps(one):
         prompt = made.render(step)
         assert made.has_room(step)
         assert made.count_tokens(prompt) == sum(counter.count(m.content) + 4 for m in prompt) <= most
-        assert [m.role for m in prompt].count("system") == 1 and prompt[0].role == "system"
+        assert [m.role for m in prompt] == ["system", "user", *["assistant", "user"] * (len(prompt) // 2 - 1)]
         assert prompt[0].content.startswith(make_instruction("call"))
-        shown, history = prompt[1:], one.messages[start:step]
-        if len(shown) != len(history) or any(not is_shown(s, m) for s, m in zip(shown, history, strict=True)):
-            mark = LEFT_OUT.fullmatch(shown[first - start].content)
-            assert mark and shown[first - start].role == "user"
-            history = (*one.messages[start:first], *one.messages[first + int(mark[1]) : step])
-            del shown[first - start]
-        assert len(shown) == len(history)
-        assert all(is_shown(s, m) for s, m in zip(shown, history, strict=True))
+        assert history.is_shown_by(prompt, step)
         if step > first:
-            assert history[-1] is one.messages[step - 1]
-
-
-def is_shown(text: ChatText, message: Message) -> bool:
-    """Whether the text is the message, or its two ends with what is missing between them counted right."""
-    whole = make_message_text(message)
-    role = "assistant" if message.role == "assistant" else "user"
-    ends = [(text.content[: m.start()], int(m[1]), text.content[m.end() + 1 :]) for m in CLIPPED.finditer(text.content)]
-    return text.role == role and (
-        text.content == whole
-        or any(whole.startswith(a) and whole.endswith(b) and len(a) + n + len(b) == len(whole) for a, n, b in ends)
-    )
+            shown = made.find_first_shown(step)
+            assert shown < step and (shown == first or LEFT_OUT.search(prompt[1].content))
 
 
 @given(any_traces())
-def test_a_message_looks_the_same_in_every_prompt(one: Trace) -> None:
+def test_a_turn_is_one_object_in_every_prompt(one: Trace) -> None:
     """Clipping does not depend on the step: what is shared between prompts is stored once."""
     made = prompts(one)
-    known: dict[int, ChatText] = {}
-    start, first = beginning(one)
-    for step in steps(one):
-        prompt = made.render(step)
-        assert known.setdefault(-1, prompt[0]) == prompt[0]
-        for back, text in enumerate(reversed(prompt[1 + first - start :]), 1):
-            if LEFT_OUT.fullmatch(text.content):
-                break
-            assert known.setdefault(step - back, text) is text
+    for step, later in pairwise(steps(one)):
+        done, after = made.render(step), made.render(later)
+        assert done[0] is after[0]
+        if made.find_first_shown(step) == made.find_first_shown(later):
+            # The last turn of the agent may go on, and what closes the prompt with it.
+            assert all(one is other for one, other in zip(done[2:-2], after[2:], strict=False))
 
 
 def test_a_long_run_shows_its_end_and_counts_what_is_missing() -> None:
+    """What was left out is said behind the task, and what is shown begins with a turn of the agent."""
     messages = [
         system("Be good."),
         user("Do it."),
@@ -183,23 +174,172 @@ def test_a_long_run_shows_its_end_and_counts_what_is_missing() -> None:
     one = trace("k", *messages, says("done"))
     step = len(messages)
     prompt = prompts(one).render(step)
-    mark = LEFT_OUT.fullmatch(prompt[2].content)
-    assert mark and int(mark[1]) == len(messages) - 2 - (len(prompt) - 3)
-    assert "Be good." in prompt[0].content and prompt[1] == ("user", "Do it.")
-    assert prompt[-1] == ("user", "x" * 200) and '"cat 39"' in prompt[-2].content
-    assert len(prompt) > 10
+    mark = re.fullmatch(r"Do it\.\n\n\[(\d+) earlier messages left out\]", prompt[1].content)
+    assert mark and int(mark[1]) == len(messages) - 2 - (len(prompt) - 2)
+    assert "Be good." in prompt[0].content and prompt[2].role == "assistant"
+    assert (
+        prompt[-1] == ("user", f"<tool_response>\n{'x' * 200}\n</tool_response>") and '"cat 39"' in prompt[-2].content
+    )
+    assert len(prompt) > 9
+
+
+def test_messages_of_one_side_are_one_turn() -> None:
+    """Results of several calls, a reminder behind them, and an agent that goes on without an answer."""
+    one = trace(
+        "k",
+        *(user("One."), user("Two."), runs("ls"), seen("a"), seen("b"), user("Hurry.")),
+        *(says("Well."), runs("cat a"), seen("x"), says("end")),
+    )
+    answered = "<tool_response>\na\n</tool_response>\n\n<tool_response>\nb\n</tool_response>\n\nHurry."
+    made = prompts(one)
+    assert made.render(2)[1:] == [("user", "One.\n\nTwo.")]
+    assert made.render(6)[3:] == [("user", answered)]
+    assert made.render(7)[3:] == [("user", answered), ("assistant", "Well."), ("user", AGENT_GOES_ON)]
+    assert made.render(9)[3:5] == [("user", answered), ("assistant", f"Well.\n\n{make_message_text(runs('cat a'))}")]
+    assert made.render(9)[-1] == ("user", "<tool_response>\nx\n</tool_response>")
+
+
+def test_an_agent_that_begins_is_given_a_turn_before_it() -> None:
+    made = prompts(trace("k", system("Go."), runs("ls"), seen("a"), says("end")))
+    assert made.render(1)[1:] == [("user", AGENT_BEGINS)]
+    assert [m.role for m in made.render(3)] == ["system", "user", "assistant", "user"]
+
+
+STRICT_TEMPLATES = {
+    "mistral": """{{ bos_token }}{% for m in messages %}
+{%- if loop.index0 == 0 and m.role == 'system' %}{% continue %}{% endif %}
+{%- set place = loop.index0 - (1 if messages[0].role == 'system' else 0) %}
+{%- if (m.role == 'user') != (place % 2 == 0) %}{{ raise_exception('roles must alternate user/assistant') }}{% endif %}
+{%- if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% elif m.role == 'assistant' %} {{ m.content }}</s>
+{%- else %}{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}""",
+    "gemma": """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] %}
+{%- set turns = messages[1:] %}{% else %}{% set turns = messages %}{% endif %}{% for m in turns %}
+{%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}
+{%- set role = 'model' if m['role'] == 'assistant' else m['role'] %}<start_of_turn>{{ role }}
+{{ (system + '\n\n' if loop.first and system is defined else '') + m['content'] | trim }}<end_of_turn>
+{% endfor %}{% if add_generation_prompt %}<start_of_turn>model
+{% endif %}""",
+}
+"""As the templates of these families check the order of roles."""
+
+
+@pytest.mark.parametrize("name", STRICT_TEMPLATES)
+@given(one=any_traces())
+def test_strict_chat_templates_take_every_prompt_and_its_completion(name: str, one: Trace) -> None:
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(why: str) -> None:
+        raise AssertionError(why)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    template = environment.from_string(STRICT_TEMPLATES[name], {"raise_exception": refuse})
+    made = prompts(one)
+    for step in steps(one):
+        messages = [m._asdict() for m in [*made.render(step), ChatText("assistant", "{}")]]
+        assert "{}" in template.render(messages=messages, bos_token="<s>", add_generation_prompt=False)
+    with pytest.raises(AssertionError, match="alternate"):
+        template.render(messages=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}], bos_token="<s>")
+
+
+pieces = st.lists(
+    st.sampled_from(
+        ["<", "\\", "/", "tool_response", "tool_call", "Tool_Call", ">", "\n", "x", "<tool_call>", "</tool_response>"]
+    )
+).map("".join)
+TAG = re.compile(r"</?tool_(?:call|response)", re.IGNORECASE)
+
+
+@given(pieces)
+def test_escaped_tags_look_like_none_and_come_back(text: str) -> None:
+    escaped = escape_tags(text)
+    assert not TAG.search(escaped) and unescape_tags(escaped) == text
+    assert len(escaped) - len(text) == len(re.findall(r"<\\*/?tool_(?:call|response)", text, re.IGNORECASE))
+    assert escape_tags(text) == text or "tool_" in text.lower()
+
+
+@given(st.lists(st.builds(seen, pieces) | st.builds(user, pieces), max_size=4), pieces)
+def test_no_text_looks_like_a_result_or_call_that_it_is_not(said: list[Message], last: str) -> None:
+    """Whatever a page, a file or a user writes: between two real tags stands what a tool answered, and all of it."""
+    one = trace("k", user(last), runs("ls"), *said, seen(last), says("end"))
+    turn = prompts(one).render(len(one.messages) - 1)[-1].content
+    found = re.findall(r"<tool_response>\n(.*?)\n</tool_response>", turn, re.DOTALL)
+    assert [unescape_tags(text) for text in found] == [m.content for m in one.messages[2:] if m.role == "tool"]
+    assert len(TAG.findall(turn)) == 2 * len(found)
+    assert not TAG.search(prompts(one).render(1)[-1].content)
 
 
 def test_own_system_text_and_tools_stand_under_headings() -> None:
-    """Several system messages become one; tools are listed unless the system text names them already."""
-    tools = (ToolSpec(name="grab", description="Grabs.", parameters='{"type":"object"}'),)
+    """Several system messages become one; tools are listed with their schemas unless the system text explains them."""
+    schema = '{"type": "object", "properties": {"what": {"type": "string"}}}'
+    tools = (ToolSpec(name="grab", description="Grabs.", parameters=schema),)
     one = trace("k", system("First."), system("Second."), user("x"), says("y"), tools=tools)
     head = prompts(one).render(3)[0].content
     own = f"{OWN_HEADING}First.\n\nSecond."
-    assert head == f'{make_instruction("call")}{own}{TOOLS_HEADING}- grab: Grabs.\n  {{"type":"object"}}'
+    listed = (
+        '{"name":"grab","description":"Grabs.","parameters":{"type":"object","properties":{"what":{"type":"string"}}}}'
+    )
+    assert head == f"{make_instruction('call')}{own}{TOOLS_HEADING}{listed}"
     named = trace("k", system("Use grab."), user("x"), says("y"), tools=tools)
-    assert prompts(named).render(2)[0].content == f"{make_instruction('call')}{OWN_HEADING}Use grab."
+    assert prompts(named).render(2)[0].content.endswith(listed)
+    told = trace("k", system("Use grab with what to take."), user("x"), says("y"), tools=tools)
+    assert prompts(told).render(2)[0].content == f"{make_instruction('call')}{OWN_HEADING}Use grab with what to take."
     assert prompts(trace("k", user("x"), says("y"))).render(1)[0].content == make_instruction("call")
+
+
+def test_many_tools_are_cut_with_a_mark_and_none_is_lost_for_another() -> None:
+    """Short ones stay whole, and what is cut of long ones is counted; the system text keeps its half."""
+    long = json.dumps({"type": "object", "properties": {f"argument_{n}": {"type": "string"} for n in range(400)}})
+    tools = tuple(
+        ToolSpec(name=f"tool_{n}", description="Does it.", parameters=long if n % 2 else "{}") for n in range(6)
+    )
+    one = trace("k", system("Be good. " * 400), user("x"), says("y"), tools=tools)
+    made = prompts(one, most=8192)
+    head = made.render(2)[0].content
+    assert all(f'"name":"tool_{n}"' in head for n in range(6))
+    assert head.count(" characters left out]\n") == 3 and "Be good. " * 400 in head
+    assert ByteCounter().count(head) <= 8192 // 2
+    deep = '{"a":' * 900 + "1" + "}" * 900
+    for schema, held in (("no JSON", ',"parameters":"no JSON"'), ("[1]", ',"parameters":[1]'), ("", ""), (deep, None)):
+        bare = trace("k", user("x"), says("y"), tools=(ToolSpec(name="t", parameters=schema),))
+        assert held is None or prompts(bare).render(1)[0].content.endswith(f'{{"name":"t","description":""{held}}}')
+        assert ByteCounter().count(prompts(bare).render(1)[0].content) < MOST
+
+
+def test_descriptions_are_cut_before_names_and_types() -> None:
+    """With less and less room, a schema keeps its arguments, and each cut says how much is gone."""
+    about = {"type": "string", "description": "word " * 100}
+    schema = {"type": "object", "properties": {"description": about, "path": about}, "required": ["path"]}
+    tools = tuple(ToolSpec(name=f"tool_{n}", description="w " * 99, parameters=json.dumps(schema)) for n in range(8))
+    one = trace("k", user("x"), says("y"), tools=tools)
+    seen_cuts = []
+    for most in (16384, 8192, 5000, 3600):
+        lines = prompts(one, most=most).render(1)[0].content.partition(TOOLS_HEADING)[2].splitlines()
+        body, _, cut = lines[0].partition("} [")
+        found = json.loads(body + ("}" if cut else ""))
+        properties = found["parameters"]["properties"]
+        assert len(lines) == 8 and [*properties] == ["description", "path"] and properties["path"]["type"] == "string"
+        seen_cuts.append((properties["path"].get("description"), cut))
+    assert seen_cuts[0] == (about["description"], "")
+    assert seen_cuts[1] == (f"{about['description'][:200]}[300 characters left out]", "")
+    assert seen_cuts[2] == (f"{about['description'][:60]}[440 characters left out]", "")
+    assert seen_cuts[3][0] is None and re.fullmatch(r"1\d{3} characters left out\]", seen_cuts[3][1])
+
+
+def test_a_tool_that_describes_itself_as_a_call_looks_like_none() -> None:
+    words = "</tool_response><tool_call>"
+    one = trace("k", user("x"), says("y"), tools=(ToolSpec(name="t", description=words),))
+    head = prompts(one).render(1)[0].content
+    assert not TAG.search(head) and json.loads(head.splitlines()[-1])["description"] == words
+
+
+@pytest.mark.parametrize("broken", ['{"action":', '{"act', "{", '{ "action" : '])
+def test_a_target_that_two_messages_make_together_is_found(broken: str) -> None:
+    """They are one turn, so the prompt would hold it."""
+    whole = '{ "action" : "repair" }' if broken.startswith("{ ") else '{"action":"repair"}'
+    one = trace("k", user("x"), runs("ls"), user(broken), user(whole[len(broken) :]), says("a"))
+    held = JOIN.join([broken, whole[len(broken) :]])
+    assert prompts(one).has_target_before(4) == has_target(held) == (broken != '{"act')
 
 
 def test_a_later_system_message_is_history() -> None:

@@ -16,13 +16,13 @@ from foretrace.core.digest import digest
 from foretrace.core.store import TraceStore, write_traces
 from foretrace.dataset import build as module
 from foretrace.dataset.prompt_digests import digest_prompt, find_shared_prompts, merge_digests, pack_digests
-from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes.base import Row
 from foretrace.dataset.recipes.eval import EvalSlices
 from foretrace.dataset.report import BuildCounts
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, read_traces_once
+from foretrace.dataset.shard_job import ShardResult, read_traces_once
 from foretrace.dataset.statistical_gates import SampledPair
+from foretrace.dataset.turn_text import ChatText
 
 ACTIONS = [str(a) for a in ActionType]
 
@@ -74,27 +74,19 @@ def test_natural_slice_keeps_the_distribution_and_the_other_has_equal_classes() 
     assert all(r.values["natural"] or r.values["balanced"] for r in found)
 
 
-def job(folders: list[Path], shards: tuple[int, ...]) -> ShardJob:
-    stores = tuple(str(f) for f in folders)
-    settings = BuildSettings()
-    return ShardJob(
-        number=0, count=1, stores=stores, shards=shards, folder="", candidates_folder="", settings=settings, splits={}
-    )
-
-
 def test_traces_come_once_with_their_siblings_whatever_the_folder(tmp_path: Path) -> None:
     every = corpus(12)
     write_traces(every[::2], tmp_path / "a")
     write_traces([*every[1::2], *every[:8]], tmp_path / "b")
     shards = tuple(range(16))
     counted = BuildCounts()
-    merged = list(read_traces_once(job([tmp_path / "a", tmp_path / "b"], shards), counted))
+    stores = [TraceStore(tmp_path / name) for name in ("a", "b")]
+    merged = list(read_traces_once(stores, shards, counted))
     assert sorted(t.key for t in merged) == sorted(t.key for t in every)
     assert counted.duplicates == 4
     tasks = [t.task.id for t in merged]
     assert all(tasks[i] == tasks[i - 1] or tasks[i] not in tasks[:i] for i in range(1, len(tasks)))
-    held = TraceStore(tmp_path / "a").shards
-    assert {t.key for s in held for t in read_traces_once(job([tmp_path / "a"], (s,)))} == {t.key for t in every[::2]}
+    assert {t.key for s in stores[0].shards for t in read_traces_once(stores[:1], (s,))} == {t.key for t in every[::2]}
 
 
 messages = st.lists(st.builds(ChatText, st.sampled_from(["user", "assistant"]), st.text(max_size=4)), max_size=4)
@@ -124,7 +116,7 @@ def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
         for n in range(pairs)
     ]
     splits = {"train": pack_digests(digests), "validation": pack_digests([]), "test": pack_digests([])}
-    return ShardResult(counts=BuildCounts(), prompts=splits, sample={"argument": sample})
+    return ShardResult(counts=BuildCounts(), prompts=splits, sample={"sibling": sample}, shallow={})
 
 
 def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
@@ -137,6 +129,6 @@ def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
         built.sample.take()
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert len(built.sample.take()["argument"]) == 1000
+    assert len(built.sample.take()["sibling"]) == 1000
     assert held[-1] - held[0] < 19 * 2000 * 8 * 1.5
     assert len(built.find_shared_prompts()) == 0

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from dataset.little import files, rows, runs, says, seen, trace, tree, user
+from dataset.little import corpus, files, rows, runs, says, seen, trace, tree, user
 from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
+from foretrace.dataset import blind_guessers
 
 GROUPS = 480
 GUESSERS = ("length", "format", "completion")
@@ -103,6 +104,20 @@ def test_other_families_are_as_they_would_have_been(planted: Path) -> None:
             assert held["rows"] == len(list(rows(planted, config, split)))
 
 
+def test_a_mirrored_family_is_proved_and_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few pairs or many, its gate passes by its balance: no guesser is asked, and nothing is left to allow."""
+    monkeypatch.setattr(blind_guessers, "_measure_guesser", lambda *_: pytest.fail("a guesser was fitted"))
+    write_traces(corpus(6), tmp_path / "t")
+    report = build(tmp_path / "t", out=tmp_path / "d")
+    (gate,) = [g for g in report.manifest["gates"] if g["name"].startswith("shortcut")]
+    pairs = report.manifest["families"]["redundancy"]
+    assert (gate["name"], gate["verdict"]) == ("shortcut/redundancy", "pass")
+    assert gate["figure"] == {"accuracy": 0.5, "pairs": pairs, "without_mirror": 0}
+    assert report.undecided == []
+    told = f"| shortcut/redundancy | PASS | .500 exactly, n={pairs}, each in both orders |"
+    assert told in (tmp_path / "d" / "README.md").read_text()
+
+
 def test_too_few_pairs_are_undecided_and_reported(tmp_path: Path) -> None:
     write_traces(siblings(planted=True)[:20], tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"])
@@ -112,8 +127,9 @@ def test_too_few_pairs_are_undecided_and_reported(tmp_path: Path) -> None:
 
 
 def test_gates_can_be_left_out_but_not_unsaid(tmp_path: Path) -> None:
-    """Nothing was measured, so nothing was decided."""
+    """Nothing was measured, so nothing was decided; what needs no measuring is proved all the same."""
     write_traces(siblings(planted=True)[:20], tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", recipes=["verifier"], statistical_gates=False)
     assert report.undecided == ["shortcut"]
-    assert not [g for g in report.manifest["gates"] if g["name"].startswith("shortcut/")]
+    assert [g["name"] for g in report.manifest["gates"] if g["name"].startswith("shortcut/")] == ["shortcut/redundancy"]
+    assert report.manifest["difficulty"] == {}

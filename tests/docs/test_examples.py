@@ -37,6 +37,7 @@ NOT_RUN = {
     "docs/atropos.md": 3,
     "docs/generate.md": 1,
     "docs/models.md": 2,
+    "docs/predict.md": 1,
     "docs/problems.md": 1,
     "docs/sandbox.md": 1,
     "docs/trl.md": 7,

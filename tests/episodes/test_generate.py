@@ -24,15 +24,15 @@ from foretrace.core.problem import Problem
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Usage
 from foretrace.episodes.generate import engine as engine
-from foretrace.episodes.generate import throttle
 from foretrace.episodes.generate.engine import GenerateReport
-from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import RunProgress
 from foretrace.episodes.generate.settings import Budget
-from foretrace.episodes.generate.usage import TokenMeter
 from foretrace.episodes.identity import derive_seed
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models import throttle
+from foretrace.models.limiter import AdaptiveLimiter
 from foretrace.models.servers.scripted import Scripted
+from foretrace.models.token_meter import TokenMeter
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox

@@ -13,7 +13,7 @@ import pytest
 from episodes.generating import Ground, ids, stored
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.episodes.generate.engine import GenerateReport
-from foretrace.episodes.generate.throttle import ThrottledModel
+from foretrace.models.throttle import ThrottledModel
 from foretrace.protocols.tools import Tools
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox

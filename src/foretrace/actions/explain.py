@@ -8,7 +8,7 @@ from foretrace.actions.call_facts import OPEN_FILE, CallFacts, CallKind
 from foretrace.actions.call_names import name_call
 from foretrace.actions.confidence import find_agreement
 from foretrace.actions.corrections import Corrections
-from foretrace.actions.label_steps import LabelEvidence, ShownResult, classify_calls, collect_evidence
+from foretrace.actions.label_steps import LabelEvidence, ShownResult, classify_each_call, collect_evidence
 from foretrace.actions.observation_rules import ObservedResult
 from foretrace.actions.rule_meanings import find_rule_meaning
 from foretrace.actions.taxonomy import StepLabel
@@ -104,9 +104,11 @@ def _explain(
 
 
 def _read_calls(trace: Trace, message: Message) -> tuple[ReadCall, ...]:
+    if message.author == "demo":
+        return ()
     made = [call for call in message.tool_calls if call.name or not call.error]
-    facts = classify_calls(trace, message)
-    return tuple(_read_call(name_call(call), each) for call, each in zip(made, facts, strict=False))
+    facts = classify_each_call(trace, made)
+    return tuple(_read_call(name_call(call), each) for call, each in zip(made, facts, strict=True))
 
 
 def _read_call(name: str, facts: CallFacts) -> ReadCall:

@@ -6,6 +6,7 @@ those that end in `_tables`. `docs/actions.md` lists all rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -39,6 +40,20 @@ STATE_CHANGING = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
 
 _NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
 """The facts of a message without a call: nothing that could fail or be repaired."""
+
+
+def classify_calls(trace: Trace, calls: Iterable[ToolCall]) -> CallFacts | None:
+    """What one message that makes these calls does in this trace, whoever makes it; None where it makes none.
+
+    Its effect is the effect that `label_trace` gives such a message.
+    """
+    return merge_facts(classify_each_call(trace, calls))
+
+
+def classify_each_call(trace: Trace, calls: Iterable[ToolCall]) -> list[CallFacts]:
+    """What each of these calls does in this trace; one of which not even the name could be read is left out."""
+    # Such a call was never executed.
+    return [_classify_call(trace, call) for call in calls if call.name or not call.error]
 
 
 class ShownResult(NamedTuple):
@@ -110,7 +125,10 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
 
 
 def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> LabelEvidence:
-    facts = merge_facts(classify_calls(trace, trace.messages[index]))
+    message = trace.messages[index]
+    facts = None
+    if message.author != "demo":
+        facts = classify_calls(trace, message.tool_calls)
     if facts is None:
         facts = _NO_CALL
         action, rule, effect, repair = _label_without_call(trace, index)
@@ -127,14 +145,6 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
         confidence=find_confidence(rule, action),
     )
     return LabelEvidence(label, facts, repair, [])
-
-
-def classify_calls(trace: Trace, message: Message) -> list[CallFacts]:
-    """Classify the calls of a message of the trace that were made; none where it is a part of a demonstration."""
-    if message.author == "demo":
-        return []
-    # A call of which not even the name could be read was never executed.
-    return [_classify_call(trace, call) for call in message.tool_calls if call.name or not call.error]
 
 
 def _classify_call(trace: Trace, call: ToolCall) -> CallFacts:

@@ -92,6 +92,17 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
     return _classify_compound(snake, values) or _classify_by_name(plain, values)
 
 
+def find_tool_group(name: str) -> str | None:
+    """The group of `TOOL_GROUPS` whose rule classifies the calls of a tool; None where its arguments do not decide."""
+    snake = _to_snake_case(_PREFIX.sub("", name.strip()))
+    if snake in TOOL_GROUPS or snake in TOOL_KINDS:
+        return TOOL_GROUPS.get(snake)
+    words = snake.split("_")
+    tails = ("_".join(words[start:]) for start in range(1, len(words) - 1))
+    tail = next((tail for tail in tails if TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS or tail in TOOL_KINDS), "")
+    return TOOL_GROUPS.get(tail)
+
+
 def _classify_compound(snake: str, values: Arguments) -> CallFacts | None:
     """Classify a tool whose name ends in that of a known one: `filesystem_read_text_file`. One word proves nothing, nor
     does how the agent ends: those are names of many things."""

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.api.settings import make_settings
+from foretrace.core.errors import Setting, UsageError
 
 if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import Outcomes, TargetFormat
 
 
@@ -34,6 +36,7 @@ def build(
     corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
+    references: bool = False,
     progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build a dataset from traces folders into the folder `out`, whole or not at all.
@@ -52,6 +55,7 @@ def build(
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
+        references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
@@ -79,7 +83,76 @@ def build(
         allow_unread=allow_unread,
     )
     settings.check()
-    return run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    if references:
+        check_references(target)
+    report = run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    if references:
+        from foretrace.api.scoring import add_references
+
+        add_references(out, progress=progress)
+    return report
+
+
+def check_references(target: str) -> None:
+    """Refuse references, before any work is done, for a dataset that has no actions to predict.
+
+    Raises:
+        UsageError: its target is `message`.
+    """
+    if target == "message":
+        raise UsageError(Setting("references"), " needs actions to predict: build with ", Setting("target", "call"))
+
+
+def load(
+    traces: str | Path | Sequence[str | Path],
+    config: str = "proposer",
+    split: str = "train",
+    *,
+    target: TargetFormat = "call",
+    outcomes: Outcomes = "success",
+    max_context_tokens: int = 8192,
+    tokenizer: str | Path | None = None,
+    shares: Sequence[float] = (0.8, 0.1, 0.1),
+    seed: int = 0,
+    recipes: Sequence[str] = (),
+    allow_demo: bool = False,
+    corrections: str | Path | None = None,
+) -> RowStream:
+    """Rows of a dataset without building it: rendered from the traces while they are read.
+
+    They are those that `build` writes with the same settings, in the same order, and as `datasets` shows them. Nothing
+    is written and little is held, so that is for where the disk is small; but no gate is run. Each iteration reads the
+    traces again. The first also reads the train groups, whose calls tell what agents were offered where a source does
+    not say so, and the splits that are held out more, whose prompts a row may not have.
+
+    Args:
+        config: `proposer` or `trajectories`, or one of a recipe from outside; not one whose rows are chosen among all
+            rows, as those of `verifier` and `eval` are.
+        split: `train`, `validation` or `test`.
+        shares: Shares of the splits, by group: what `build` calls `split`.
+        corrections: Table of a person's actions for steps (`label_folder`), which win.
+
+    Raises:
+        UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
+        BuildError: there are no traces.
+    """
+    from foretrace.dataset.row_stream import RowStream
+    from foretrace.dataset.settings import BuildSettings
+
+    folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
+    settings = make_settings(
+        BuildSettings,
+        target=target,
+        outcomes=outcomes,
+        max_context_tokens=max_context_tokens,
+        tokenizer=None if tokenizer is None else str(tokenizer),
+        split=shares,
+        seed=seed,
+        recipes=recipes,
+        allow_demo=allow_demo,
+        corrections=None if corrections is None else str(corrections),
+    )
+    return RowStream(folders, config, split, settings)
 
 
 def push(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.api.event_loop import run_in_event_loop
 from foretrace.api.settings import make_settings
 from foretrace.core.errors import Setting, UsageError
 
@@ -123,8 +124,6 @@ def run_generate(
     Raises:
         TerminatedError: SIGTERM came.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     from foretrace.core.version import __version__
     from foretrace.episodes.generate.engine import generate
 
@@ -150,16 +149,11 @@ def run_generate(
             await sandbox.close()
 
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        try:
-            return asyncio.run(work())
-        except asyncio.CancelledError:
-            if terminated:
-                raise TerminatedError from None
-            raise
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work()).result()
+        return run_in_event_loop(work)
+    except asyncio.CancelledError:
+        if terminated:
+            raise TerminatedError from None
+        raise
 
 
 def _cancel_on_sigterm(task: asyncio.Task[Any] | None, terminated: list[bool]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
-    from foretrace.rows.base import Drop, Rows
+    from foretrace.exports.base import TraceFormat
+    from foretrace.exports.export_traces import ExportReport
+    from foretrace.rows.base import Rows
     from foretrace.sources.base import FileSource, Source
     from foretrace.sources.report import ImportReport
-
-EXPORT_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-
-ExportFormat = Literal["jsonl", "chat", "inline"]
 
 
 class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,22 +42,6 @@ class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
     review_steps: int = 0
     corrections: CorrectionCounts | None = None
     """What became of the corrections, where some were given."""
-
-
-class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `export` wrote."""
-
-    traces: int
-    written: int
-    with_tokens: int
-    """Rows that hold token ids (format `inline`)."""
-    from_demo_model: int
-    dropped: dict[str, int]
-    """Traces that the format cannot hold, by reason, the most frequent first."""
-    bytes: int
-    """Size of the file."""
-    replaced: bool
-    """Whether a file was there before."""
 
 
 def import_source(
@@ -239,71 +221,32 @@ def _check_label_files(traces: Path, out: str | Path | None, review: str | Path 
 
 
 def export(
-    traces: str | Path, *, format: ExportFormat, out: str | Path, progress: ProgressFunc | None = None
+    traces: str | Path, *, format: str | TraceFormat, out: str | Path, progress: ProgressFunc | None = None
 ) -> ExportReport:
-    """Write the traces of a folder to the file `out`, one line of JSON a trace.
+    """Write the traces of a folder to `out` in a format that others read.
 
     Args:
-        format: `jsonl` whole traces; `chat` OpenAI messages and tools; `inline` one assistant message an attempt.
-        out: Ends in .jsonl, .jsonl.gz or .jsonl.zst; a file that is there is replaced when all is written.
+        format: Name of a format (`jsonl`, `chat`, `atif`, `atif:1.8`, ..., `module:Class`), or a format itself.
+        out: A file that ends in .jsonl, .jsonl.gz or .jsonl.zst and is replaced when all is written; a folder, new or
+            empty, for a format of which each file holds one trace.
 
     Raises:
         UsageError: no such format, or an `out` that does not fit.
         StoreError: the traces cannot be read, or `out` cannot be written.
     """
-    from foretrace.core.files import atomic_file, open_compressed, refuse_inside_folder
+    from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import is_demo_model
+    from foretrace.exports.export_traces import check_out, export_traces
+    from foretrace.registry import make_format
 
     traces, out = Path(traces), Path(out)
-    make_row = _row_maker(format)
+    made = make_format(format) if isinstance(format, str) else format
     store = TraceStore(traces)
-    refuse_inside_folder(out, traces)
-    if not out.name.endswith(EXPORT_SUFFIXES):
-        raise UsageError(f"{out}: name it with one of {', '.join(EXPORT_SUFFIXES)}")
+    refuse_inside_folder(out, traces, may_be_folder=made.suffix is not None)
+    check_out(made, out)
     _check_sealed(store, out)
-    replaced, total = out.is_file(), len(store.read_columns("key"))
-    counts: Counter[str] = Counter()
-    drops: Counter[str] = Counter()
-    with atomic_file(out) as file, open_compressed(file, out.name) as stream:
-        for trace in store.read():
-            row = make_row(trace)
-            counts["traces"] += 1
-            counts["demo"] += is_demo_model(trace.provenance.model)
-            if isinstance(row, bytes):
-                stream.write(row)
-            elif isinstance(row, dict):
-                counts["with_tokens"] += row.get("token_ids") is not None
-                stream.write(msgspec.json.encode(row) + b"\n")
-            else:
-                drops[row.reason] += 1
-            if progress is not None:
-                progress(f"exporting {traces}", counts["traces"], total)
-    return ExportReport(
-        traces=counts["traces"],
-        written=counts["traces"] - drops.total(),
-        with_tokens=counts["with_tokens"],
-        from_demo_model=counts["demo"],
-        dropped=dict(drops.most_common()),
-        bytes=out.stat().st_size,
-        replaced=replaced,
-    )
-
-
-def _row_maker(format: ExportFormat) -> Callable[[Trace], bytes | dict[str, Any] | Drop]:
-    """The function that makes a line, or a row, of a trace."""
-    from foretrace.core.trace import encode_trace
-    from foretrace.exports.chat import make_chat_row
-    from foretrace.exports.inline import make_inline_row
-
-    makers: dict[str, Callable[[Trace], bytes | dict[str, Any] | Drop]] = {
-        "jsonl": lambda trace: encode_trace(trace) + b"\n",
-        "chat": make_chat_row,
-        "inline": make_inline_row,
-    }
-    if format not in makers:
-        raise UsageError(Setting("format", format), f": choose one of {', '.join(makers)}")
-    return makers[format]
+    return export_traces(store, made, out, is_demo_model=is_demo_model, progress=progress)
 
 
 def _check_sealed(store: TraceStore, out: Path) -> None:

@@ -54,6 +54,15 @@ def build_with_progress(
         return build(folders, out, settings, workers=workers, overwrite=overwrite, progress=progress)
 
 
+def add_references_with_progress(output: Output, dataset: Path) -> list[str]:
+    """Add references to a dataset that was just built; returns the names of the predictors."""
+    from foretrace.api.scoring import add_references
+
+    output.interrupt_message = f"interrupted; {dataset} is built, without references"
+    with output.progress(f"predicting {dataset}") as progress:
+        return [each.predictor for each in add_references(dataset, progress=progress).predictors]
+
+
 def push_with_progress(
     output: Output,
     dataset: Path,

@@ -28,7 +28,7 @@ def atomic_file(path: Path) -> Generator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(None, "is a folder, name a file")
-        file = _open_locked(partial, f"{path}: another process is writing it; wait for it")
+        file = open_locked(partial, f"{path}: another process is writing it; wait for it")
         file.truncate(0)  # what a killed writer left there
     except OSError as error:
         raise StoreError(describe_write_error(path, error)) from error
@@ -90,15 +90,20 @@ def only_writer(folder: Path) -> Generator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         taken = f"{folder}: another process is writing here; wait for it or choose another folder"
-        file = _open_locked(folder / ".lock", taken)
+        file = open_locked(folder / ".lock", taken)
     except OSError as error:
         raise StoreError(describe_write_error(folder, error)) from error
     with file:
         yield
 
 
-def _open_locked(path: Path, taken: str) -> BinaryIO:
-    """The file, open for writing at its end, and locked; `taken` is the error where another process holds the lock."""
+def open_locked(path: Path, taken: str) -> BinaryIO:
+    """The file, open for writing at its end, and locked; it is made if absent.
+
+    Raises:
+        StoreError: another process holds the lock; `taken` is the message.
+        OSError: it cannot be opened.
+    """
     while True:
         file = path.open("ab")
         try:
@@ -142,9 +147,9 @@ def describe_output(path: Path | str, replaced: bool) -> str:
     return f"{path} (the file that was there is replaced)" if replaced else str(path)
 
 
-def refuse_inside_folder(path: Path, traces: Path) -> None:
+def refuse_inside_folder(path: Path, traces: Path, *, may_be_folder: bool = False) -> None:
     """Refuse an output that is a folder, or inside the traces folder, whose files are its writer's alone."""
-    if path.is_dir():
+    if path.is_dir() and not may_be_folder:
         raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")
     if path.resolve().is_relative_to(traces.resolve()):
         raise UsageError(f"{path}: lies inside the traces folder; choose a place outside of {traces}")

@@ -1,8 +1,9 @@
 """Find plugins: foretrace's own by the table below, any other as `module:Class` or by an entry point of its package.
 
-To add a source, protocol, model server, sandbox, problem set, recipe or encoding: write one file with a `PLUGIN` in it,
-and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was forgotten). A plugin outside
-of foretrace needs neither: it is named `module:Class`, or found by the entry point group `foretrace.<kind>`.
+To add a source, protocol, model server, sandbox, problem set, recipe, predictor, encoding or export format: write one
+file with a `PLUGIN` in it, and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was
+forgotten). A plugin outside of foretrace needs neither: it is named `module:Class`, or found by the entry point group
+`foretrace.<kind>`.
 """
 
 from __future__ import annotations
@@ -81,11 +82,28 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "jsonl": "foretrace.problems.jsonl",
         "mbpp": "foretrace.problems.mbpp",
     },
+    "predictor": {
+        "majority": "foretrace.evaluation.predictors.majority",
+        "markov": "foretrace.evaluation.predictors.markov",
+        "regression": "foretrace.evaluation.predictors.regression",
+        "memory": "foretrace.evaluation.predictors.memory",
+    },
     "recipe": {
         "proposer": "foretrace.dataset.recipes.proposer",
         "verifier": "foretrace.dataset.recipes.verifier",
         "eval": "foretrace.dataset.recipes.eval",
         "trajectories": "foretrace.dataset.recipes.trajectories",
+    },
+    "format": {
+        "jsonl": "foretrace.exports.jsonl",
+        "chat": "foretrace.exports.chat",
+        "inline": "foretrace.exports.inline",
+        "openai": "foretrace.exports.openai",
+        "sharegpt": "foretrace.exports.sharegpt",
+        "verifiers_sft": "foretrace.exports.verifiers_sft",
+        "atif": "foretrace.exports.atif",
+        "hub_session": "foretrace.exports.hub_session",
+        "otlp": "foretrace.exports.otlp",
     },
 }
 """By kind: the name a user gives, and the module whose `PLUGIN` it is. Lists of names keep this order."""

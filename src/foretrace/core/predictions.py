@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the predictor, or address of the model."""
     verifier: str | None = None
     """What gave the scores."""
+    verifier_latency_s: dict[str, float] = {}
+    """Seconds that it took for one: `p50`, `p95`, `mean`."""
     dataset: str = ""
     """Digest of the dataset's manifest (`digest_dataset`)."""
     config: str = "eval"
@@ -78,6 +80,8 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Guesses a step at most."""
     steps: int = 0
     seed: int = 0
+    faults: dict[str, int] = {}
+    """Steps without a guess, by why there is none: `raised`, `bad_guess`, `no_guess`."""
     latency_s: dict[str, float] = {}
     """Seconds a step: `p50`, `p95`, `mean`."""
     settings: dict[str, Any] = {}
@@ -156,23 +160,12 @@ def read_predictions(path: Path) -> PredictionsFile:
     Raises:
         PredictionError: it cannot be read, a line is no prediction, or a guess of a rank is there twice.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
     header: PredictionsHeader | None = None
     problems: Counter[str] = Counter()
     rows: list[Prediction] = []
     seen: set[tuple[str, int, int]] = set()
-    lines = data.splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, value in read_json_lines(path, "prediction", problems):
         where = f"{path} line {number}"
-        value = _read_line(line, where, torn=number == len(lines) and not data.endswith(b"\n"))
-        if value is None:
-            problems["torn_last_line"] += 1
-            continue
         if number == 1 and "predictions" in value:
             header = _read_header(value, where)
             continue
@@ -188,17 +181,63 @@ def read_predictions(path: Path) -> PredictionsFile:
     return PredictionsFile(path=str(path), header=header, rows=tuple(rows), problems=dict(sorted((+problems).items())))
 
 
-def _read_line(line: bytes, where: str, *, torn: bool) -> dict[str, Any] | None:
-    """The object of a line; None for a last line that was not written to its end."""
+def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file, and the number of the line of each; a last line that was not written to its end is left
+    out, and counted as `torn_last_line`.
+
+    Args:
+        path: The file.
+        kind: What a line is, for errors: `prediction`.
+        problems: Where it is counted.
+
+    Raises:
+        PredictionError: the file cannot be read, or a line is no JSON object.
+    """
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        if torn:
-            return None
-        raise PredictionError(f"{where}: is no prediction: {error}") from None
-    if not isinstance(value, dict):
-        raise PredictionError(f"{where}: is no prediction: it is no JSON object")
-    return value
+        data = path.read_bytes()
+    except OSError as error:
+        raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
+    lines = data.splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) and not data.endswith(b"\n"):
+                problems["torn_last_line"] += 1
+                return
+            raise PredictionError(f"{where}: is no {kind}: {error}") from None
+        if not isinstance(value, dict):
+            raise PredictionError(f"{where}: is no {kind}: it is no JSON object")
+        yield number, value
+
+
+def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
+    """Key and step of a line.
+
+    Raises:
+        PredictionError: it has none.
+    """
+    if "key" not in value or "step" not in value:
+        raise PredictionError(f"{where}: is no {kind}: it has no key or no step")
+    step = _read_int(value["step"])
+    if step is None:
+        raise PredictionError(f"{where}: is no {kind}: its step is no number")
+    return str(value["key"]), step
+
+
+def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
+    """Rank of a line; 1 where it does not say.
+
+    Raises:
+        PredictionError: it is no number from 1 on.
+    """
+    rank = _read_int(value.get("rank", 1))
+    if rank is None or rank < 1:
+        raise PredictionError(f"{where}: is no {kind}: its rank is no number from 1 on")
+    return rank
 
 
 def _read_header(value: dict[str, Any], where: str) -> PredictionsHeader:
@@ -213,14 +252,8 @@ def _read_header(value: dict[str, Any], where: str) -> PredictionsHeader:
 
 
 def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Prediction:
-    if "key" not in value or "step" not in value:
-        raise PredictionError(f"{where}: is no prediction: it has no key or no step")
-    key, step = str(value["key"]), _read_int(value["step"])
-    if step is None:
-        raise PredictionError(f"{where}: is no prediction: its step is no number")
-    rank = _read_int(value.get("rank", 1))
-    if rank is None or rank < 1:
-        raise PredictionError(f"{where}: is no prediction: its rank is no number from 1 on")
+    key, step = read_place(value, where, "prediction")
+    rank = read_rank(value, where, "prediction")
     completion = _read_completion(value.get("completion"))
     action, calls = read_guess(value, completion)
     problems["no_action"] += action is None
@@ -231,10 +264,10 @@ def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Pred
         action=action,
         calls=calls,
         completion=completion,
-        confidence=_read_number(value, "confidence", problems, 0.0, 1.0),
-        seconds=_read_number(value, "seconds", problems, 0.0, _DAY_S),
+        confidence=read_number(value, "confidence", problems, 0.0, 1.0),
+        seconds=read_number(value, "seconds", problems, 0.0, _DAY_S),
         tokens=_read_tokens(value, problems),
-        score=_read_number(value, "score", problems, -math.inf, math.inf),
+        score=read_number(value, "score", problems, -math.inf, math.inf),
     )
 
 
@@ -288,7 +321,7 @@ def _read_int(value: Any) -> int | None:
         return None
 
 
-def _read_number(
+def read_number(
     value: dict[str, Any], name: str, problems: Counter[str], lowest: float, highest: float
 ) -> float | None:
     """A number of a line; None, and counted, where it is none or is out of its range."""
@@ -303,5 +336,5 @@ def _read_number(
 
 
 def _read_tokens(value: dict[str, Any], problems: Counter[str]) -> int | None:
-    tokens = _read_number(value, "tokens", problems, 0.0, 1e12)
+    tokens = read_number(value, "tokens", problems, 0.0, 1e12)
     return None if tokens is None else int(tokens)

@@ -19,15 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.core.digest import digest
+from foretrace.dataset.pairwise_accuracy import (
+    Floats,
+    PairwiseAccuracy,
+    format_fraction,
+    measure_accuracy,
+    scale_columns,
+)
 
 LIMIT = 0.55
 """Pairwise accuracy, as a fraction, above which a guesser has found a shortcut; blind chance is .5."""
 SHORTCUT = 0.65
 """The pairwise accuracy that a test must be able to tell from `LIMIT`; otherwise it is undecided."""
-CONFIDENCE = 0.99
-"""Two-sided confidence of the reported intervals; see `_measure_interval` for why .99."""
 MIN_GROUPS = 20
-"""Held-out groups, counted as equally large ones (see `_measure_interval`), below which nothing is decided."""
+"""Held-out groups, counted as equally large ones (see `measure_interval`), below which nothing is decided."""
 READ_CHARS = 1200
 """Characters of a completion that `completion` reads: the first and the last half of this many."""
 
@@ -37,10 +42,6 @@ _MIN_PAIRS_WITH_NGRAM = 3
 _MAX_TOKENS = 100
 _MAX_JSON_NODES = 2000
 _LENGTH_BINS = 8
-_NO_SCORE = 1e-9
-"""A score this near to zero is a tie: both orders of one pair must not differ by a rounding."""
-
-_Floats = NDArray[np.float64]
 
 
 class Pair(NamedTuple):
@@ -93,9 +94,9 @@ def find_shortcuts(
     """Measure the three blind guessers on every family, sorted by family.
 
     At most `sample` pairs a family take part, chosen by hash of (seed, pair id), so their order does not matter. A
-    family of mirrored pairs (for each pair its reverse, in the same group) comes out at exactly .5 if the whole
-    family is in the sample, and near .5 otherwise; a figure below .5 is no fault. Longer cycles (a > b > c > a)
-    balance each text too, but a guesser with fixed scores gets two of the three right.
+    build asks for families without mirror alone: one of mirrored pairs (for each pair its reverse, in the same group)
+    comes out at exactly .5 if the whole family is in the sample, and near .5 otherwise; a figure below .5 is no fault.
+    Longer cycles (a > b > c > a) balance each text too, but a guesser with fixed scores gets two of the three right.
     """
     if sample < 1:
         raise ValueError(f"sample must be at least 1 pair, not {sample}")
@@ -131,8 +132,8 @@ def describe_shortcut(shortcut: Shortcut) -> str:
     name = f"{shortcut.family}/{shortcut.guesser}"
     interval = ""
     if shortcut.accuracy is not None and shortcut.low is not None and shortcut.high is not None:
-        low, high = _format_fraction(shortcut.low, 2), _format_fraction(shortcut.high, 2)
-        interval = f"{_format_fraction(shortcut.accuracy, 3)} [{low}, {high}]"
+        low, high = format_fraction(shortcut.low, 2), format_fraction(shortcut.high, 2)
+        interval = f"{format_fraction(shortcut.accuracy, 3)} [{low}, {high}]"
     if shortcut.verdict == "undecided":
         seen = f" ({interval} on {shortcut.n_test} held out)" if interval else ""
         return f"{name}: UNDECIDED at n={shortcut.n_pairs}{seen}"
@@ -154,14 +155,7 @@ def split_by_group(pairs: Sequence[Pair], *, seed: int) -> tuple[list[Pair], lis
     return [pair for pair in pairs if pair.group in learnt], [pair for pair in pairs if pair.group not in learnt]
 
 
-class _Figures(NamedTuple):
-    accuracy: float
-    low: float
-    high: float
-    effective_groups: float
-
-
-def _decide_verdict(figures: _Figures | None) -> Literal["pass", "fail", "undecided"]:
+def _decide_verdict(figures: PairwiseAccuracy | None) -> Literal["pass", "fail", "undecided"]:
     if figures is None or figures.effective_groups < MIN_GROUPS:
         return "undecided"
     if figures.low > LIMIT:
@@ -170,48 +164,13 @@ def _decide_verdict(figures: _Figures | None) -> Literal["pass", "fail", "undeci
     return "pass" if narrow or figures.high <= LIMIT else "undecided"
 
 
-def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Sequence[Pair]) -> _Figures | None:
+def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Sequence[Pair]) -> PairwiseAccuracy | None:
     if len(train) < 2 or not test:
         return None
-    score = _score_rows(*differences(train, test))
-    right = np.where(np.abs(score) <= _NO_SCORE, 0.5, (score > 0).astype(np.float64))
-    return _measure_interval(right, [pair.group for pair in test])
+    return measure_accuracy(_score_rows(*differences(train, test)), [pair.group for pair in test])
 
 
-def _measure_interval(right: _Floats, groups: Sequence[str]) -> _Figures:
-    """Accuracy with a t interval from the delete-one-group jackknife.
-
-    Pairs of one group share a task and resemble one another, so groups, not pairs, are the units. The jackknife (leave
-    out one group, see how far the accuracy moves) holds its level with few and unequal groups, where a bootstrap over
-    groups is too narrow. Degrees of freedom: the number of equally large groups that the sizes are worth, G = (sum n)^2
-    / sum n^2, less one. The half-width is at least 1.5/G: were all G groups alike, up to 3/G of all groups could still
-    be otherwise (the rule of three), each by half a point.
-
-    Why 99%: three guessers are tried on each of four families. For a family at blind chance the probability that one
-    guesser's interval lies wholly above .55 is at most .004 (exact binomial; the worst case is all pairs of a group
-    alike and 20 to 30 held-out groups) and below .0001 from 150 groups on. So the three of a small family raise a false
-    alarm in about 1% of builds at most, those of an ordinary one never; at 95% it would be up to .013 a guesser. A true
-    .65 fails 98 times in 100 on 500 independent held-out pairs, 65 on 200, and 57 on 170, about the fewest that pass.
-    """
-    index = {group: at for at, group in enumerate(dict.fromkeys(groups))}
-    where = np.array([index[group] for group in groups])
-    sizes = np.bincount(where).astype(np.float64)
-    points = np.bincount(where, weights=right)
-    total, count = float(sizes.sum()), len(index)
-    accuracy = float(points.sum()) / total
-    effective = total**2 / float((sizes**2).sum())
-    if count < 2:
-        return _Figures(round(accuracy, 4), 0.0, 1.0, effective)
-    from scipy.special import stdtrit  # heavy: imported where used
-
-    without = (points.sum() - points) / (total - sizes)
-    error = math.sqrt((count - 1) / count * float(((without - without.mean()) ** 2).sum()))
-    half = max(float(stdtrit(max(effective - 1, 1.0), (1 + CONFIDENCE) / 2)) * error, 1.5 / effective)
-    low, high = max(0.0, accuracy - half), min(1.0, accuracy + half)
-    return _Figures(round(accuracy, 4), round(low, 4), round(high, 4), effective)
-
-
-def _score_rows(train: Any, test: Any, strength: float) -> _Floats:
+def _score_rows(train: Any, test: Any, strength: float) -> Floats:
     """Scores of the test rows, positive where `chosen` looks better, by a model learnt from the train rows.
 
     Each row is a difference chosen - rejected, dense or sparse. Every second train row is turned round, which changes
@@ -228,7 +187,7 @@ def _score_rows(train: Any, test: Any, strength: float) -> _Floats:
         return np.asarray(model.fit(_multiply_rows(train, sign), sign).decision_function(test), dtype=np.float64)
 
 
-def _compare_lengths(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floats, _Floats, float]:
+def _compare_lengths(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Floats, Floats, float]:
     """Sizes, and in which of the bins of the train completions' sizes each completion falls."""
     sizes = {text: _measure_sizes(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
     chars = [sizes[text][0] for pair in train for text in (pair.chosen, pair.rejected)]
@@ -239,7 +198,7 @@ def _compare_lengths(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floa
         bins = [float(at == own) for at in range(_LENGTH_BINS)]
         return [*sizes[text], *(math.log1p(size) for size in sizes[text]), *bins]
 
-    return (*_scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
+    return (*scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
 
 
 def _measure_sizes(text: str) -> tuple[float, ...]:
@@ -248,7 +207,7 @@ def _measure_sizes(text: str) -> tuple[float, ...]:
     return len(text), len(_encode_utf8(text)), len(lines), max(map(len, lines))
 
 
-def _compare_formats(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floats, _Floats, float]:
+def _compare_formats(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Floats, Floats, float]:
     """Punctuation, white space, the share of character classes, and the JSON keys that the train pairs differ in."""
     looks = {text: _find_marks(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
     counts = Counter(token for pair in train for token in sorted(looks[pair.chosen][1] ^ looks[pair.rejected][1]))
@@ -258,7 +217,7 @@ def _compare_formats(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[_Floa
         values, own = looks[text]
         return [*values, *(float(token in own) for token in tokens)]
 
-    return (*_scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
+    return (*scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
 
 
 _PUNCTUATION = np.array([code for code in range(128) if not chr(code).isalnum()])
@@ -340,7 +299,7 @@ def _scale_to_unit_length(rows: Any) -> Any:
     return _multiply_rows(rows, 1 / np.where(length > 0, length, 1.0))
 
 
-def _multiply_rows(rows: Any, factors: _Floats) -> Any:
+def _multiply_rows(rows: Any, factors: Floats) -> Any:
     """Each row times its factor, for a dense matrix or a sparse one with compressed rows."""
     if isinstance(rows, np.ndarray):
         return rows * factors[:, None]
@@ -348,7 +307,7 @@ def _multiply_rows(rows: Any, factors: _Floats) -> Any:
     return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
 
 
-def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], _Floats]:
+def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], Floats]:
     """(buckets, values): signed log of how many more n-grams of a bucket `chosen` has than `rejected`."""
     chosen, rejected = _hash_ngrams(pair.chosen), _hash_ngrams(pair.rejected)
     size = 1 << _BUCKETS_LOG2
@@ -377,31 +336,15 @@ def _hash_ngrams(text: str) -> NDArray[np.int64]:
     return np.concatenate(found).astype(np.int64)
 
 
-def _make_differences(pairs: Sequence[Pair], list_features: Callable[[str], list[float]]) -> _Floats:
+def _make_differences(pairs: Sequence[Pair], list_features: Callable[[str], list[float]]) -> Floats:
     """phi(chosen) - phi(rejected) and its signs ("the longer one" is a trick even where it is longer by little)."""
     chosen = np.array([list_features(pair.chosen) for pair in pairs], dtype=np.float64)
     rejected = np.array([list_features(pair.rejected) for pair in pairs], dtype=np.float64)
     return np.hstack([chosen - rejected, np.sign(chosen - rejected)])
 
 
-def _scale_columns(train: _Floats, test: _Floats) -> tuple[_Floats, _Floats]:
-    """Divide the columns of both by their root mean square in train; columns that are zero in train are left out.
-
-    The columns are not centred, which would break the antisymmetry. Values are limited to 5, so that a very large
-    one does not outweigh all others.
-    """
-    size = np.sqrt((train**2).mean(axis=0))
-    kept = size > 0
-    return np.clip(train[:, kept] / size[kept], -5, 5), np.clip(test[:, kept] / size[kept], -5, 5)
-
-
 def _encode_utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _format_fraction(fraction: float, decimals: int) -> str:
-    text = f"{fraction:.{decimals}f}"
-    return text.removeprefix("0") if fraction < 1 else text
 
 
 _GUESSERS: dict[str, _Differences] = {

@@ -16,33 +16,29 @@ import msgspec
 import numpy as np
 
 from foretrace.actions.corrections import read_corrections
-from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
-from foretrace.dataset import demonstration, splits
+from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
+from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.plan import check_room, make_plan
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
-from foretrace.dataset.prompts import make_instruction, make_token_counter
-from foretrace.dataset.recipes.attempts import is_wanted_outcome
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, infer_tools
-from foretrace.dataset.statistical_gates import PairSample, make_statistical_gates, remove_families
+from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, infer_tools_of_shards
+from foretrace.dataset.statistical_gates import PairSample, SampledPair, make_statistical_gates, remove_families
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
 from foretrace.engines.processes import worker_pool
-
-MESSAGES_PER_JOB = 24_000
-"""About how many messages one job gets. The number of jobs, and so of files, follows from the traces alone."""
 
 
 def build(
@@ -146,7 +142,8 @@ class _BuiltShards:
         """Of each job."""
         self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
         self.counts = BuildCounts()
-        self.sample = PairSample()
+        self.sample = PairSample[SampledPair]()
+        self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
     def add(self, number: int, result: ShardResult) -> None:
@@ -156,6 +153,8 @@ class _BuiltShards:
         self.counts.add(result.counts)
         for family, pairs in result.sample.items():
             self.sample.add(family, *pairs)
+        for place, pairs in result.shallow.items():
+            self.shallow.add(place, *pairs)
         for split, prompts in result.prompts.items():
             self._prompts[split].append(prompts)
 
@@ -199,13 +198,13 @@ class _Builder:
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
         self._clear()
-        self._check_room()
+        check_room(self.settings)
         before = [store.compute_fingerprint() for store in self.stores]
         jobs, inputs = self._plan()
         ours_alone = not any(":" in name for name in self.settings.recipes)
         with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
             inferred = InferredTools()
-            for _, found in self._run(pool, "looking for tools", infer_tools, jobs):
+            for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
                 inferred.merge(found)
             jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
             built = self._build(pool, "building", jobs)
@@ -230,7 +229,14 @@ class _Builder:
             raise self._make_empty_error(built.counts)
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
-        manifest = make_manifest(self.settings, inputs, built.counts, configs, gates, self.warnings, self._corrections)
+        difficulty = {
+            family: measured
+            for family, measured in measure_difficulty(built.shallow.take()).items()
+            if family in built.counts.families  # and was not removed
+        }
+        manifest = make_manifest(
+            self.settings, inputs, built.counts, configs, gates, difficulty, self.warnings, self._corrections
+        )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
         (self.folder / "README.md").write_text(make_card(manifest, list(self.configs.values())), encoding="utf-8")
@@ -241,53 +247,25 @@ class _Builder:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
 
-    def _check_room(self) -> None:
-        """Refuse a context in which the instruction takes more than a quarter: the rest is for system, task and
-        latest turn."""
-        limit = self.settings.max_context_tokens
-        size = make_token_counter(self.settings.tokenizer).count(make_instruction(self.settings.target))
-        if size > limit // 4:
-            raise UsageError(
-                Setting("max_context_tokens", limit),
-                f": by this tokenizer the instruction alone takes {size}; the smallest is {size * 4}",
-            )
-
     def _plan(self) -> tuple[list[ShardJob], dict[str, Any]]:
         """The jobs, and what the manifest says of the inputs."""
-        if not self.stores:
-            raise UsageError("build takes at least one traces folder")
-        if len({store.manifest.shards for store in self.stores}) > 1:
-            raise UsageError(
-                "build takes traces folders with one number of shards; import again with the same ", Setting("shards")
-            )
-        tables = [store.read_columns("key", "id", "group", "n_messages", "success") for store in self.stores]
-        keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
-        if not keys:
-            raise BuildError(f"{self.stores[0].folder}: holds no traces")
-        groups = sorted({g for t in tables for g in _read_lists(t, "group")[0]})
-        outcomes = [row for t in tables for row in zip(*_read_lists(t, "group", "success"), strict=True)]
-        with_rows = {group for group, success in outcomes if is_wanted_outcome(self.settings.outcomes, success)}
-        assigned, warnings = splits.assign_splits(groups, self.settings.split, self.settings.seed, with_rows)
-        self.warnings += warnings
-        messages = sum(sum(_read_lists(t, "n_messages")[0]) for t in tables)
-        used = sorted({s for store in self.stores for s in store.shards})
-        count = max(1, min(len(used), -(-messages // MESSAGES_PER_JOB)))
-        inputs = {"traces": len(keys), "groups": len(groups), "digest": digest(*(x for k in keys for x in k), size=16)}
+        plan = make_plan(self.stores, self.settings)
+        self.warnings += plan.warnings
         jobs = [
             ShardJob(
                 number=number,
-                count=count,
+                count=len(plan.shards),
                 stores=tuple(sorted(str(store.folder) for store in self.stores)),
-                shards=tuple(used[len(used) * number // count : len(used) * (number + 1) // count]),
+                shards=shards,
                 folder=str(self.folder),
                 candidates_folder=str(self.candidates_folder),
                 settings=self.settings,
-                splits=assigned,
+                splits=plan.splits,
                 corrections=self._corrections,
             )
-            for number in range(count)
+            for number, shards in enumerate(plan.shards)
         ]
-        return jobs, inputs
+        return jobs, plan.inputs
 
     def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))
@@ -376,7 +354,3 @@ class _Builder:
             Setting("outcomes", self.settings.outcomes),
             ": not_failed takes attempts of unknown outcome too, all takes all",
         )
-
-
-def _read_lists(table: Any, *names: str) -> list[list[Any]]:
-    return [table[name].to_pylist() for name in names]

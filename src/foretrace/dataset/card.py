@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretrace.core.digest import digest
+from foretrace.core.references import References, ScoreRow
 from foretrace.dataset.demonstration import describe_demonstration
+from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs
 
@@ -41,6 +43,7 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
         _write_configs(manifest, present),
         _write_actions(manifest),
         _write_gates(manifest),
+        *_write_difficulty(manifest),
         _write_origin(manifest),
     ]
     return "\n".join(section.rstrip("\n") + "\n" for section in sections)
@@ -50,6 +53,43 @@ def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str]) -> str:
     """README.md of one Hub repository that holds the configs of these names; `{repo_id}` is left to be filled in."""
     configs = load_configs()
     return make_card(manifest, [configs[name] for name in names], "{repo_id}")
+
+
+_REFERENCES = "## What free predictors reach"
+_REFERENCE_FIGURES = (
+    ("action type", "natural", "type_accuracy"),
+    ("macro-F1", "natural", "macro_f1"),
+    ("tool", "natural", "tool"),
+    ("exact call", "natural", "exact_call"),
+    ("exact call in 3 guesses", "natural", "exact_call@3"),
+    ("exact call, safe to run early", "eligible", "exact_call"),
+)
+"""Title, slice and metric of each column."""
+
+
+def put_references(card: str, references: References) -> str:
+    """The card with a section on the references, which takes the place of an older one."""
+    before, _, rest = card.partition(f"{_REFERENCES}\n")
+    after = rest[rest.find("\n## ") + 1 :] if "\n## " in rest else ""
+    found = [(each.predictor, {(row.slice, row.metric): row for row in each.scores}) for each in references.predictors]
+    columns = [column for column in _REFERENCE_FIGURES if any(column[1:] in rows for _, rows in found)]
+    lines = [
+        _REFERENCES,
+        "",
+        "On the eval rows, in percent, with 95 % intervals by group. The score of a predictor of yours is shown "
+        "beside them.",
+        "",
+        f"| predictor | {' | '.join(title for title, _, _ in columns)} |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for predictor, rows in found:
+        cells = (_write_percent(rows.get((slice_name, metric))) for _, slice_name, metric in columns)
+        lines.append(f"| {predictor} | {' | '.join(cells)} |")
+    return "\n".join([before.rstrip("\n") + "\n", *lines, ""]) + (f"\n{after}" if after else "")
+
+
+def _write_percent(row: ScoreRow | None) -> str:
+    return "-" if row is None else f"{100 * row.value:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
 
 
 def _find_licenses(manifest: Mapping[str, Any]) -> dict[str, int]:
@@ -104,6 +144,7 @@ def _write_title(manifest: Mapping[str, Any], configs: Sequence[Config], place: 
         "Built by foretrace from traces of agent work: each step's action typed from its structure, splits by group, "
         "prompts that show nothing of what follows.\n\n"
         f'```python\nfrom datasets import load_dataset\n\nrows = load_dataset("{place}", "{first}")\n```\n\n'
+        "That writes a cache of about 33 times the files. With little disk, add `streaming=True`: it needs none.\n\n"
         "TRL's trainers cut or drop rows beyond their `max_length`, 1024 unless told otherwise: prompts here may have "
         f"{longest} tokens, so set it.\n"
     )
@@ -137,6 +178,24 @@ def _write_gates(manifest: Mapping[str, Any]) -> str:
     if manifest["warnings"]:
         lines += ["", "Warnings:", "", *(f"- {w}" for w in manifest["warnings"])]
     return "\n".join([*lines, ""])
+
+
+def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
+    """The section on difficulty, where it was measured."""
+    families = manifest.get("difficulty")
+    if not families:
+        return []
+    lines = [
+        "## Difficulty",
+        "",
+        "What a shallow reader of prompt and completion gets right (counts, places, overlaps; fitted on train, "
+        "measured on test, a 99 % interval by groups): so much of a family is easy. It is no gate.",
+        "",
+        "| family | right |",
+        "|---|---|",
+        *(f"| {family} | {describe_difficulty(figures)} |" for family, figures in families.items()),
+    ]
+    return ["\n".join([*lines, ""])]
 
 
 def format_figures(gate: Mapping[str, Any]) -> str:

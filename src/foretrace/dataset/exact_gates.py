@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from foretrace.core.store import TraceStore
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
-from foretrace.dataset.prompts import ChatText, Prompts, make_instruction, make_token_counter
+from foretrace.dataset.prompts import Prompts, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import Config, RowCheck
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_traces_once
-from foretrace.dataset.target_text import has_target, make_message_text
+from foretrace.dataset.target_text import has_target
+from foretrace.dataset.turn_text import ChatText, History
 from foretrace.engines.processes import release_memory
 
 _COMMON_COLUMNS = ("key", "step", "group", "prompt")
@@ -104,7 +105,8 @@ class _ShardChecker:
         prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
         too.
         """
-        for trace in read_traces_once(self._job):
+        stores = [TraceStore(Path(store)) for store in self._job.stores]
+        for trace in read_traces_once(stores, self._job.shards):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # of no trace
@@ -115,7 +117,7 @@ class _ShardChecker:
         trace = self._job.inferred_tools.offer(trace)
         counter = make_token_counter(settings.tokenizer)
         instruction = make_instruction(settings.target)
-        originals = [make_message_text(message) for message in trace.messages]
+        history = History(trace.messages)
         facts: dict[str, tuple[int, bool]] = {}
         """Of each text of a prompt: its tokens, and whether a target stands in it."""
         other: Prompts | None = None
@@ -129,7 +131,7 @@ class _ShardChecker:
                     facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
             tokens = sum(facts[text][0] for _, text in prompt)
             with_target = any(facts[text][1] for _, text in prompt)
-            is_history = _is_history(prompt, trace.messages, originals, step)
+            is_history = history.is_shown_by(prompt, step)
             result.max_prompt_tokens = max(result.max_prompt_tokens, tokens)
             for checks in self._checks.values():
                 for check in checks:
@@ -159,42 +161,6 @@ def replace_ending(trace: Trace, step: int) -> Trace:
     )
 
 
-def _is_history(prompt: list[ChatText], messages: tuple[Message, ...], originals: list[str], step: int) -> bool:
-    """Whether the prompt's history is the trace's messages up to the step, each at its place, whole or with its
-    middle marked as left out; messages may be missing only behind the task, and a mark there says how many."""
-    if not prompt or prompt[0].role != "system" or any(m.role == "system" for m in prompt[1:]):
-        return False
-    start = _count_until(messages, lambda m: m.role != "system")
-    task = _count_until(messages[start:], lambda m: m.role in ("assistant", "tool"))
-    texts, wanted = prompt[1:], list(range(start, step))
-    gone = len(wanted) - len(texts) + 1
-    mark = ChatText("user", f"[{gone} earlier message{'s' if gone > 1 else ''} left out]")
-    if gone > 0 and texts[task : task + 1] == [mark]:
-        del texts[task], wanted[task : task + gone]
-    return len(texts) == len(wanted) and all(
-        role == ("assistant" if messages[at].role == "assistant" else "user") and _is_text_of(text, originals[at])
-        for (role, text), at in zip(texts, wanted, strict=True)
-    )
-
-
-def _count_until(messages: tuple[Message, ...], found: Callable[[Message], bool]) -> int:
-    return next((at for at, message in enumerate(messages) if found(message)), len(messages))
-
-
-_CLIPPED = re.compile(r"\n\[(\d+) characters left out\](?=\n)")
-
-
-def _is_text_of(text: str, original: str) -> bool:
-    if text == original:
-        return True
-    for mark in _CLIPPED.finditer(text):
-        head, tail = text[: mark.start()], text[mark.end() + 1 :]
-        whole = len(head) + int(mark[1]) + len(tail) == len(original)
-        if whole and original.startswith(head) and original.endswith(tail):
-            return True
-    return False
-
-
 def make_exact_gates(
     checks: Sequence[ShardCheck], counts: BuildCounts, written: Counter[str], configs: Mapping[str, Config]
 ) -> list[Gate]:
@@ -217,7 +183,7 @@ def make_exact_gates(
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
-        *(type(same[0]).make_gate(same) for same in by_config),
+        *(gate for same in by_config for gate in type(same[0]).make_gates(same)),
     ]
 
 

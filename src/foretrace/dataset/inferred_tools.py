@@ -104,6 +104,20 @@ class InferredTools(msgspec.Struct):
         return {} if agent is None else (self.agents.get(agent[0]) or {}).get(agent[1]) or {}
 
 
+def infer_tools(traces: Iterable[Trace], splits: Mapping[str, str]) -> InferredTools:
+    """Note what agents call in the traces of train groups.
+
+    Args:
+        traces: In any order.
+        splits: Split of each group.
+    """
+    inferred = InferredTools()
+    for trace in traces:
+        if splits.get(trace.task.group) == "train":
+            inferred.add_trace(trace)
+    return inferred
+
+
 def _find_agent(trace: Trace) -> tuple[str, str] | None:
     """Whose traces this is one of: where to look (source), and who; `None` where nothing says so."""
     origin = trace.provenance

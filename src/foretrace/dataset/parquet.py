@@ -16,8 +16,8 @@ from typing import Any, Self
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error
-from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
+from foretrace.dataset.turn_text import ChatText
 
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
@@ -34,6 +34,45 @@ def find_rank(seed: int, row: Row) -> str:
     return state.hexdigest()
 
 
+class RowWindow:
+    """Rows of one config that are shuffled among themselves and written together."""
+
+    def __init__(self, config: Config, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        self._rows: list[tuple[str, dict[str, Any]]] = []
+        self._texts: set[str] = set()
+        self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows should be taken before another one is added."""
+        return self._size >= WINDOW_BYTES or len(self._rows) >= WINDOW_ROWS
+
+    def add(self, row: Row) -> None:
+        """Take a row, in any order."""
+        self._rows.append((find_rank(self._seed, row), row.values))
+        for name, kind in self._config.columns.items():
+            if kind in ("messages", "trajectory"):
+                self._measure(kind, row.values[name])
+
+    def take(self) -> list[dict[str, Any]]:
+        """The values of the rows in the order of their ranks; the window is empty then."""
+        self._rows.sort(key=lambda item: item[0])
+        values = [values for _, values in self._rows]
+        self._rows, self._texts, self._size = [], set(), 0
+        return values
+
+    def _measure(self, kind: ColumnType, messages: Sequence[Any]) -> None:
+        if kind == "trajectory":
+            self._size += sum(len(m["content"]) for m in messages)
+            return
+        for _, text in messages:
+            if text not in self._texts:
+                self._texts.add(text)
+                self._size += len(text)
+
+
 class TableWriter:
     """Writes one file of one config and split; the file appears with the first row.
 
@@ -44,10 +83,7 @@ class TableWriter:
         self.path = path
         self.rows = 0
         self._config = config
-        self._seed = seed
-        self._window: list[tuple[str, dict[str, Any]]] = []
-        self._texts: set[str] = set()
-        self._size = 0
+        self._window = RowWindow(config, seed)
         self._writer: Any = None
 
     def __enter__(self) -> Self:
@@ -59,29 +95,17 @@ class TableWriter:
 
     def add(self, row: Row) -> None:
         """Take a row, in any order within a window."""
-        self._window.append((find_rank(self._seed, row), row.values))
-        for name, kind in self._config.columns.items():
-            if kind in ("messages", "trajectory"):
-                self._measure(kind, row.values[name])
-        if self._size >= WINDOW_BYTES or len(self._window) >= WINDOW_ROWS:
+        self._window.add(row)
+        if self._window.is_full:
             self._flush()
-
-    def _measure(self, kind: ColumnType, messages: Sequence[Any]) -> None:
-        if kind == "trajectory":
-            self._size += sum(len(m["content"]) for m in messages)
-            return
-        for _, text in messages:
-            if text not in self._texts:
-                self._texts.add(text)
-                self._size += len(text)
 
     def _flush(self) -> None:
         import pyarrow.parquet as pq
 
-        if not self._window:
+        rows = self._window.take()
+        if not rows:
             return
-        self._window.sort(key=lambda item: item[0])
-        table = make_table(self._config, [values for _, values in self._window])
+        table = make_table(self._config, rows)
         try:
             if self._writer is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,8 +121,7 @@ class TableWriter:
         except OSError as error:
             self.discard()
             raise BuildError(describe_write_error(self.path, error)) from error
-        self.rows += len(self._window)
-        self._window, self._texts, self._size = [], set(), 0
+        self.rows += len(rows)
 
     def close(self) -> int:
         """Write what waits; returns the number of rows in the file."""

@@ -1,14 +1,15 @@
 """Prompts: the one renderer of what a proposer or verifier sees, the same for training and evaluation.
 
-A prompt is one system message (the fixed instruction, then the agent's own system text and tools under headings)
-and the history as it was, user and assistant text only. It is a function of the messages before the step alone.
+A prompt is one system message (the fixed instruction, then the agent's own system text and tools under headings) and
+the history as it was, as turns of user and assistant that alternate, the user's first and last: strict chat templates
+take nothing else. It is a function of the messages before the step alone.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
@@ -16,8 +17,20 @@ from foretrace.core.trace import ToolSpec, Trace
 from foretrace.dataset.prompt_digests import digest_prompt
 from foretrace.dataset.settings import TargetFormat
 from foretrace.dataset.target_text import has_target, make_message_text
+from foretrace.dataset.tool_text import DESCRIPTION_CHARS, encode_tool, is_described
+from foretrace.dataset.turn_text import (
+    AGENT_BEGINS,
+    AGENT_GOES_ON,
+    JOIN,
+    ChatText,
+    find_side,
+    frame_text,
+    make_cut_mark,
+    make_omission_mark,
+    make_shown_text,
+)
 
-RENDERER_VERSION = "1"
+RENDERER_VERSION = "2"
 BYTES_PER_TOKEN = 3.5
 _PER_MESSAGE = 4
 """Tokens that a chat template adds around a message, roughly."""
@@ -40,13 +53,6 @@ _ANSWERS: dict[TargetFormat, str] = {
 }
 OWN_HEADING = "\n\n# The agent's own instructions\n\n"
 TOOLS_HEADING = "\n\n# The agent's tools\n\n"
-
-
-class ChatText(NamedTuple):
-    """One message of a prompt or completion."""
-
-    role: str
-    content: str
 
 
 class TokenCounter(Protocol):
@@ -108,10 +114,6 @@ def make_instruction(target: TargetFormat) -> str:
     )
 
 
-def _make_omission_mark(count: int) -> str:
-    return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
-
-
 class Prompts:
     """The prompts of one trace."""
 
@@ -144,22 +146,27 @@ class Prompts:
         """Where the history begins: before it stand the system text and the task."""
         own = "\n\n".join(make_message_text(m) for m in messages[:start])
         own_part = self._render_own_part(own, trace.tools)
-        self._head = [ChatText("system", make_instruction(target) + own_part)]
+        self._system = ChatText("system", make_instruction(target) + own_part)
         share = max_tokens // 4 // max(1, first - start)
-        self._head += [ChatText("user", self._clip(make_message_text(m), share)) for m in messages[start:first]]
-        head_texts = [*(message.content for message in self._head), _make_omission_mark(10**6)]
-        self._head_cost = sum(map(self._count_message_tokens, head_texts))
-        """Tokens of what every prompt holds, the mark of what was left out among it."""
+        self._task = [self._clip(make_shown_text(m), share) for m in messages[start:first]]
+        marks = [make_omission_mark(10**6), AGENT_GOES_ON, *([] if self._task else [AGENT_BEGINS])]
+        self._head_cost = sum(map(self._count_message_tokens, [self._system.content, *self._task, *marks]))
+        """Tokens of what every prompt may hold, the marks among it."""
         self._messages = messages
         self._body: list[ChatText] = [] if earlier is None else earlier._body
+        """The messages of the history, one by one."""
         self._costs: list[int] = [] if earlier is None else earlier._costs
+        self._joined: dict[tuple[int, int], ChatText] = {} if earlier is None else earlier._joined
+        """Turns of several messages, by the places in `_body` where they begin and end."""
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
         self._first_shown: dict[int, int] = {}
-        self._texts = (own, own_part, *(m.content for m in self._head[1:]))
+        self._texts = (own, own_part)
         self._head_has_target: bool | None = None
         self._clean = 0
         """Messages of the history, from its beginning, in which no target text stands."""
+        self._clean_turn = ChatText("user", JOIN.join(self._task))
+        """The last turn of what is clean."""
 
     def render(self, index: int) -> list[ChatText]:
         """The prompt for the assistant message at `index`: it reads no message from `index` on."""
@@ -180,52 +187,112 @@ class Prompts:
 
     def _render(self, index: int) -> list[ChatText]:
         self._render_to(index)
+        end = max(0, index - self._first)
+        start = self._find_start(end)
+        self._first_shown[index] = self._first + start
+        at = start if start == end or self._body[start].role == "assistant" else self._find_turn_end(start, end)
+        prompt = [self._system, self._make_opening(start, at)]
+        while at < end:
+            begin, at = at, self._find_turn_end(at, end)
+            prompt.append(self._make_turn(begin, at))
+        if prompt[-1].role == "assistant":
+            prompt.append(ChatText("user", AGENT_GOES_ON))
+        return prompt
+
+    def _find_start(self, end: int) -> int:
+        """Place of the first message that is shown: as many of the latest as there is room for. Where some are left
+        out, a turn of the agent comes first, so that no result stands without its call."""
         left = self._max - self._head_cost
-        start = index - self._first
+        start = end
         while start > 0 and left >= self._costs[start - 1]:
             start -= 1
             left -= self._costs[start]
-        self._first_shown[index] = self._first + max(0, start)
-        body = self._body[start : max(0, index - self._first)]
-        if start <= 0:
-            return self._head + body
-        return [*self._head, ChatText("user", _make_omission_mark(start)), *body]
+        if start == 0:
+            return 0
+        return next((at for at in range(start, end) if self._body[at].role == "assistant"), start)
+
+    def _find_turn_end(self, begin: int, end: int) -> int:
+        """Where the turn ends that begins at a place: before the first message of the other side."""
+        role, at = self._body[begin].role, begin + 1
+        while at < end and self._body[at].role == role:
+            at += 1
+        return at
+
+    def _make_opening(self, start: int, end: int) -> ChatText:
+        """The first turn: the task, what is left out behind it, and what the user's side says before the agent."""
+        mark = [make_omission_mark(start)] if start else []
+        texts = [*self._task, *mark, *(message.content for message in self._body[start:end])]
+        return ChatText("user", JOIN.join(texts) if texts else AGENT_BEGINS)
+
+    def _make_turn(self, begin: int, end: int) -> ChatText:
+        if end - begin == 1:
+            return self._body[begin]
+        if (begin, end) not in self._joined:
+            texts = [message.content for message in self._body[begin:end]]
+            self._joined[begin, end] = ChatText(self._body[begin].role, JOIN.join(texts))
+        return self._joined[begin, end]
 
     def count_tokens(self, prompt: list[ChatText]) -> int:
         """Tokens of a prompt."""
         return sum(self._count_message_tokens(m.content) for m in prompt)
 
     def has_room(self, index: int) -> bool:
-        """Whether the prompt for the message at `index` has room for system, task and latest turn."""
+        """Whether the prompt for the message at `index` has room for system, task and latest message."""
         self._render_to(index)
         latest = self._costs[index - self._first - 1] if index > self._first else 0
         return self._head_cost + latest <= self._max
 
     def has_target_before(self, index: int) -> bool:
         """Whether text that looks like a target stands before the message at `index`, such as where the agent worked
-        on a dataset like ours."""
+        on a dataset like ours; also one that only two messages of one turn make together."""
         self._render_to(index)
         if self._head_has_target is None:
-            self._head_has_target = any(map(has_target, self._texts))
+            self._head_has_target = any(map(has_target, (*self._texts, self._clean_turn.content)))
         before = max(0, index - self._first)
-        while self._clean < before and not has_target(self._body[self._clean].content):
+        while self._clean < before:
+            role, text = self._body[self._clean]
+            turn = ChatText(role, self._clean_turn.content + JOIN + text if role == self._clean_turn.role else text)
+            if has_target(turn.content):
+                break
+            self._clean_turn = turn
             self._clean += 1
         return self._head_has_target or self._clean < before
 
     def _render_to(self, index: int) -> None:
         for at in range(self._first + len(self._body), index):
             message = self._messages[at]
-            role = "assistant" if message.role == "assistant" else "user"
-            text = self._clip(make_message_text(message), self._max // 5)
-            self._body.append(ChatText(role, text))
+            room = self._max // 5 - self._counter.count(frame_text(message, ""))
+            text = frame_text(message, self._clip(make_shown_text(message), room))
+            self._body.append(ChatText(find_side(message), text))
             self._costs.append(self._count_message_tokens(text))
 
     def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
+        """The agent's own system text and its tools, which share a quarter of the prompt. Tools that the system text
+        explains are not told twice."""
+        limit, count = self._max // 4, self._counter.count
         part = OWN_HEADING + own if own else ""
-        if any(tool.name not in own for tool in tools):
-            lines = (f"- {t.name}: {t.description}\n  {t.parameters}" for t in tools)
-            part += TOOLS_HEADING + "\n".join(lines)
-        return self._clip(part, self._max // 4)
+        if all(is_described(tool, own) for tool in tools):
+            return self._clip(part, limit)
+        room = max(limit // 2, limit - count(part))
+        lines: list[str] = []
+        for longest in DESCRIPTION_CHARS:
+            lines = [encode_tool(tool, longest) for tool in tools]
+            if count(TOOLS_HEADING + "\n".join(lines)) <= room:
+                break
+        else:
+            lines = self._clip_evenly(lines, room - count(TOOLS_HEADING))
+        listed = TOOLS_HEADING + "\n".join(lines)
+        return self._clip(self._clip(part, max(0, limit - count(listed))) + listed, limit)
+
+    def _clip_evenly(self, lines: list[str], limit: int) -> list[str]:
+        """The lines within about `limit` tokens together: short ones whole, and what is left shared by the long."""
+        sizes = [self._counter.count(line) + 1 for line in lines]
+        clipped = [*lines]
+        for place, index in enumerate(sorted(range(len(lines)), key=sizes.__getitem__)):
+            share = max(0, limit // (len(lines) - place) - 1)
+            clipped[index] = self._clip(lines[index], share)
+            limit -= min(sizes[index], share)
+        return clipped
 
     def _count_message_tokens(self, text: str) -> int:
         return self._counter.count(text) + _PER_MESSAGE
@@ -235,11 +302,10 @@ class Prompts:
         size = self._counter.count(text)
         if size <= limit:
             return text
-        keep = len(text) * limit // size
+        keep = len(text) * max(0, limit) // size
         while True:
             keep = max(0, keep * 9 // 10 - 16)
             head, tail = keep * 2 // 3, keep - keep * 2 // 3
-            mark = f"\n[{len(text) - keep} characters left out]\n"
-            clipped = text[:head] + mark + (text[-tail:] if tail else "")
+            clipped = text[:head] + make_cut_mark(len(text) - keep) + (text[-tail:] if tail else "")
             if keep == 0 or self._counter.count(clipped) <= limit:
                 return clipped

@@ -14,8 +14,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from foretrace.core.errors import PushError, Setting, UsageError
-from foretrace.dataset.card import make_hub_card
+from foretrace.core.errors import PredictionError, PushError, Setting, UsageError
+from foretrace.core.predictions import digest_dataset
+from foretrace.core.references import FILE as REFERENCES_FILE
+from foretrace.core.references import References, read_references
+from foretrace.dataset.card import make_hub_card, put_references
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import SPLITS
@@ -199,17 +202,31 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
     files = {config: _find_files(dataset, config, manifest) for held in repositories.values() for config in held}
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
+    references = _read_references(dataset)
     for ending, held in repositories.items():
         configs = [config for config in held if files[config]]
         if not configs:
             continue
         repo_id = f"{base}-{ending}"
         card = make_hub_card(manifest, configs).replace("{repo_id}", repo_id)
-        contents: dict[str, Path | bytes] = {"README.md": card.encode(), "manifest.json": raw}
+        contents: dict[str, Path | bytes] = {"manifest.json": raw}
+        if references is not None and "eval" in configs:
+            card = put_references(card, references)
+            contents[REFERENCES_FILE] = dataset / REFERENCES_FILE
+        contents["README.md"] = card.encode()
         for config in configs:
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
         rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())
         yield _RepositoryPlan(repo_id, held, contents, rows)
+
+
+def _read_references(dataset: Path) -> References | None:
+    """The figures of the references, where they are of this version of the dataset."""
+    try:
+        found = read_references(dataset)
+        return found if found is not None and found.dataset == digest_dataset(dataset) else None
+    except PredictionError as error:
+        raise PushError(*error.parts) from None
 
 
 def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:

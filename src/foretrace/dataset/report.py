@@ -13,6 +13,7 @@ import msgspec
 from foretrace.actions.corrections import Corrections
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
+from foretrace.dataset.difficulty import Difficulty
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -32,10 +33,10 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Traces of the demo model."""
     steps: int = 0
     """Assistant messages."""
-    with_inferred_tools: int = 0
-    """Traces whose prompts tell of tools that were inferred."""
     corrected: int = 0
     """Those of them whose action is a person's correction."""
+    with_inferred_tools: int = 0
+    """Traces whose prompts tell of tools that were inferred."""
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls that were not read, by source."""
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -85,6 +86,7 @@ def make_manifest(
     counts: BuildCounts,
     configs: Mapping[str, Any],
     gates: Iterable[Gate],
+    difficulty: Mapping[str, Difficulty],
     warnings: list[str],
     corrections: Corrections | None = None,
 ) -> dict[str, Any]:
@@ -96,19 +98,10 @@ def make_manifest(
         counts: Of all shard jobs.
         configs: What `describe_files` says of each config.
         gates: With their verdicts.
+        difficulty: How much of each family is easy.
         warnings: For the reader of the card.
         corrections: Those that were given.
     """
-    described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
-    where_used: dict[str, int] = {}
-    """Counts that are left out where there is nothing to count."""
-    if counts.with_inferred_tools:
-        where_used["traces_with_inferred_tools"] = counts.with_inferred_tools
-    if corrections is None:
-        del described["corrections"]
-    else:
-        described["corrections"] = corrections.compute_digest()
-        where_used["steps_corrected"] = counts.corrected
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
         "schema_version": 1,
@@ -118,7 +111,7 @@ def make_manifest(
             "renderer": RENDERER_VERSION,
             "pyarrow": version("pyarrow"),
         },
-        "settings": described,
+        "settings": _describe_settings(settings, corrections),
         "token_counter": make_token_counter(settings.tokenizer).method,
         "instruction": make_instruction(settings.target),
         "inputs": inputs,
@@ -130,15 +123,27 @@ def make_manifest(
             "traces_in_two_inputs": counts.duplicates,
             "traces_of_demo_model": counts.of_demo_model,
             "steps": counts.steps,
-            **where_used,
+            **({"traces_with_inferred_tools": counts.with_inferred_tools} if counts.with_inferred_tools else {}),
+            **({} if corrections is None else {"steps_corrected": counts.corrected}),
         },
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,
         "families": dict(sorted(counts.families.items())),
         "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
         "gates": [msgspec.to_builtins(gate) for gate in gates],
+        "difficulty": msgspec.to_builtins(difficulty),
         "warnings": warnings,
     }
+
+
+def _describe_settings(settings: BuildSettings, corrections: Corrections | None) -> dict[str, Any]:
+    """The settings without names of files, which depend on the place."""
+    described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
+    if corrections is None:
+        del described["corrections"]
+    else:
+        described["corrections"] = corrections.compute_digest()
+    return described
 
 
 def describe_files(folder: Path, splits: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

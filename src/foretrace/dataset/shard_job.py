@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Self
@@ -12,17 +12,17 @@ from typing import Self
 import msgspec
 
 from foretrace.actions.corrections import Corrections
-from foretrace.actions.label_steps import label_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
-from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
+from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
-from foretrace.dataset.prompts import Prompts, make_token_counter
-from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
+from foretrace.dataset.prompts import make_token_counter
+from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, make_attempt, select_targets
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
 from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, DatasetFiles
@@ -64,31 +64,38 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Digests of the prompts of each split."""
     sample: dict[str, list[SampledPair]]
     """Pairs for the statistical gates, by family."""
+    shallow: dict[str, list[ShallowPair]]
+    """Pairs by which the difficulty of a family is measured, by `split/family`."""
 
 
 def build_shards(job: ShardJob) -> ShardResult:
     """Write the job's files and count what happened."""
     release_memory()
     with _ShardBuilder(job) as builder:
-        for task, traces in groupby(read_traces_once(job, builder.counts), key=lambda t: t.task.id):
+        stores = [TraceStore(Path(store)) for store in job.stores]
+        for task, traces in groupby(read_traces_once(stores, job.shards, builder.counts), key=lambda t: t.task.id):
             builder.add(task, list(traces))
         return builder.finish()
 
 
-def infer_tools(job: ShardJob) -> InferredTools:
+def infer_tools_of_shards(job: ShardJob) -> InferredTools:
     """Note what agents call in the train groups of the job's shards, where the source does not say what they have."""
     release_memory()
-    inferred = InferredTools()
-    for trace in read_traces_once(job):
-        if job.splits.get(trace.task.group) == "train":
-            inferred.add_trace(trace)
-    return inferred
+    stores = [TraceStore(Path(store)) for store in job.stores]
+    return infer_tools(read_traces_once(stores, job.shards), job.splits)
 
 
-def read_traces_once(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
-    """Read the traces of the job's shards, those of one task together; a trace that stands in two inputs comes once."""
-    stores = [TraceStore(Path(s)) for s in job.stores]
-    for shard in job.shards:
+def read_traces_once(
+    stores: Sequence[TraceStore], shards: Iterable[int], counts: BuildCounts | None = None
+) -> Iterator[Trace]:
+    """Read the traces of some shards, those of one task together; a trace that stands in two folders comes once.
+
+    Args:
+        stores: In any order: where two have one key with other content, the trace with the smaller id comes.
+        shards: Their numbers.
+        counts: Counts the traces that stand in two folders.
+    """
+    for shard in shards:
         streams = [store.read(shard) for store in stores if shard in store.shards]
         last = ""
         for trace in heapq.merge(*streams, key=lambda t: (t.task.id, t.key, t.id)):
@@ -113,7 +120,9 @@ class _ShardBuilder:
         }
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
-        self._sample = PairSample()
+        self._sample = PairSample[SampledPair]()
+        # A share of what all jobs need, twice over, since reading prompts takes time.
+        self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
     def __enter__(self) -> Self:
         return self
@@ -139,29 +148,20 @@ class _ShardBuilder:
         counts.of_demo_model += is_demo_model(trace.provenance.model)
         counts.licenses[trace.provenance.license or "unknown"] += 1
         counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
-        offered = self.job.inferred_tools.offer(trace)
-        counts.with_inferred_tools += offered is not trace
-        prompts = Prompts(offered, settings.target, settings.max_context_tokens, self._counter)
-        labels = label_trace(trace)
-        if self.job.corrections is not None:
-            labels = self.job.corrections.apply(trace, labels)
-            counts.corrected += sum(label.corrected for label in labels)
-        attempt = Attempt(trace, labels, prompts, settings)
+        attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
+        counts.with_inferred_tools += attempt.has_inferred_tools
+        counts.corrected += sum(label.corrected for label in attempt.labels)
         counts.steps += len(attempt.labels)
         count_unread_calls(trace, counts)
         return attempt
 
     def _build(self, attempts: list[Attempt], split: str) -> None:
-        wanted = [attempt for attempt in attempts if attempt.wanted]
-        for attempt in wanted:
-            attempt.select_targets()
-            self._exclude(attempt, split)
-            actions = self.counts.actions.setdefault(split, Counter())
-            actions.update(str(target.label.action) for target in attempt.targets)
+        select_targets(attempts)
         for attempt in attempts:
-            if not attempt.wanted and wanted:
-                # All that it can give is a wrong answer to a prompt that it shares with one that is wanted.
-                attempt.select_targets(until=max(attempt.count_shared_messages(other) for other in wanted))
+            if attempt.wanted:
+                self._exclude(attempt, split)
+                actions = self.counts.actions.setdefault(split, Counter())
+                actions.update(str(target.label.action) for target in attempt.targets)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
             for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops)):
@@ -187,14 +187,21 @@ class _ShardBuilder:
         if self._configs[row.config].pair_families:
             self.counts.families[row.values["family"]] += 1
             if self._settings.statistical_gates:
-                self._sample.add(row.values["family"], self._make_sampled_pair(row))
+                self._measure_pair(row, split)
         self._get_writer(self.job.folder, row.config, split).add(row)
 
-    def _make_sampled_pair(self, row: Row) -> SampledPair:
-        pair, group = row.values["pair"], row.values["group"]
+    def _measure_pair(self, row: Row, split: str) -> None:
+        """Take the pair into the samples of its family, as far as they have room for it."""
+        values = row.values
+        family, pair, group = values["family"], values["pair"], values["group"]
         place = digest("gate", str(self._settings.seed), pair)
-        chosen, rejected = row.values["chosen"][0][1], row.values["rejected"][0][1]
-        return SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)
+        chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
+        if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
+            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)
+            self._sample.add(family, sampled)
+        if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
+            difference = compare_shallowly(values["prompt"], chosen, rejected)
+            self._shallow.add(f"{split}/{family}", ShallowPair(place, group, difference))
 
     def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:
@@ -219,4 +226,5 @@ class _ShardBuilder:
             counts=self.counts,
             prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
             sample=self._sample.take(),
+            shallow=self._shallow.take(),
         )

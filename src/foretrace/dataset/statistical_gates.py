@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from operator import attrgetter
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -29,28 +30,50 @@ class SampledPair(msgspec.Struct, frozen=True, array_like=True):
     rejected: str
 
 
-class PairSample:
-    """The first `MAX_SAMPLED_PAIRS` pairs of each family, in the order of their places."""
+class HasPlace(Protocol):
+    """A pair that a sample may take."""
 
-    def __init__(self) -> None:
-        self._families: dict[str, list[SampledPair]] = {}
+    @property
+    def place(self) -> str:
+        """A hash that orders all pairs of the family: the first ones are the sample."""
+        ...
 
-    def add(self, family: str, *pairs: SampledPair) -> None:
+
+_PairT = TypeVar("_PairT", bound=HasPlace)
+
+
+class PairSample(Generic[_PairT]):
+    """The first pairs of each family, in the order of their places."""
+
+    def __init__(self, most: int = MAX_SAMPLED_PAIRS) -> None:
+        self._most = most
+        self._families: dict[str, list[_PairT]] = {}
+        self._last: dict[str, str] = {}
+        """Of families that were cut: the place behind which no pair can be in the sample."""
+
+    def wants(self, family: str, place: str) -> bool:
+        """Whether a pair of this place may still be in the sample."""
+        return family not in self._last or place <= self._last[family]
+
+    def add(self, family: str, *pairs: _PairT) -> None:
         """Take pairs. Pairs with the same place must come in the same order in every build."""
         sample = self._families.setdefault(family, [])
         sample.extend(pairs)
-        if len(sample) > 2 * MAX_SAMPLED_PAIRS:
-            self._cut(sample)
+        if len(sample) > 1.25 * self._most:
+            self._cut(family)
 
-    def take(self) -> dict[str, list[SampledPair]]:
+    def take(self) -> dict[str, list[_PairT]]:
         """The sample, by family."""
-        for sample in self._families.values():
-            self._cut(sample)
+        for family in self._families:
+            self._cut(family)
         return self._families
 
-    def _cut(self, sample: list[SampledPair]) -> None:
+    def _cut(self, family: str) -> None:
+        sample = self._families[family]
         sample.sort(key=attrgetter("place"))
-        del sample[MAX_SAMPLED_PAIRS:]
+        del sample[self._most :]
+        if len(sample) == self._most:
+            self._last[family] = sample[-1].place
 
 
 def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tuple[list[Gate], list[str]]:

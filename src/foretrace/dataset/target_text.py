@@ -13,13 +13,14 @@ from foretrace.dataset.settings import TargetFormat
 from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
 
 _encoder = msgspec.json.Encoder(order="sorted")
-_MARKED = re.compile(r'\{\s*"action"\s*:\s*"(?:' + "|".join(ActionType) + r')"|\[Next Action Prediction\]')
-"""The beginning of a target, with any spacing of its JSON, and a marker that older datasets of this kind have."""
+_MARKED = re.compile(r'\{\s*\\*"action\\*"\s*:\s*\\*"(?:' + "|".join(ActionType) + r')\\*"|\[Next Action Prediction\]')
+"""The beginning of a target, with any spacing of its JSON, also inside of a JSON string, and a marker that older
+datasets of this kind have."""
 
 
 def has_target(text: str) -> bool:
     """Whether text that looks like a target stands in a text: in a prompt it would be a label."""
-    return ('"action"' in text or "[Next Action" in text) and _MARKED.search(text) is not None
+    return ('"action' in text or "[Next Action" in text) and _MARKED.search(text) is not None
 
 
 def make_target_text(message: Message, action: ActionType, form: TargetFormat) -> str:

@@ -1,1 +1,1 @@
-"""What speculation saves: the times of steps, and the ceiling of what a predictor is worth."""
+"""What speculation saves, and what predictions are worth: the times of steps, the ceiling, the score."""

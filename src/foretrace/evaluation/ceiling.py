@@ -15,8 +15,7 @@ import msgspec
 
 from foretrace.actions.call_facts import pick_worst_effect
 from foretrace.actions.label_steps import label_trace
-from foretrace.actions.taxonomy import Effect, StepLabel
-from foretrace.core.errors import Setting, UsageError
+from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import measure_intervals
 from foretrace.evaluation.ceiling_report import (
@@ -27,6 +26,7 @@ from foretrace.evaluation.ceiling_report import (
     Saving,
     Verdict,
 )
+from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
 from foretrace.evaluation.savings import (
     EagerCall,
     PlannedStep,
@@ -42,11 +42,9 @@ DEPTHS = (1, 2, 3, 4, 5)
 """How many steps ahead are measured."""
 MIN_COVERAGE = 0.5
 """Share of steps whose times must be known for a verdict."""
-ALLOWED_EFFECTS = (Effect.SANDBOX_EXEC,)
-"""Effects that a user may call safe to run early, beside `pure_read`."""
 NO_CALL = "(no call)"
 
-_TO_RECORD = {
+TO_RECORD = {
     "no_model_time": "the model's seconds on every reply (`model_s`), or time stamps of its input and its reply",
     "no_tool_time": "the tool's seconds on every result (`tool_s`), or time stamps of the call and of its result",
     "no_result": "the result of every call, with its time",
@@ -108,18 +106,10 @@ class Ceiling:
         Raises:
             UsageError: a latency that is none, an effect that cannot be allowed, or a negative seed.
         """
-        if not (math.isfinite(proposer_s) and proposer_s >= 0):
-            raise UsageError(Setting("proposer_s", proposer_s), ": give seconds, 0 or more")
-        if seed < 0:
-            raise UsageError(Setting("seed", seed), ": give 0 or more")
-        for effect in allow:
-            if effect not in (Effect.PURE_READ, *ALLOWED_EFFECTS):
-                choices = ", ".join(ALLOWED_EFFECTS)
-                raise UsageError(
-                    Setting("allow", str(effect)), f": is not safe to run early; what can be allowed is {choices}"
-                )
+        check_number("proposer_s", proposer_s, "seconds, ")
+        check_number("seed", seed)
         self._proposer_s, self._seed = proposer_s, seed
-        self._safe = frozenset((Effect.PURE_READ, *(Effect(effect) for effect in allow)))
+        self._safe = choose_safe_effects(allow)
         self._sums = _Sums()
         self._counts: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
@@ -234,13 +224,13 @@ class Ceiling:
             eager=EagerCeiling(
                 **msgspec.structs.asdict(savings[_TOTAL, "eager"] if dispatched else _NOTHING_KNOWN),
                 coverage=dispatched,
-                verdict=_decide(min(dispatched, total.coverage)),
+                verdict=decide_verdict(min(dispatched, total.coverage)),
             ),
             sources=by_kind["source"],
             agents=by_kind["agent"],
             tools=by_kind["tool"],
             unknown_steps=dict(unknown),
-            to_record=[_TO_RECORD[reason] for reason, _ in unknown],
+            to_record=[TO_RECORD[reason] for reason, _ in unknown],
             overlaps=dict(sorted(self._overlaps.items())),
             proposer_s=self._proposer_s,
             allow=sorted(self._safe),
@@ -277,7 +267,7 @@ class Ceiling:
             name=row.name,
             steps=steps,
             coverage=coverage,
-            verdict=_decide(coverage),
+            verdict=decide_verdict(coverage),
             wall_s=self._sums.get(row, "wall"),
             model_s=self._sums.get(row, "model"),
             tool_s=self._sums.get(row, "tool"),
@@ -306,7 +296,8 @@ def measure_ceiling(
     return ceiling.make_report()
 
 
-def _decide(coverage: float) -> Verdict:
+def decide_verdict(coverage: float) -> Verdict:
+    """`unknown` where the times of less than half of the steps are known."""
     return "known" if coverage >= MIN_COVERAGE else "unknown"
 
 

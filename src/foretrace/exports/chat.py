@@ -9,6 +9,26 @@ import msgspec
 
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
+from foretrace.exports.base import Exported, Family, find_losses
+
+_CARRIED = frozenset({
+    "traces.key", "traces.task", "traces.success", "traces.reward", "traces.model", "traces.tools",
+    "messages.reasoning", "messages.train", "messages.parts", "results.tool_call_ids", "results.is_error",
+    "results.train", "results.parts", "calls.id", "calls.span", "messages.continues",
+})  # fmt: skip
+
+
+class Chat:
+    """Read by the source `chat`, and by trainers that take OpenAI messages with columns of one's own."""
+
+    name = "chat"
+    suffix: str | None = None
+    holds_families = False
+
+    def write(self, family: Family) -> Exported:
+        """One line."""
+        row = make_chat_row(family.trace)
+        return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_losses(family.trace, _CARRIED))
 
 
 def make_chat_row(trace: Trace) -> dict[str, Any]:
@@ -19,8 +39,7 @@ def make_chat_row(trace: Trace) -> dict[str, Any]:
     the environment answered within the turn, the turn stays several messages with the answer between them.
     """
     messages = merge_spans(trace.messages)
-    ids = _make_call_ids(messages)
-    answers = _find_answered_ids(messages, ids)
+    ids, answers = find_call_ids(messages)
     row: dict[str, Any] = {
         "id": trace.key,
         "instance": trace.task.id,
@@ -83,6 +102,12 @@ def _join(one: Message, other: Message) -> Message:
     )
 
 
+def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
+    """By the index of a message: the ids of the calls that it makes, and of those that it answers."""
+    ids = _make_call_ids(messages)
+    return ids, _find_answered_ids(messages, ids)
+
+
 def _make_call_ids(messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
     """Ids of the calls of each message that makes calls, by its index."""
     return {
@@ -112,12 +137,11 @@ def _find_answered_ids(messages: Sequence[Message], ids: dict[int, tuple[str, ..
 
 def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
     native = bool(message.tool_calls) and not _has_nameless_call(message)
-    text = remove_calls(_drop_unreadable_calls(message)) if native else message.content
-    row: dict[str, Any] = {"role": message.role, "content": _make_content(message, text)}
+    row: dict[str, Any] = {"role": message.role, "content": make_text(message)}
     if message.reasoning is not None:
         row["reasoning_content"] = message.reasoning
     if native:
-        row["tool_calls"] = [_make_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
+        row["tool_calls"] = [make_call(c, i) for c, i in zip(message.tool_calls, ids, strict=True)]
     if message.role == "tool":
         if len(answers) == 1:
             row["tool_call_id"] = answers[0]
@@ -133,6 +157,13 @@ def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ..
     return row
 
 
+def make_text(message: Message) -> str | list[dict[str, Any]]:
+    """What a message says beside its calls: text, or where it has images or files, a list of parts."""
+    native = bool(message.tool_calls) and not _has_nameless_call(message)
+    text = remove_calls(_drop_unreadable_calls(message)) if native else message.content
+    return _make_content(message, text)
+
+
 def _has_nameless_call(message: Message) -> bool:
     """Whether its calls are left to be read from the text: one cannot be read, and does not say whom it calls."""
     return any(c.error is not None and c.span is not None and not c.name for c in message.tool_calls)
@@ -144,7 +175,8 @@ def _drop_unreadable_calls(message: Message) -> Message:
     return msgspec.structs.replace(message, tool_calls=tuple(c for c in message.tool_calls if c.error is None))
 
 
-def _make_call(call: ToolCall, own: str) -> dict[str, Any]:
+def make_call(call: ToolCall, own: str) -> dict[str, Any]:
+    """A call as the chat API has it, with the id `own`."""
     raw = call.extra.get("raw")
     arguments = raw if call.error is not None and isinstance(raw, str) else call.arguments
     return {"id": own, "type": "function", "function": {"name": call.name, "arguments": arguments}}
@@ -171,3 +203,6 @@ def _decode(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return {}
+
+
+PLUGIN = Chat

@@ -5,10 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from foretrace.core.trace import Message, Trace
+from foretrace.exports.base import Exported, Family, FieldCounts, find_losses
 from foretrace.rows.base import Drop
 
 _ARRAYS = ("prompt_token_ids", "token_ids", "logprobs", "mask")
+_CARRIED = frozenset({
+    "traces.key", "traces.task", "traces.success", "traces.reward", "traces.model", "messages.train",
+    "messages.continues", "results.injected", "results.prefix", "calls.id", "calls.span", "results.tool_call_ids",
+})  # fmt: skip
+
+
+class Inline:
+    """Read by trainers that take one message with the spans, or the ids and their mask, that are to be learnt."""
+
+    name = "inline"
+    suffix: str | None = None
+    holds_families = False
+
+    def write(self, family: Family) -> Exported | Drop:
+        """One line, or why the trace cannot be one message."""
+        row = make_inline_row(family.trace)
+        if isinstance(row, Drop):
+            return row
+        lost = find_losses(family.trace, _CARRIED)
+        if row["token_ids"] is not None:
+            tokens = (
+                "messages.token_ids",
+                "results.token_ids",
+                "messages.prompt_token_ids",
+                "results.prompt_token_ids",
+            )
+            learnt = ("messages.logprobs", "results.logprobs") if row["logprobs"] is not None else ()
+            lost = FieldCounts({name: count for name, count in lost.items() if name not in (*tokens, *learnt)})
+        return Exported(data=msgspec.json.encode(row) + b"\n", lost=lost, has_tokens=row["token_ids"] is not None)
 
 
 def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
@@ -106,3 +138,6 @@ def _make_token_columns(rest: Sequence[Message]) -> dict[str, Any]:
     first = rest[0].sampled
     before = None if first is None else first.prompt_token_ids
     return dict(zip(_ARRAYS, (before, ids, logprobs if weighed else None, mask), strict=True))
+
+
+PLUGIN = Inline

@@ -27,7 +27,7 @@ FIELDS = {
     "messages": (),
     "role": (),
     "content": (),
-    "tools": ("tools", "available_tools", "functions", "responses_create_params.tools"),
+    "tools": ("tools", "available_tools", "functions", "tool_defs", "responses_create_params.tools"),
     "id": ("id", "traj_id", "trajectory_id", "session_id"),
     "instance": (
         "instance",

@@ -12,6 +12,7 @@ from foretrace.core.digest import digest
 from foretrace.core.trace import Message, Outcome, Parent, Provenance, Task, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import Conversation
+from foretrace.sources.own_fields import restore_fields
 from foretrace.sources.repositories import find_repository
 
 
@@ -52,10 +53,11 @@ def finish_trace(
     if not talk.has_agent:
         return make_no_agent_drop(key, met)
     messages: tuple[Message, ...] = talk.finish()
-    return Trace(
+    trace = Trace(
         key=key, task=task, tools=tools, messages=messages, outcome=outcome, provenance=provenance, parent=parent,
         extra=dict(extra or {}),
     )  # fmt: skip
+    return restore_fields(trace)
 
 
 def make_no_agent_drop(key: str, met: Mapping[str, int]) -> Drop:

@@ -98,6 +98,9 @@ _AllowDemo = Annotated[
 _AllowUnread = Annotated[
     bool, typer.Option("--allow-unread", help="Take traces although calls in their text were not read.")
 ]
+_References = Annotated[
+    bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
+]
 _Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
@@ -127,6 +130,7 @@ def build(
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
     corrections: Annotated[Path | None, corrections_option()] = None,
+    references: _References = False,
     workers: _Workers = None,
 ) -> None:
     """Build a dataset from traces, or from sources.
@@ -134,8 +138,9 @@ def build(
     The dataset is checked before it is written: if a check (a gate) fails, nothing is written and an
     older dataset in --out stays as it is (exit code 3).
     """
+    from foretrace.api.datasets import check_references
     from foretrace.cli.display.dataset import show_dataset, show_pushed
-    from foretrace.cli.with_progress import build_with_progress, push_with_progress
+    from foretrace.cli.with_progress import add_references_with_progress, build_with_progress, push_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.settings import BuildSettings
 
@@ -167,6 +172,8 @@ def build(
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()
+    if references:
+        check_references(target)
     check_output(out, overwrite=overwrite)
     folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo)
     workers = workers or min(4, usable_cores())
@@ -177,6 +184,8 @@ def build(
         "demonstration": describe_demonstration(report.manifest),
         "manifest": report.manifest,
     }
+    if references:
+        facts["references"] = add_references_with_progress(output, out)
     if not output.json:
         show_dataset(output, report.manifest, out)
     if push is not None:

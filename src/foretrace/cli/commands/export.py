@@ -1,9 +1,9 @@
-"""`foretrace export`: the traces of a folder as one file of JSON lines."""
+"""`foretrace export`: the traces of a folder in a format that others read."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,13 @@ from foretrace.cli.options import out_option, parse_file
 from foretrace.cli.output import Output
 
 _Format = Annotated[
-    Literal["jsonl", "chat", "inline"],
+    str,
     typer.Option(
         "--format",
-        help="jsonl: whole traces; chat: OpenAI messages and tools; inline: one assistant message an attempt.",
+        metavar="FORMAT",
+        help="One of: jsonl (whole traces), chat (OpenAI messages and tools, with the outcome), inline (one assistant "
+        "message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif or "
+        "atif:1.8 (Harbor's trajectories) and hub_session (the Hub's viewer) write a folder, a file for each trace.",
     ),
 ]
 
@@ -24,9 +27,12 @@ def export(
     traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Traces folder.")],
     *,
     format: _Format,
-    out: Annotated[Path, out_option("FILE", "File: .jsonl, or with .gz or .zst.", parser=parse_file)],
+    out: Annotated[
+        Path,
+        out_option("FILE", "File: .jsonl, or with .gz or .zst; a folder for atif and hub_session.", parser=parse_file),
+    ],
 ) -> None:
-    """Write the traces of a folder as JSON lines."""
+    """Write the traces of a folder in a format that others read, and say what it could not hold."""
     from foretrace.api.traces import export
     from foretrace.cli.display.traces import show_export, warn_unsealed
 
@@ -42,6 +48,13 @@ def export(
     counts = {"traces": report.traces, "written": report.written}
     if format == "inline":
         counts["with_tokens"] = report.with_tokens
-    file = {"format": format, "out": str(out), "bytes": report.bytes, "replaced": report.replaced}
-    if not output.write_json({**counts, "dropped": report.dropped, **file}):
+    fields = {"lost": report.lost, "kept": report.kept}
+    file = {
+        "format": format,
+        "out": str(out),
+        "files": report.files,
+        "bytes": report.bytes,
+        "replaced": report.replaced,
+    }
+    if not output.write_json({**counts, "dropped": report.dropped, **fields, **file}):
         show_export(output, counts, report, out)

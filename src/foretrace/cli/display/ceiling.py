@@ -9,6 +9,7 @@ from foretrace.cli.output import Cell, Output
 
 if TYPE_CHECKING:
     from foretrace.evaluation.ceiling_report import CeilingReport, CeilingRow, Saving
+    from foretrace.evaluation.replay_report import ReplayReport
 
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""
@@ -43,7 +44,7 @@ def _summarise(report: CeilingReport) -> str:
     if report.verdict == "unknown" or oracle.saved_s is None:
         known = f"{report.known_steps:,} of {report.steps:,} steps"
         return f"unknown: the times of {known} are known, and half of them are needed; record {_first_want(report)}"
-    text = f"a perfect predictor of the next call saves at most {_write_saving(oracle)} of {write_time(report.wall_s)}"
+    text = f"a perfect predictor of the next call saves at most {write_saving(oracle)} of {write_time(report.wall_s)}"
     names, share = _find_most_saved(report.tools, oracle.saved_s)
     where = ", ".join(f"`{name}`" for name in names)
     return f"{text}; {write_share(share)} of it in {where}" if names else text
@@ -110,7 +111,7 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
 
 
 def _write_way(saving: Saving) -> tuple[str, str]:
-    return ("unknown", "") if saving.saved_s is None else (write_time(saving.saved_s), _write_saving(saving))
+    return ("unknown", "") if saving.saved_s is None else (write_time(saving.saved_s), write_saving(saving))
 
 
 def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
@@ -124,7 +125,7 @@ def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
                 write_share(row.coverage),
                 write_time(row.wall_s),
                 *(write_share(seconds / row.wall_s) for seconds in (row.model_s, row.tool_s, row.eligible_s)),
-                "unknown" if row.verdict == "unknown" else _write_saving(row.oracle),
+                "unknown" if row.verdict == "unknown" else write_saving(row.oracle),
             )
             for row in with_times[:_ROWS]
         ],
@@ -135,7 +136,7 @@ def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
         output.print(f"and {' and '.join(left_out)}: --json has all")
 
 
-def _write_saving(saving: Saving) -> str:
+def write_saving(saving: Saving | ReplayReport) -> str:
     """`18 % [12, 24]`; without an interval where fewer than two tasks are known."""
     share = write_share(saving.share or 0.0)
     if saving.low is None or saving.high is None:

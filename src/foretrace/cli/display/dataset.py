@@ -1,4 +1,4 @@
-"""What a built dataset holds, what was pushed of it, scores on it, and how often each action occurs."""
+"""What a built dataset holds, what was pushed of it, and how often each action occurs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
     from foretrace.api.traces import LabelReport
     from foretrace.dataset.push import PushedRepository
-    from foretrace.dataset.score import ScoreReport
 
 _BAR_WIDTH = 30
 _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed": "REMOVED"}
@@ -42,6 +41,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
             for gate in manifest.get("gates", [])
         ],
     )
+    _show_difficulty(output, manifest.get("difficulty", {}))
     _show_counts(output, "counts", manifest.get("counts", {}))
     dropped = {
         config: {reason: count for reason, count in reasons.items() if count}
@@ -56,6 +56,16 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     output.print(f"dataset: {out}")
     first = next(iter(configs), "proposer")
     output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
+
+
+def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:
+    """How much of each pair family a shallow reader gets right; nothing where it was not measured."""
+    from foretrace.dataset.difficulty import describe_difficulty
+
+    if families:
+        output.print()
+        rows = [(family, describe_difficulty(figures)) for family, figures in families.items()]
+        output.print_table(("difficulty", "what a shallow reader gets right"), rows)
 
 
 def show_actions(output: Output, actions: dict[str, int]) -> None:
@@ -111,16 +121,6 @@ def show_pushed(output: Output, pushed: Sequence[PushedRepository], *, dry_run: 
     output.print_table(
         ("repository", "rows", "files", "bytes", "what"),
         [(p.url, p.rows, len(p.files), p.bytes, "is there already" if p.skipped else done) for p in pushed],
-    )
-
-
-def show_scores(output: Output, report: ScoreReport) -> None:
-    """Print the scores, and which rows and predictions they leave out."""
-    names = ("slice", "metric", "value", "low", "high", "n")
-    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
-    output.print(
-        f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
-        f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )
 
 

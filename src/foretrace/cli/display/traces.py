@@ -20,7 +20,7 @@ from foretrace.encodings.calls_in_text import remove_calls
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import Corrections
-    from foretrace.api.traces import ExportReport
+    from foretrace.exports.export_traces import ExportReport
 
 _WIDTH = 180
 """Characters of a line that are shown."""
@@ -88,10 +88,18 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
 
 
 def show_export(output: Output, counts: Mapping[str, int], report: ExportReport, out: Path) -> None:
-    """Say what was exported: the counts by name, the traces that were dropped, and where the file is."""
+    """Say what was exported: the counts by name, the traces that were dropped, what was lost of the others, and where
+    the file is."""
+    from foretrace.exports.base import describe_losses
+
     fields: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in counts.items()]
     fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
-    output.print_fields([*fields, ("bytes", report.bytes), ("file", describe_output(out, report.replaced))])
+    for what, found in (("lost", report.lost), ("for foretrace only", report.kept)):
+        fields += [(f"{what}, {unit}", text) for unit, text in describe_losses(found).items()]
+    if out.is_dir():
+        fields.append(("files", report.files))
+    where = ("folder" if out.is_dir() else "file", describe_output(out, report.replaced))
+    output.print_fields([*fields, ("bytes", report.bytes), where])
 
 
 def trace_facts(trace: Trace, step: int | None, corrections: Corrections | None = None) -> dict[str, Any]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
 
+from foretrace.actions.corrections import Corrections
+from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
-from foretrace.dataset.prompts import ChatText, Prompts
+from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target_text import make_message_text, make_target_text
+from foretrace.dataset.turn_text import ChatText
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,10 +71,20 @@ def make_action_key(message: Message) -> ActionKey:
 class Attempt:
     """One labelled trace, with its prompts."""
 
-    def __init__(self, trace: Trace, labels: list[StepLabel], prompts: Prompts, settings: BuildSettings) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        labels: list[StepLabel],
+        prompts: Prompts,
+        settings: BuildSettings,
+        *,
+        has_inferred_tools: bool = False,
+    ) -> None:
         self.trace = trace
         self.labels = labels
         self.prompts = prompts
+        self.has_inferred_tools = has_inferred_tools
+        """Whether the prompts tell of tools that were inferred."""
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
@@ -149,6 +164,43 @@ class Attempt:
             "source": trace.provenance.source,
             "license": trace.provenance.license or "unknown",
         }
+
+
+def make_attempt(
+    trace: Trace,
+    settings: BuildSettings,
+    counter: TokenCounter,
+    inferred_tools: InferredTools,
+    corrections: Corrections | None,
+) -> Attempt:
+    """Label a trace, and prepare its prompts.
+
+    Args:
+        trace: As its source gives it.
+        settings: Of the build.
+        counter: Counts the tokens of prompts.
+        inferred_tools: What its prompts tell of where the source does not say what the agent was offered.
+        corrections: A person's actions, which win over the labels.
+    """
+    labels = label_trace(trace)
+    if corrections is not None:
+        labels = corrections.apply(trace, labels)
+    offered = inferred_tools.offer(trace)
+    prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter)
+    return Attempt(trace, labels, prompts, settings, has_inferred_tools=offered is not trace)
+
+
+def select_targets(attempts: Sequence[Attempt]) -> None:
+    """Select the targets of attempts at one task.
+
+    All that an attempt which is not wanted can give is a wrong answer to a prompt that it shares with one that is.
+    """
+    wanted = [attempt for attempt in attempts if attempt.wanted]
+    for attempt in attempts:
+        if attempt.wanted:
+            attempt.select_targets()
+        elif wanted:
+            attempt.select_targets(until=max(attempt.count_shared_messages(other) for other in wanted))
 
 
 class TaskAttempts(NamedTuple):

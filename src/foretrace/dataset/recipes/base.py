@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from foretrace.core.trace import Trace
 from foretrace.dataset.gate import Gate
-from foretrace.dataset.prompts import ChatText
 from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.turn_text import ChatText
 
 ColumnType = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
 """Type of a column: `messages` is a list of {role, content}, `action` a ClassLabel of the nine."""
@@ -77,6 +77,11 @@ class RowCheck:
         """The gate, from the objects of all jobs."""
         raise NotImplementedError
 
+    @classmethod
+    def make_gates(cls, checks: Sequence[Any]) -> list[Gate]:
+        """The gates, where it is more than one."""
+        return [cls.make_gate(checks)]
+
 
 class RowSelector(Protocol):
     """Chooses the rows of a config that stay: in each shard job, and then among what all jobs chose."""
@@ -120,7 +125,11 @@ class Config:
     pair_families: bool = False
     """Whether rows are pairs, with `chosen`, `rejected`, `family` and `pair`. Then the statistical gates measure each
     family, and a family that a blind guesser sees through is removed from all configs of the recipe that have a column
-    `family`."""
+    `family`; and how much of each family is easy stands in the card."""
+    mirrored: tuple[str, ...] = ()
+    """Families in which the reverse of each pair is a pair of the same group and split. No statistical gate measures
+    them: a guesser that does not read the prompt is right in exactly half of them. One of `checks` must prove it on the
+    rows."""
     selector: Callable[[BuildSettings], RowSelector] | None = None
     """Chooses which of the recipe's rows stay; such a config has the split `test` alone. `None`: all rows stay."""
 

@@ -1,14 +1,15 @@
-"""Two gates of the pairs, checked on the files that were written.
+"""Gates of the pairs, checked on the files that were written.
 
-`balance`: in a mirrored family, each completion is chosen as often as it is rejected. `repeats`: in the families
-`argument` and `type_swap`, the rule "reject the action that the prompt already shows" is right in exactly half of
-the pairs.
+`balance`: in a mirrored family, each completion is chosen as often as it is rejected. `shortcut/FAMILY`: each pair of a
+mirrored family stands in both orders, so whoever does not read the prompt is right in exactly half of the pairs.
+`repeats`: in the families `argument` and `type_swap`, the rule "reject the action that the prompt already shows" is
+right in exactly half of the pairs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,7 +23,8 @@ from foretrace.dataset.settings import BuildSettings
 
 
 class BalanceCheck(RowCheck):
-    """In each mirrored family and split every completion is chosen as often as it is rejected."""
+    """In each mirrored family and split every completion is chosen as often as it is rejected, and in each group every
+    pair stands as often as its reverse."""
 
     columns = ("family", "chosen", "rejected")
 
@@ -32,21 +34,35 @@ class BalanceCheck(RowCheck):
         """Rows of mirrored families, by `split/family`."""
         self.unbalanced: dict[str, Counter[str]] = {}
         """How much more often a completion is chosen than rejected, by `split/family`."""
+        self.unmirrored: dict[str, Counter[tuple[str, ...]]] = {}
+        """By family: how much more often a pair stands than its reverse, by split, group, first and second text."""
 
     def add_rows(self, split: str, rows: RowGroup) -> None:
-        """Count completions; the two rows of a mirrored pair stand in one shard job."""
-        columns = (rows.values["family"], rows.messages["chosen"], rows.messages["rejected"])
-        for family, chosen, rejected in zip(*columns, strict=True):
+        """Count completions and pairs; the two rows of a mirrored pair stand in one shard job."""
+        plain, messages = rows.values, rows.messages
+        columns = (plain["family"], plain["group"], messages["chosen"], messages["rejected"])
+        for family, group, chosen, rejected in zip(*columns, strict=True):
             if family in MIRRORED:
                 self.rows[f"{split}/{family}"] += 1
+                texts = (chosen[0].content, rejected[0].content)
                 counts = self.unbalanced.setdefault(f"{split}/{family}", Counter())
-                counts[chosen[0].content] += 1
-                counts[rejected[0].content] -= 1
+                counts[texts[0]] += 1
+                counts[texts[1]] -= 1
+                first, second = sorted(texts)
+                pairs = self.unmirrored.setdefault(family, Counter())
+                pairs[split, group, first, second] += 1 if first == texts[0] else -1
 
     def finish(self) -> None:
         """Keep what is out of balance."""
         for place, counts in self.unbalanced.items():
             self.unbalanced[place] = Counter({text[:200]: count for text, count in counts.items() if count})
+        for family, pairs in self.unmirrored.items():
+            self.unmirrored[family] = Counter({pair: abs(count) for pair, count in pairs.items() if count})
+
+    @classmethod
+    def make_gates(cls, checks: Sequence[BalanceCheck]) -> list[Gate]:
+        """`balance`, and `shortcut/FAMILY` for each mirrored family that has pairs."""
+        return [cls.make_gate(checks), *cls._make_mirror_gates(checks)]
 
     @classmethod
     def make_gate(cls, checks: Sequence[BalanceCheck]) -> Gate:
@@ -62,6 +78,29 @@ class BalanceCheck(RowCheck):
         texts = tuple(text for texts in wrong.values() for text in texts)[:MAX_NAMED_ROWS]
         figure = dict(sorted(rows.items()))
         return Gate(name="balance", verdict="fail" if wrong else "pass", figure=figure, detail=detail, rows=texts)
+
+    @classmethod
+    def _make_mirror_gates(cls, checks: Sequence[BalanceCheck]) -> Iterator[Gate]:
+        """Where each pair has its reverse, any guesser that sees the two completions alone, and even the group, is
+        right in one of the two: that is a proof, and nothing is fitted."""
+        pairs: Counter[str] = Counter()
+        wrong: dict[str, Counter[tuple[str, ...]]] = {}
+        for check in checks:
+            for place, count in check.rows.items():
+                pairs[place.partition("/")[2]] += count
+            for family, counts in check.unmirrored.items():
+                wrong.setdefault(family, Counter()).update(counts)
+        for family in sorted(pairs):
+            alone = wrong[family].total()
+            named = sorted(wrong[family])[:MAX_NAMED_ROWS]
+            proof = f".500 exactly, n={pairs[family]}, each in both orders"
+            yield Gate(
+                name=f"shortcut/{family}",
+                verdict="fail" if alone else "pass",
+                figure={"accuracy": None if alone else 0.5, "pairs": pairs[family], "without_mirror": alone},
+                detail=f"{family}: {f'{alone} pairs have no mirror' if alone else proof}",
+                rows=tuple(f"{split} {group} {first[:100]}" for split, group, first, _ in named),
+            )
 
 
 class RepeatsCheck(RowCheck):

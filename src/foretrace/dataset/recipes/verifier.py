@@ -15,7 +15,7 @@ from foretrace.core.digest import digest, hash_fraction
 from foretrace.dataset.recipes import rejection_rules as rules
 from foretrace.dataset.recipes.attempts import Target, TaskAttempts
 from foretrace.dataset.recipes.base import IDENTITY, Config, Row
-from foretrace.dataset.recipes.mirrored_pairs import find_mirrored_pairs
+from foretrace.dataset.recipes.mirrored_pairs import MIRRORED, find_mirrored_pairs
 from foretrace.dataset.recipes.pair_checks import BalanceCheck, RepeatsCheck
 
 
@@ -41,6 +41,7 @@ PAIRED = Config(
     salt=_make_salt,
     checks=(BalanceCheck, RepeatsCheck),
     pair_families=True,
+    mirrored=MIRRORED,
 )
 UNPAIRED = Config(
     name="verifier_unpaired",

@@ -17,25 +17,20 @@ from foretrace.core.store import TraceWriter
 from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import AsyncJournal
-from foretrace.episodes.generate.limiter import AdaptiveLimiter
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
 from foretrace.episodes.generate.resume import PlannedAttempt, explain_left_out, plan_attempts
 from foretrace.episodes.generate.settings import GenerateSettings, check_settings
-from foretrace.episodes.generate.throttle import TRANSIENT_KINDS, ThrottledModel
-from foretrace.episodes.generate.usage import MeteredModel, RunUsage, TokenMeter
+from foretrace.episodes.generate.usage import MeteredModel, RunUsage
 from foretrace.episodes.identity import Identity, derive_seed, describe_sampling, make_run_name
 from foretrace.episodes.requirements import find_token_model, require_capabilities
 from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
 from foretrace.models.base import ChatModel, TokenModel
+from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
+from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
 
-_MAX_CONCURRENCY = 256
-"""Most attempts in flight, and requests at a time, where `concurrency` is `None`."""
-_INITIAL_SLOTS = 8
-_IN_PROCESS_SLOTS = 4
-"""Requests at a time that a server, and that a model in this process gets at first."""
 _TICK_S = 0.25
 _MAX_GRACE_S = 60.0
 """Longest time that attempts in flight get when the time is over."""
@@ -158,7 +153,7 @@ class _Run:
         self._meter = TokenMeter()
         self._usage = RunUsage()
         self.status = RunProgress(self._meter)
-        self._limiter = _make_limiter(model, settings.concurrency)
+        self._limiter = make_limiter(model, settings.concurrency)
         self._throttled = ThrottledModel(model, self._limiter, self._meter)
         sampling = describe_sampling(settings.sampling, model)
         self._token_model: TokenModel | None = None
@@ -247,7 +242,7 @@ class _Run:
     ) -> Iterator[PlannedAttempt]:
         """Attempts that may begin now."""
         settings, status = self._settings, self.status
-        max_running = settings.concurrency or min(_MAX_CONCURRENCY, 2 * self._limiter.limit)
+        max_running = settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
         while self._stopped is None and len(running) - min(self._saving, max_running) < max_running:
             out_of_time = settings.budget.check_time(status.seconds)
             turns = settings.episode.max_turns or self._protocol.max_turns
@@ -347,15 +342,6 @@ class _Run:
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             damaged=tuple(map(str, self._damaged_journals)),
         )
-
-
-def _make_limiter(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
-    if concurrency is not None:
-        return AdaptiveLimiter(concurrency)
-    if not model.endpoint:
-        return AdaptiveLimiter(_IN_PROCESS_SLOTS)
-    # An Ollama that runs at home has one model on one device: more at a time is to be found out, not assumed.
-    return AdaptiveLimiter(1 if model.spec.startswith("ollama:") else _INITIAL_SLOTS, _MAX_CONCURRENCY)
 
 
 def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:

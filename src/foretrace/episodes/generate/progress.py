@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Isolation, Trace
-from foretrace.episodes.generate.usage import TokenMeter
+from foretrace.models.token_meter import TokenMeter
 
 _RECENT_S = 30.0
 """Seconds over which rates are measured."""

@@ -9,8 +9,9 @@ import msgspec
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import Setting, UsageError
-from foretrace.episodes.generate.usage import RunUsage, TokenMeter
+from foretrace.episodes.generate.usage import RunUsage
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.token_meter import TokenMeter
 
 Keep = Literal["all", "success", "ideal"]
 """Which attempts are stored. With `all`, those that ended in an error too; with the others, none of those."""

@@ -20,16 +20,19 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.file_traces import finish_trace
-from foretrace.sources.json_values import as_number, write_text
+from foretrace.sources.json_values import as_number, decode_json, write_text
 from foretrace.sources.otlp.conversations import Conversations, Entry, Thread, ToolRun
-from foretrace.sources.otlp.messages import Exchange, Turn, read_tools
+from foretrace.sources.otlp.messages import Exchange, Turn, read_messages, read_tools
 from foretrace.sources.otlp.spans import Span, read_spans
+from foretrace.sources.own_fields import FIELD
 
 _ROOTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
 _SAMPLING = {
     "temperature": "gen_ai.request.temperature", "top_p": "gen_ai.request.top_p",
     "max_tokens": "gen_ai.request.max_tokens", "seed": "gen_ai.request.seed",
 }  # fmt: skip
+_OWN = ("trace", "last_messages")
+"""What our own exports keep on the span of an agent."""
 
 
 class Otlp:
@@ -84,10 +87,12 @@ def _make_trace(thread: Thread, found: Conversations, path: Path, account: Accou
             f"{key}: {len(silent)} model calls, and nothing that was said",
             ("have it captured: set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or your library's switch",),
         )
+    owner = found.tree.get(thread.trace_id, thread.owner)
+    own = {} if owner is None else {name: decode_json(owner.attributes.get(f"{FIELD}.{name}")) for name in _OWN}
+    thread.entries += [Entry(turn) for turn in read_messages(own.get("last_messages") or [])]
     talk = Conversation(account, durations_from_stamps=False)
     _Writer(talk, thread, found, account).write()
     above = found.find_parent(thread)
-    owner = found.tree.get(thread.trace_id, thread.owner)
     ended_badly = thread.exchanges[-1].span.error if thread.exchanges[-1].reply is None else None
     outcome = (
         Outcome(status="error", error=Failure(kind="model_call", message=ended_badly)) if ended_badly else Outcome()
@@ -112,6 +117,7 @@ def _make_trace(thread: Thread, found: Conversations, path: Path, account: Accou
         tools=next((tools for e in reversed(thread.exchanges) if (tools := read_tools(e.span))), ()),
         outcome=outcome,
         parent=Parent(key=_make_key(above[0]), call_id=above[1]) if above else None,
+        extra={FIELD: own["trace"]} if own.get("trace") else None,
     )
 
 
@@ -145,10 +151,10 @@ class _Writer:
             elif turn.role == "tool":
                 self._add_result(turn, index)
             elif turn.role == "system":
-                self._talk.add_system(turn.text, index, parts=turn.parts)
+                self._talk.add_system(turn.text, index, parts=turn.parts, extra=turn.extra)
             else:
                 self._add_results_of_spans(index)
-                self._talk.add_user(turn.text, index, parts=turn.parts)
+                self._talk.add_user(turn.text, index, parts=turn.parts, extra=turn.extra)
         self._add_results_of_spans(len(self._thread.entries))
 
     def _add_reply(self, entry: Entry, index: int) -> None:
@@ -161,15 +167,15 @@ class _Writer:
                 extra=call.extra,
             ))  # fmt: skip
             self._open[call_id] = (calls[-1], exchange)
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"extra": turn.extra}
         if exchange is not None:
             span = exchange.span
             # A span with a reply and no question reports one call of a model; it is not the call itself.
             seconds = span.seconds if exchange.inputs else None
-            more = {"at": span.started, "seconds": seconds, "measured_by": "span"}
+            more |= {"at": span.started, "seconds": seconds, "measured_by": "span"}
             if exchange.is_cut:
                 self._account.note("replies whose beginning is missing")
-                more |= {"train": False, "extra": {"is_cut": True}}
+                more |= {"train": False, "extra": {**turn.extra, "is_cut": True}}
             more["sampled"] = Sampled(finish_reason=exchange.finish_reason, usage=exchange.usage)
         else:
             self._account.note("turns that are known from the history alone")
@@ -177,6 +183,9 @@ class _Writer:
 
     def _add_result(self, turn: Turn, index: int) -> None:
         call_id = turn.call_id
+        if self._thread.has_new_only:  # our own exports leave nothing out: an empty text is one
+            self._write_result(call_id, turn.text, index, self._found.take_run(self._traces, "call", call_id), turn)
+            return
         if call_id not in self._open:
             named = (i for i, (call, _) in self._open.items() if not turn.tool or call.name == turn.tool)
             call_id = turn.call_id or next(named, "")
@@ -189,6 +198,8 @@ class _Writer:
 
     def _add_results_of_spans(self, index: int) -> None:
         """Results of the calls that no later model call was sent, where the tool's span has them."""
+        if self._thread.has_new_only:
+            return
         for call_id, (call, exchange) in list(self._open.items()):
             run = self._find_run(call_id, call, exchange)
             if run is None:
@@ -204,7 +215,7 @@ class _Writer:
         if run is not None:
             more = {"at": run.span.started, "seconds": run.span.seconds, "measured_by": "span"}
             more["is_error"] = True if run.span.error is not None else None
-        self._talk.add_result(call_id, text, index, parts=turn.parts, **more)
+        self._talk.add_result(call_id, text, index, parts=turn.parts, extra=turn.extra, **more)
 
     def _find_run(self, call_id: str, call: ToolCall, exchange: Exchange | None) -> ToolRun | None:
         """The run of a call: by the id, else the first one of its name since the model asked for it."""

@@ -60,9 +60,17 @@ class Thread(msgspec.Struct):
         """The span of its first model call."""
         return self.exchanges[0].span
 
+    @property
+    def has_new_only(self) -> bool:
+        """Whether its model calls hold only what is new: see `Exchange`."""
+        return bool(self.exchanges) and self.exchanges[0].has_new_only
+
     def goes_on_with(self, exchange: Exchange, owner: str) -> bool:
         """Whether a model call repeats what was said here, or answers a call that was made here."""
         inputs = exchange.inputs
+        if exchange.has_new_only or self.has_new_only:
+            is_same = owner == self.owner and exchange.span.trace_id == self.trace_id
+            return is_same and exchange.has_new_only == self.has_new_only
         if not inputs:
             return exchange.span.trace_id == self.trace_id
         known = self.entries
@@ -98,9 +106,11 @@ class Thread(msgspec.Struct):
 
     def add(self, exchange: Exchange) -> None:
         """Add what a model call was sent that is new, and its reply."""
-        # A reply with several calls may come back as one turn a call.
-        found = self._find_new(exchange.inputs)
-        new = [t for t in found if not self._has_calls(t) and (t.role == "tool" or not t.is_empty)]
+        new = exchange.inputs
+        if not exchange.has_new_only:
+            # A reply with several calls may come back as one turn a call.
+            found = self._find_new(new)
+            new = [t for t in found if not self._has_calls(t) and (t.role == "tool" or not t.is_empty)]
         self.entries += [Entry(turn) for turn in new]
         self.exchanges.append(exchange)
         for turn in new:
@@ -208,6 +218,8 @@ class Conversations:
         thread.add(exchange)
         doors: list[tuple[Any, ...]] = [("trace", span.trace_id), ("span", span.trace_id, span.span_id)]
         doors += [("span", span.trace_id, owner)] * bool(owner)
+        if exchange.has_new_only:
+            doors.append(("new only", span.trace_id, owner))
         for name in near:
             doors.append(("first", name, find_first_talk(entry.turn for entry in thread.entries)))
             doors += [("call", name, call.id) for e in thread.entries[known:] for call in e.turn.calls if call.id]
@@ -221,6 +233,8 @@ class Conversations:
 
     def _find_candidates(self, exchange: Exchange, near: list[str], owner: str) -> list[Thread]:
         """The threads that a model call may go on with, the latest first."""
+        if exchange.has_new_only:
+            return self._doors.get(("new only", exchange.span.trace_id, owner), [])
         doors: list[tuple[Any, ...]] = [] if exchange.inputs else [("trace", exchange.span.trace_id)]
         talk = next((turn for turn in exchange.inputs if turn.role != "system"), None)
         for name in near:

@@ -26,6 +26,7 @@ from foretrace.sources.json_values import (
 )
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.otlp.spans import Span
+from foretrace.sources.own_fields import FIELD
 
 _ROLES: dict[str, Role] = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
@@ -54,6 +55,7 @@ class Turn(msgspec.Struct):
     tool: str = ""
     """Of a result: the tool's name, where that is all that is known of the call."""
     parts: tuple[Part, ...] = ()
+    extra: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     @property
     def is_empty(self) -> bool:
@@ -77,6 +79,8 @@ class Exchange(msgspec.Struct):
     """Whether the beginning of the reply is missing: attributes of a span have a limit."""
     alternatives: int = 0
     """Further replies to the same input, which are not kept."""
+    has_new_only: bool = False
+    """Whether the input is what was said since the call before, and not all of the history: our own exports."""
 
     @property
     def usage(self) -> Usage | None:
@@ -97,6 +101,10 @@ def read_exchange(span: Span) -> Exchange:
     """The messages of a span of a model call, from the first vocabulary that has any."""
     attributes = span.attributes
     inputs, outputs = _read_attribute_messages(attributes)
+    if attributes.get(f"{FIELD}.input") == "new":
+        reasons = as_list(attributes.get("gen_ai.response.finish_reasons"))
+        reply = next(iter(outputs), None)
+        return Exchange(span, inputs, reply, as_text(next(iter(reasons), None)) or None, has_new_only=True)
     if not outputs:
         for event in span.events:
             if event.name == _DETAILS:
@@ -104,17 +112,15 @@ def read_exchange(span: Span) -> Exchange:
     if not inputs and not outputs:
         inputs, outputs = _read_events(span)
     if not outputs:
-        flat_inputs = _read_messages(unflatten(attributes, "gen_ai.prompt") or _read_events_content(span, "prompt"))
+        flat_inputs = read_messages(unflatten(attributes, "gen_ai.prompt") or _read_events_content(span, "prompt"))
         flat_inputs = [_find_calls_in_text(t) if t.role in ("tool", "assistant") else t for t in flat_inputs]
-        outputs = _read_messages(unflatten(attributes, "gen_ai.completion") or _read_events_content(span, "completion"))
+        outputs = read_messages(unflatten(attributes, "gen_ai.completion") or _read_events_content(span, "completion"))
         outputs = [msgspec.structs.replace(_find_calls_in_text(turn), role="assistant") for turn in outputs]
         inputs = inputs or flat_inputs
     is_openinference = not outputs
     if not outputs:
-        outputs = _read_messages(unflatten(attributes, "llm.output_messages")) or _read_value(
-            attributes, "output.value"
-        )
-        inputs = inputs or _read_messages(unflatten(attributes, "llm.input_messages"))
+        outputs = read_messages(unflatten(attributes, "llm.output_messages")) or _read_value(attributes, "output.value")
+        inputs = inputs or read_messages(unflatten(attributes, "llm.input_messages"))
         inputs = inputs or _read_value(attributes, "input.value")
     outputs = [turn for turn in outputs if turn.role in ("assistant", "tool") and not turn.is_empty]
     reply, alternatives = _merge_reply(outputs, joins_texts=is_openinference)
@@ -165,12 +171,12 @@ def _make_lists(value: Any) -> Any:
 
 def _read_attribute_messages(attributes: dict[str, Any]) -> tuple[list[Turn], list[Turn]]:
     system = decode_json(attributes.get("gen_ai.system_instructions"))
-    inputs = _read_messages(decode_json(attributes.get("gen_ai.input.messages")))
+    inputs = read_messages(decode_json(attributes.get("gen_ai.input.messages")))
     if isinstance(system, list) and system:
         inputs = [*_read_message({"role": "system", "parts": system}), *inputs]
     elif text := as_text(attributes.get("gen_ai.system_instructions")):
         inputs = [Turn("system", text), *inputs]
-    return inputs, _read_messages(decode_json(attributes.get("gen_ai.output.messages")))
+    return inputs, read_messages(decode_json(attributes.get("gen_ai.output.messages")))
 
 
 def _read_events(span: Span) -> tuple[list[Turn], list[Turn]]:
@@ -215,10 +221,11 @@ def _read_value(attributes: dict[str, Any], name: str) -> list[Turn]:
         return [Turn(role, value)] if isinstance(value, str) and value else []
     body = as_dict(decoded)
     choices = [as_dict(choice.get("message")) for choice in as_dicts(body.get("choices"))]
-    return _read_messages(choices or body.get("messages") or (decoded if isinstance(decoded, list) else None))
+    return read_messages(choices or body.get("messages") or (decoded if isinstance(decoded, list) else None))
 
 
-def _read_messages(value: Any) -> list[Turn]:
+def read_messages(value: Any) -> list[Turn]:
+    """The turns of a list of messages, or of one."""
     messages = value if isinstance(value, list) else as_dicts([value])
     return [turn for message in messages[:_MAX_INDEX] if isinstance(message, dict) for turn in _read_message(message)]
 
@@ -228,6 +235,8 @@ def _read_message(raw: dict[str, Any]) -> list[Turn]:
     message = raw["message"] if isinstance(raw.get("message"), dict) else raw  # OpenInference
     role = _ROLES.get(str(message.get("role")).lower(), "assistant" if message.get("tool_calls") else "user")
     turn, results = Turn(role), list[Turn]()
+    if FIELD in message:
+        turn.extra = {FIELD: message[FIELD]}
     pieces = message.get("parts", message.get("contents", message.get("content")))
     pieces = _decode_parts(pieces, role)
     if isinstance(pieces, list):
@@ -246,6 +255,7 @@ def _read_message(raw: dict[str, Any]) -> list[Turn]:
         turn.tool = as_text(message.get("name"))
         return [turn]
     if role == "tool" and not turn.text:
+        results[0].extra = turn.extra
         return results
     return results if results and turn.is_empty else [*results, turn]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.episodes.generate.limiter import AdaptiveLimiter
+from foretrace.models.limiter import AdaptiveLimiter
 
 
 class _Selector(selectors.DefaultSelector):

@@ -12,9 +12,9 @@ from aiohttp import web
 
 from fakes.model_server import ModelServer
 from foretrace.core.errors import ModelError
-from foretrace.episodes.generate.limiter import AdaptiveLimiter
-from foretrace.episodes.generate.throttle import ThrottledModel
-from foretrace.episodes.generate.usage import TokenMeter
+from foretrace.models.limiter import AdaptiveLimiter
+from foretrace.models.throttle import ThrottledModel
+from foretrace.models.token_meter import TokenMeter
 from models.served import PATHS, asking, at, model_at
 
 _PAUSE_S = 0.25

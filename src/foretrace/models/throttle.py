@@ -1,4 +1,4 @@
-"""A model for many episodes at one time: limits its requests, and pauses all of them while the server recovers."""
+"""A model for many requests at one time: limits its requests, and pauses all of them while the server recovers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import time
 
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError
-from foretrace.episodes.generate.limiter import AdaptiveLimiter
-from foretrace.episodes.generate.usage import TokenMeter
 from foretrace.models.base import ChatModel, ModelWrapper, RetryingModel
+from foretrace.models.limiter import AdaptiveLimiter
 from foretrace.models.rate_limits import MAX_WAIT_S
 from foretrace.models.server_errors import CROWDED
+from foretrace.models.token_meter import TokenMeter
 
+MAX_CONCURRENCY = 256
+"""Most requests at a time where nobody says how many."""
+_INITIAL_SLOTS = 8
+_IN_PROCESS_SLOTS = 4
+"""Requests at a time that a server, and that a model in this process gets at first."""
 TRANSIENT_KINDS = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
 """Kinds of failure that may pass: the whole episode is tried a second time."""
 _SERVER_KINDS = TRANSIENT_KINDS - {"empty"} | {"dns", "tls", "bad_reply"}
@@ -21,8 +26,18 @@ _OVERLOAD_KINDS = frozenset({"busy", "timeout", CROWDED})
 """Kinds of failure that fewer requests at a time would have avoided."""
 
 
+def make_limiter(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
+    """A limiter of so many requests at a time; with `None`, of what the model's server turns out to be able to do."""
+    if concurrency is not None:
+        return AdaptiveLimiter(concurrency)
+    if not model.endpoint:
+        return AdaptiveLimiter(_IN_PROCESS_SLOTS)
+    # An Ollama that runs at home has one model on one device: more at a time is to be found out, not assumed.
+    return AdaptiveLimiter(1 if model.spec.startswith("ollama:") else _INITIAL_SLOTS, MAX_CONCURRENCY)
+
+
 class ThrottledModel(ModelWrapper):
-    """A `ChatModel` on top of another, for many episodes at one time.
+    """A `ChatModel` on top of another, for many requests at one time.
 
     Each request waits for a slot of the limiter. Where the model is a `RetryingModel`, its first failure counts at
     once: after an overload the limiter lowers its limit, the request waits without its slot, and the pause that the

@@ -1,0 +1,222 @@
+"""Measure what predictions and a verifier are worth, beside predictors that cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretrace.api.evaluation import predict
+from foretrace.core.errors import Setting, UsageError
+
+if TYPE_CHECKING:
+    from foretrace.core.progress import ProgressFunc
+    from foretrace.core.references import References
+    from foretrace.evaluation.pair_accuracy import PairReport
+    from foretrace.evaluation.score_report import ScoreReport
+    from foretrace.evaluation.verify import Asking, VerifyReport
+    from foretrace.models.base import ChatModel, Server
+
+    PredictReferences = Callable[[Path, Path, ProgressFunc], None]
+
+REFERENCES = ("majority", "markov:1", "markov:2", "markov:3", "regression", "memory")
+"""Predictors whose figures stand beside every score."""
+
+
+def score(
+    predictions: str | Path,
+    dataset: str | Path,
+    *,
+    against: str | Path | None = None,
+    validation: str | Path | None = None,
+    allow: Sequence[str] = (),
+    seed: int = 0,
+    allow_partial: bool = False,
+    allow_other_version: bool = False,
+) -> ScoreReport:
+    """Score a file of predictions on the eval rows of a dataset (docs/score.md).
+
+    Args:
+        predictions: JSON lines, each with `key` and `step` of an eval row, and `prediction`, `completion`, or `action`,
+            `tool`, `arguments`; further guesses at a step have `rank` 2, 3, ...
+        against: Another such file: by how much are the predictions better?
+        validation: Scored predictions for the validation rows of `proposer`, on which the thresholds of a verifier are
+            chosen; without them half of the test groups serves for that.
+        allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
+        seed: Seed of the bootstrap.
+        allow_partial: Score although most predictions are for rows that the dataset does not have.
+        allow_other_version: Score although the file names another version of the dataset.
+
+    Raises:
+        UsageError: a setting that cannot be served.
+        PredictionError: no eval rows, or predictions that cannot be read, or that are for other rows.
+    """
+    from foretrace.evaluation.score import score as run
+
+    return run(
+        predictions,
+        dataset,
+        against=against,
+        validation=validation,
+        allow=allow,
+        seed=seed,
+        allow_partial=allow_partial,
+        allow_other_version=allow_other_version,
+    )
+
+
+def add_references(
+    dataset: str | Path, *, predict: PredictReferences | None = None, progress: ProgressFunc | None = None
+) -> References:
+    """Write what free predictors reach on a dataset into it: their predictions to `references/NAME.jsonl`, the figures
+    to `references.json`, and a table into its card. `build(..., references=True)` does this.
+
+    Args:
+        predict: Writes the predictions, in place of the free predictors: called with the dataset, the folder
+            `references` in it, and what shows progress. Files that are there already count too.
+
+    Raises:
+        PredictionError: predictions that cannot be made or scored.
+    """
+    from foretrace.core.files import replace_file
+    from foretrace.core.progress import ignore_progress
+    from foretrace.core.references import FOLDER, write_references
+    from foretrace.dataset.card import put_references
+    from foretrace.evaluation.references import score_references
+
+    dataset = Path(dataset)
+    (predict or _predict_references)(dataset, dataset / FOLDER, progress or ignore_progress)
+    references = score_references(dataset)
+    write_references(dataset, references)
+    card = dataset / "README.md"
+    replace_file(card, put_references(card.read_text("utf-8"), references).encode())
+    return references
+
+
+def _predict_references(dataset: Path, folder: Path, progress: ProgressFunc) -> None:
+    """Let the predictors that cost nothing predict the eval rows. Without times, so that the same dataset has the same
+    bytes."""
+    folder.mkdir(exist_ok=True)
+    for predictor in REFERENCES:
+        out = folder / f"{predictor.replace(':', '-')}.jsonl"
+        predict(dataset, out=out, predictor=predictor, times=False, progress=progress)
+
+
+def score_pairs(
+    scores: str | Path,
+    dataset: str | Path,
+    *,
+    seed: int = 0,
+    allow_partial: bool = False,
+    allow_other_version: bool = False,
+) -> PairReport:
+    """Measure how often a verifier prefers the right action, on the test pairs of a dataset (docs/score.md).
+
+    Args:
+        scores: JSON lines with `key`, `step`, `family` and `pair` of a `verifier` row, and the scores `chosen` and
+            `rejected`; `verify_pairs` writes such a file.
+        seed: Seed of the bootstrap over groups.
+        allow_partial: Score although most of them are of pairs that the dataset does not have.
+        allow_other_version: Score although the file names another version of the dataset.
+
+    Raises:
+        PredictionError: no test pairs, or scores that cannot be read or do not fit.
+    """
+    from foretrace.evaluation.pair_accuracy import score_pairs as run
+
+    return run(scores, dataset, seed=seed, allow_partial=allow_partial, allow_other_version=allow_other_version)
+
+
+def verify(
+    predictions: str | Path,
+    dataset: str | Path,
+    *,
+    out: str | Path,
+    model: str | ChatModel | None = None,
+    server: Server | None = None,
+    scores: str | Path | None = None,
+    concurrency: int = 8,
+    max_tokens: int = 8,
+    allow_other_version: bool = False,
+    progress: ProgressFunc | None = None,
+) -> VerifyReport:
+    """Write predictions to the file `out` with a verifier's score of each; a call that was interrupted goes on.
+
+    Args:
+        model: Asked whether each prediction is what comes next; the score is the probability of a yes. As on the
+            command line (`openai:NAME`), or a `ChatModel`, which is closed at the end.
+        server: Where the model server is, for a model that is named.
+        scores: In place of a model, JSON lines with `key`, `step`, `rank` and `score`, such as of a reward model.
+        concurrency: Requests at one time.
+        max_tokens: Tokens of an answer; a model that thinks first needs more.
+        allow_other_version: Verify although the file names another version of the dataset.
+
+    Raises:
+        UsageError: neither a model nor scores, or both, or a setting that cannot be served.
+        PredictionError: predictions, scores or a dataset that cannot be read or do not fit.
+        ModelError: the server cannot be reached or refuses for good; what was answered is kept.
+    """
+    from foretrace.evaluation.verify import add_scores, verify_predictions
+
+    predictions, dataset, out = Path(predictions), Path(dataset), Path(out)
+    if (model is None) == (scores is None):
+        raise UsageError("verify takes either ", Setting("model"), " or ", Setting("scores"))
+    if scores is not None:
+        return add_scores(predictions, dataset, out, Path(scores), allow_other_version=allow_other_version)
+    asking = _make_asking(concurrency, max_tokens)
+    return _run_with_model(
+        model,
+        server,
+        lambda model: verify_predictions(
+            predictions, dataset, out, model, asking, allow_other_version=allow_other_version, progress=progress
+        ),
+    )
+
+
+def verify_pairs(
+    dataset: str | Path,
+    *,
+    out: str | Path,
+    model: str | ChatModel,
+    server: Server | None = None,
+    concurrency: int = 8,
+    max_tokens: int = 8,
+    progress: ProgressFunc | None = None,
+) -> VerifyReport:
+    """Write a model's scores of both actions of each test pair to the file `out`, for `score_pairs`.
+
+    Args and errors are those of `verify`.
+    """
+    from foretrace.evaluation.verify import verify_pairs as run
+
+    dataset, out = Path(dataset), Path(out)
+    asking = _make_asking(concurrency, max_tokens)
+    return _run_with_model(model, server, lambda model: run(dataset, out, model, asking, progress=progress))
+
+
+def _make_asking(concurrency: int, max_tokens: int) -> Asking:
+    from foretrace.evaluation.verify import Asking
+
+    for name, value in (("concurrency", concurrency), ("max_tokens", max_tokens)):
+        if value < 1:
+            raise UsageError(Setting(name, value), ": give 1 or more")
+    return Asking(concurrency=concurrency, max_tokens=max_tokens)
+
+
+def _run_with_model(
+    model: str | ChatModel | None, server: Server | None, work: Callable[[ChatModel], Coroutine[Any, Any, VerifyReport]]
+) -> VerifyReport:
+    """Do the work in an event loop, and then close the model."""
+    from foretrace.api.event_loop import run_in_event_loop
+    from foretrace.registry import make_model
+
+    assert model is not None
+    made = make_model(model, server) if isinstance(model, str) else model
+
+    async def run() -> VerifyReport:
+        try:
+            return await work(made)
+        finally:
+            await made.close()
+
+    return run_in_event_loop(run)

@@ -1,0 +1,96 @@
+"""`foretrace replay`: what a predictor would have saved, on the recorded times of traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foretrace.cli.options import parse_file
+from foretrace.cli.output import Output
+
+
+def replay(
+    output: Output,
+    traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Traces folder.")],
+    *,
+    predictions: Annotated[
+        Path, typer.Option("--predictions", metavar="FILE", help="Guesses at the calls of steps.", parser=parse_file)
+    ],
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", metavar="T", help="Launch only guesses of this score, or confidence where none."),
+    ] = None,
+    ahead: Annotated[int, typer.Option("--ahead", metavar="K", help="Steps that are guessed at once.")] = 1,
+    top: Annotated[int, typer.Option("--top", metavar="K", help="Guesses at a step that are run at once.")] = 1,
+    parallel: Annotated[
+        int | None, typer.Option("--parallel", metavar="N", help="Guessed calls at one time at most; default any.")
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel/--no-cancel", help="End a wrong call when the model's reply is known.")
+    ] = True,
+    proposer_s: Annotated[
+        float, typer.Option("--proposer-s", metavar="S", help="Seconds of a guess whose prediction has none.")
+    ] = 0.2,
+    verifier_s: Annotated[
+        float, typer.Option("--verifier-s", metavar="S", help="Seconds between a guess and its launch.")
+    ] = 0.0,
+    price_token: Annotated[
+        float, typer.Option("--price-token", metavar="X", help="Price of a token of the proposer.")
+    ] = 0.0,
+    price_tool_s: Annotated[
+        float, typer.Option("--price-tool-s", metavar="X", help="Price of a second of a tool.")
+    ] = 0.0,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", metavar="EFFECT", help="Also safe to run early, beside pure_read: sandbox_exec; may be repeated."
+        ),
+    ] = None,
+    frontier: Annotated[
+        Path | None,
+        typer.Option("--frontier", metavar="FILE", help="Picture of what each threshold saves: .svg or .png."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
+) -> None:
+    """Measure what a predictor would have saved on your traces.
+
+    Runs its guesses while the model writes, on the recorded times: what is right is used, what is wrong is wasted. Only
+    guessed calls that are safe to run early are launched. Intervals are 95%, a bootstrap over tasks.
+    """
+    output.stay_small()
+    import msgspec
+
+    from foretrace.api.evaluation import replay
+    from foretrace.cli.display.replay import show_replay
+    from foretrace.cli.display.traces import warn_unsealed
+    from foretrace.evaluation.frontier_picture import check_picture, write_picture
+
+    if frontier is not None:
+        check_picture(frontier)
+    warn_unsealed(output, traces)
+    with output.progress(f"replaying {traces}") as progress:
+        report = replay(
+            traces,
+            predictions,
+            proposer_s=proposer_s,
+            verifier_s=verifier_s,
+            threshold=threshold,
+            ahead=ahead,
+            top=top,
+            parallel=parallel,
+            cancel=cancel,
+            price_token=price_token,
+            price_tool_s=price_tool_s,
+            allow=allow or (),
+            seed=seed,
+            progress=progress,
+        )
+    if frontier is not None:
+        write_picture(frontier, report)
+    facts = {"traces_folder": str(traces), "predictions": str(predictions), **msgspec.to_builtins(report)}
+    if not output.write_json(facts):
+        show_replay(output, report)
+        if frontier is not None:
+            output.print(f"picture: {frontier}")

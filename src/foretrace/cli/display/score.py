@@ -1,0 +1,288 @@
+"""How good predictions are: one table of what decides, and with `--details` everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretrace.cli.display.ceiling import write_share
+from foretrace.cli.output import Cell, Output
+
+if TYPE_CHECKING:
+    from foretrace.core.references import ScoreRow
+    from foretrace.evaluation.pair_accuracy import PairReport
+    from foretrace.evaluation.score_report import (
+        ArgumentRow,
+        Calibration,
+        Comparison,
+        Difference,
+        Part,
+        ScoreReport,
+        Share,
+        VerifierScore,
+    )
+    from foretrace.evaluation.verify import VerifyReport
+
+_ROWS = 10
+"""Rows of a table that are shown; `--json` has all."""
+_FEW_GROUPS = 10
+"""Groups below which a bootstrap over them says too little."""
+_DECISIVE = (
+    ("action type", "natural", "type_accuracy"),
+    ("macro-F1", "natural", "macro_f1"),
+    ("tool", "natural", "tool"),
+    ("exact call", "natural", "exact_call"),
+    ("in 3 guesses", "natural", "exact_call@3"),
+    ("exact, safe early", "eligible", "exact_call"),
+)
+"""Columns of the first table, with slice and metric."""
+
+
+def show_scores(output: Output, report: ScoreReport, predictions: Path, *, details: bool) -> None:
+    """The table of what decides, what was left out, and with `details` all other figures."""
+    name = report.predictor or predictions.name
+    output.print((f"{name} on {report.rows:,} eval steps of {report.tasks:,} tasks", "bold"))
+    output.print()
+    _show_table(output, name, report)
+    if report.target == "call":
+        safe = " or ".join(report.allow)
+        output.print(
+            f"calls are over the steps with one; safe early: the {report.eligible:,} steps whose calls are {safe} and "
+            "were answered"
+        )
+    if report.references_left_out is not None:
+        output.print(f"references are left out: {report.references_left_out}; build it with references again")
+    if report.groups < _FEW_GROUPS:
+        output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
+    if report.calibration:
+        output.print(_describe_calibration(report.calibration[-1]))  # that of the whole guess
+    if "p50" in report.latency_s:
+        output.print(f"a guess takes {_write_seconds(report.latency_s['p50'])} (median)")
+    if report.verifier is not None:
+        output.print()
+        _show_verifier(output, report.verifier)
+    if report.against is not None:
+        output.print()
+        _show_comparison(output, report.against)
+    output.print()
+    output.print(_count_rows(report))
+    if details:
+        _show_details(output, report)
+    else:
+        output.print("--details shows each class, tool, source and argument, and how far ahead it is right")
+
+
+def _show_table(output: Output, name: str, report: ScoreReport) -> None:
+    lines: list[tuple[str, Sequence[ScoreRow]]] = [(name, report.scores)]
+    if report.against is not None:
+        lines.append((report.against.predictor or Path(report.against.other).name, report.against.scores))
+    lines += [(f"{each.predictor} (reference)", each.scores) for each in report.references]
+    tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
+    columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
+    output.print_table(
+        ("predictor", *(title for title, _, _ in columns)),
+        [(line, *(_write_row(found.get(column[1:])) for column in columns)) for line, found in tables],
+    )
+
+
+def _write_row(row: ScoreRow | None) -> str:
+    return "-" if row is None else write_estimate(row.value, row.low, row.high)
+
+
+def write_estimate(value: float, low: float, high: float) -> str:
+    """A share with its interval: `18 % [12, 24]`."""
+    return f"{write_share(value)} [{_write_points(low)}, {_write_points(high)}]"
+
+
+def _write_points(share: float) -> str:
+    """The number of percent: `18`, `1.9`."""
+    return write_share(share).removesuffix(" %")
+
+
+def _write(share: Share) -> str:
+    if share.value is None or share.low is None or share.high is None:
+        return "-"
+    return write_estimate(share.value, share.low, share.high)
+
+
+def _write_seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds >= 0.1 else f"{1000 * seconds:.2g} ms"
+
+
+def _describe_calibration(calibration: Calibration) -> str:
+    text = f"confidence that the {calibration.of} is right: off by {_write_points(calibration.ece)} points (ECE)"
+    best = next((row for row in calibration.coverage if row.coverage), None)
+    if best is None:
+        return f"{text}; no choice of the surest has fewer than {write_share(calibration.coverage[-1].risk)} wrong"
+    return f"{text}; at most {write_share(best.risk)} are wrong of the surest {write_share(best.coverage)}"
+
+
+def _show_comparison(output: Output, against: Comparison) -> None:
+    output.print(f"against {against.other}, both on the same draws of {against.tasks:,} tasks:")
+    found = {(each.slice, each.metric): each for each in against.differences}
+    columns = [column for column in _DECISIVE if column[1:] in found]
+    output.print_fields([(column[0], _write_difference(found[column[1:]])) for column in columns])
+
+
+def _write_difference(each: Difference) -> str:
+    """`better by 3.1 points [1.2, 5.0]`."""
+    sign = -1 if each.value < 0 else 1
+    # + 0.0: what rounds to nothing has no sign
+    value, *ends = (round(100 * sign * number, 1) + 0.0 for number in (each.value, each.low, each.high))
+    low, high = sorted(ends)
+    if value == low == high == 0:
+        return "the same"
+    text = f"{'worse' if sign < 0 else 'better'} by {value:.1f} points [{low:.1f}, {high:.1f}]"
+    return text if low > 0 else f"{text}, which may be chance"
+
+
+def _show_verifier(output: Output, found: VerifierScore) -> None:
+    output.print((f"verifier {found.verifier or ''}".rstrip(), "bold"))
+    output.print(
+        f"AUROC of its scores {_write_auroc(found.auroc)}, of the confidences {_write_auroc(found.auroc_confidence)}"
+    )
+    if not found.policies:
+        output.print(
+            "nothing is accepted: with one test group there is no half to choose a threshold on; give --validation"
+        )
+        return
+    output.print_table(
+        ("accepts by", "for precision", "from", "guesses", "of them right", "of the right ones"),
+        [
+            (
+                row.policy.replace("_", " "),
+                "" if row.precision_wanted is None else f"{row.precision_wanted:.2f}",
+                "" if row.precision_wanted is None else "never" if row.threshold is None else f"{row.threshold:.4g}",
+                write_share(row.accepted),
+                "-" if row.precision is None else write_share(row.precision),
+                "-" if row.recall is None else write_share(row.recall),
+            )
+            for row in found.policies
+        ],
+    )
+    if found.thresholds_from == "half":
+        output.print(
+            f"thresholds are chosen on {found.chosen_on:,} guesses of half of the test groups, and measured on "
+            f"{found.n:,} of the other half; --validation FILE chooses them on validation rows"
+        )
+    else:
+        output.print(
+            f"thresholds are chosen on {found.chosen_on:,} validation guesses, measured on {found.n:,} test guesses"
+        )
+
+
+def _write_auroc(share: Share) -> str:
+    if share.value is None or share.low is None or share.high is None:
+        return "-"
+    return f"{share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
+
+
+def show_pair_scores(output: Output, report: PairReport, scores: Path) -> None:
+    """How often the right action of a pair is preferred, by family."""
+    output.print((f"{report.verifier or scores.name} on {report.rows:,} test pairs", "bold"))
+    output.print()
+    output.print_table(
+        ("family", "pairs", "prefers the right action"),
+        [(row.name or "all", row.accuracy.n, _write(row.accuracy)) for row in report.families],
+    )
+    if report.groups < _FEW_GROUPS:
+        output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
+    text = (
+        f"{report.missing:,} pairs without two scores count as wrong; {report.unknown:,} scores of other pairs are "
+        "ignored"
+    )
+    output.print(text + _list_faults(report.problems))
+
+
+def show_verified(output: Output, report: VerifyReport, dataset: Path, *, pairs: bool) -> None:
+    """What was scored, what was not and why, and what to type next."""
+    what = "pairs" if pairs else "predictions"
+    output.print((f"{report.verifier} scored {report.rows:,} {what}: {report.scored:,} scores", "bold"))
+    left_out = {
+        "of an earlier run": report.already_done,
+        "without an action, not scored": report.no_action,
+        "for steps that the dataset does not have, not scored": report.unknown,
+        "answers neither yes nor no, not scored": report.unreadable,
+        "1 or 0 for want of logprobs": report.without_logprobs,
+        "scores for predictions that are not there": report.unused,
+        **{f"requests failed ({kind}), not scored": count for kind, count in report.failed.items()},
+    }
+    for name, count in left_out.items():
+        if count:
+            output.print(f"{count:,} {name}")
+    if report.problems:
+        output.print(_list_faults(report.problems).removeprefix("; "))
+    if "p50" in report.latency_s:
+        output.print(f"a score takes {_write_seconds(report.latency_s['p50'])} (median)")
+    output.print(f"scores: {report.out}")
+    output.print(f"next: foretrace score {report.out} {dataset}")
+
+
+def _count_rows(report: ScoreReport) -> str:
+    text = (
+        f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
+        f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
+    )
+    # That a line names no action is said already, by rows.
+    faults = {name: count for name, count in report.problems.items() if name != "no_action"}
+    return text + _list_faults(faults)
+
+
+def _list_faults(problems: dict[str, int]) -> str:
+    listed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in problems.items())
+    return f"; faults of lines: {listed}" if listed else ""
+
+
+def _show_details(output: Output, report: ScoreReport) -> None:
+    output.print()
+    names = ("slice", "metric", "value", "low", "high", "n")
+    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
+    for title, parts in (("action", report.by_action), ("tool", report.by_tool), ("source", report.by_source)):
+        _show_parts(output, title, parts)
+    _show_arguments(output, report.arguments)
+    if report.ahead:
+        output.print()
+        rows = [(row.steps, _write(row.type_accuracy), _write(row.right), row.right.n) for row in report.ahead]
+        output.print_table(("steps in a row", "all types right", "all right", "n"), rows)
+    for calibration in report.calibration or ():
+        _show_reliability(output, calibration)
+
+
+def _show_parts(output: Output, title: str, parts: Sequence[Part]) -> None:
+    if not parts:
+        return
+    output.print()
+    rows = [(p.name, p.n, _write(p.type_accuracy), _write(p.tool), _write(p.exact_call)) for p in parts]
+    _print_some(output, (title, "steps", "action type", "tool", "exact call"), rows)
+
+
+def _show_arguments(output: Output, arguments: Sequence[ArgumentRow]) -> None:
+    if not arguments:
+        return
+    output.print()
+    rows = [(row.name or "all arguments", row.right.n, _write(row.right)) for row in arguments]
+    _print_some(output, ("argument", "calls with it", "right"), rows)
+
+
+def _show_reliability(output: Output, calibration: Calibration) -> None:
+    output.print()
+    rows = [
+        (f"{each.low:.1f} to {each.high:.1f}", each.n, each.confidence, each.right)
+        for each in calibration.bins
+        if each.n
+    ]
+    output.print_table((f"confidence ({calibration.of})", "guesses", "mean", "right"), rows)
+    output.print(
+        f"ECE {calibration.ece:.4f} in {len(calibration.bins)} bins of equal width; Brier {calibration.brier:.4f}; "
+        f"AURC {calibration.aurc:.4f}; {calibration.without_confidence:,} steps without a confidence are left out"
+    )
+    risks = [(f"{row.risk:g}", write_share(row.coverage), row.threshold) for row in calibration.coverage]
+    output.print_table(("wrong at most", "guesses taken", "from confidence"), risks)
+
+
+def _print_some(output: Output, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    every = list(rows)
+    output.print_table(headers, every[:_ROWS])
+    if more := every[_ROWS:]:
+        output.print(f"and {len(more):,} more: --json has all")

@@ -1,0 +1,123 @@
+"""A file of what a verifier thinks of the two actions of each pair: one line of JSON a pair, behind a header line.
+
+    {"pair_scores": 1, "verifier": "openai:judge", "dataset": "5f0c...", ...}
+    {"key": K, "step": S, "family": F, "pair": P, "chosen": .9, "rejected": .2}
+
+A file that someone else wrote, such as of a reward model, needs no header.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.core.errors import PredictionError
+from foretrace.core.files import atomic_file
+from foretrace.core.predictions import read_json_lines, read_number, read_place
+
+FORMAT = 1
+"""Version of the file's format, as its header has it."""
+_KIND = "score of a pair"
+
+
+class PairPlace(NamedTuple):
+    """Which row of the config `verifier` it is: no two rows have all four."""
+
+    key: str
+    step: int
+    family: str
+    pair: str
+
+
+class PairScore(msgspec.Struct, frozen=True, kw_only=True):
+    """The two scores of a pair, higher is better; None where the verifier gave none."""
+
+    place: PairPlace
+    chosen: float | None
+    rejected: float | None
+
+
+class PairScoresHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file of pair scores is about."""
+
+    pair_scores: int = FORMAT
+    verifier: str = ""
+    dataset: str = ""
+    """Digest of the dataset's manifest (`core.predictions.digest_dataset`)."""
+    split: str = "test"
+    latency_s: dict[str, float] = {}
+    """Seconds a score: `p50`, `p95`, `mean`."""
+    settings: dict[str, Any] = {}
+
+
+class PairScoresFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was read."""
+
+    path: str
+    header: PairScoresHeader | None
+    scores: dict[PairPlace, PairScore]
+    problems: dict[str, int]
+    """Lines with a fault that are counted: `torn_last_line`, `bad_chosen`, `bad_rejected` (no numbers)."""
+
+
+def is_pair_scores(path: Path) -> bool:
+    """Whether a file holds scores of pairs, by its first line."""
+    try:
+        for _, value in read_json_lines(path, _KIND, Counter()):
+            return "pair_scores" in value or {"chosen", "rejected"} <= value.keys()
+    except PredictionError:
+        pass
+    return False
+
+
+def read_pair_scores(path: Path) -> PairScoresFile:
+    """Read a file of pair scores.
+
+    Raises:
+        PredictionError: it cannot be read, a line is no score of a pair, or a pair is there twice.
+    """
+    header: PairScoresHeader | None = None
+    problems: Counter[str] = Counter()
+    scores: dict[PairPlace, PairScore] = {}
+    for number, value in read_json_lines(path, _KIND, problems):
+        where = f"{path} line {number}"
+        if number == 1 and "pair_scores" in value:
+            header = _read_header(value, where)
+            continue
+        key, step = read_place(value, where, _KIND)
+        if not isinstance(value.get("family"), str) or not isinstance(value.get("pair"), str):
+            raise PredictionError(f"{where}: is no {_KIND}: it has no family or no pair")
+        place = PairPlace(key, step, value["family"], value["pair"])
+        if place in scores:
+            raise PredictionError(
+                f"{where}: a second score of the {place.family} pair {place.pair} at {key} step {step}"
+            )
+        chosen, rejected = (read_number(value, name, problems, -math.inf, math.inf) for name in ("chosen", "rejected"))
+        scores[place] = PairScore(place=place, chosen=chosen, rejected=rejected)
+    return PairScoresFile(path=str(path), header=header, scores=scores, problems=dict(sorted((+problems).items())))
+
+
+def _read_header(value: dict[str, Any], where: str) -> PairScoresHeader:
+    if value["pair_scores"] != FORMAT:
+        raise PredictionError(
+            f"{where}: format {value['pair_scores']!r} of pair scores is not known; this reads {FORMAT}"
+        )
+    try:
+        return msgspec.convert(value, PairScoresHeader)
+    except msgspec.ValidationError as error:
+        raise PredictionError(f"{where}: is no header of pair scores: {error}") from None
+
+
+def write_pair_scores(path: Path, header: PairScoresHeader, scores: Iterable[PairScore]) -> None:
+    """Write a file whole or not at all; a score that is not known is left out."""
+    with atomic_file(path) as file:
+        file.write(msgspec.json.encode(header) + b"\n")
+        for score in scores:
+            both = {"chosen": score.chosen, "rejected": score.rejected}
+            line = score.place._asdict() | {name: value for name, value in both.items() if value is not None}
+            file.write(msgspec.json.encode(line) + b"\n")

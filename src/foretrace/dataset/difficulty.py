@@ -1,0 +1,205 @@
+"""How much of a pair family is easy: what a shallow reader of prompt and completion gets right.
+
+The reader sees counts, places and overlaps, and understands nothing: how many of a completion's words stand in the
+history, in the last turn and in the task, how far back, how often, whether the agent wrote the same values before, how
+late in the work it is, and of which kind the action is. It is a logistic model on the difference of these features
+between chosen and rejected, fitted on the split train and measured on test. Its figure stands in the card, and is never
+a failure: a family that it sees through teaches what is in these features, and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.dataset.pairwise_accuracy import Floats, format_fraction, measure_accuracy, scale_columns
+
+DIFFICULTY_SPLITS = ("train", "test")
+"""What the shallow reader learns from, and what it is measured on."""
+MAX_SHALLOW_PAIRS = 300
+"""Pairs of each family and split that take part, chosen by hash; the two of a mirrored pair together."""
+_MAX_WORDS = 6
+"""Words of a completion that are looked for, the first ones."""
+_MIN_TRAIN_PAIRS = 20
+_PENALTY = 1.0
+"""Of the squared weights, against the sum of the losses."""
+_WORD = re.compile(r"[\w./-]{3,}")
+_OMITTED = re.compile(r"\[(\d+) earlier messages? left out\]")
+_ACTIONS = {str(action): place for place, action in enumerate(ActionType)}
+
+
+class ShallowPair(msgspec.Struct, frozen=True, array_like=True):
+    """One pair as the shallow reader sees it."""
+
+    place: str
+    """A hash that orders all pairs of the family: the first ones are the sample."""
+    group: str
+    difference: tuple[float, ...]
+    """Features of the chosen completion, less those of the rejected one."""
+
+
+class Difficulty(msgspec.Struct, frozen=True, kw_only=True):
+    """What the shallow reader reached on one family; fractions are rounded to 4 decimals."""
+
+    accuracy: float | None
+    """Share of the test pairs that it gets right; `None` where there was too little to learn from, or no test pair."""
+    low: float | None
+    """Lower end of the interval (99 %, by groups)."""
+    high: float | None
+    train: int
+    """Pairs that it learnt from."""
+    test: int
+    """Pairs that `accuracy` is about."""
+    groups: int
+    """Groups of the test pairs."""
+
+
+def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, Difficulty]:
+    """Fit and measure the shallow reader on each family.
+
+    Args:
+        pairs: By `split/family`.
+    """
+    families = sorted({name.partition("/")[2] for name in pairs})
+    return {
+        family: _measure_family(*(pairs.get(f"{split}/{family}", ()) for split in DIFFICULTY_SPLITS))
+        for family in families
+    }
+
+
+def describe_difficulty(figures: Mapping[str, Any]) -> str:
+    """The figures of a manifest in one line: `.702 [.65, .75] of 384 test pairs in 12 groups`."""
+    groups = figures["groups"]
+    seen = f"{figures['test']} test pairs in {groups} group{'' if groups == 1 else 's'}"
+    if figures["accuracy"] is None:
+        return f"not known: {figures['train']} train pairs, {seen}"
+    low, high = (format_fraction(figures[name], 2) for name in ("low", "high"))
+    return f"{format_fraction(figures['accuracy'], 3)} [{low}, {high}] of {seen}"
+
+
+def _measure_family(train: Sequence[ShallowPair], test: Sequence[ShallowPair]) -> Difficulty:
+    groups = [pair.group for pair in test]
+    found = None
+    if len(train) >= _MIN_TRAIN_PAIRS and test:
+        learnt, measured = (np.array([pair.difference for pair in pairs]) for pairs in (train, test))
+        found = measure_accuracy(_score_pairs(*scale_columns(learnt, measured)), groups)
+    return Difficulty(
+        accuracy=found and found.accuracy,
+        low=found and found.low,
+        high=found and found.high,
+        train=len(train),
+        test=len(test),
+        groups=len({*groups}),
+    )
+
+
+def _score_pairs(train: Floats, test: Floats) -> Floats:
+    """Scores of the test pairs by a logistic model without an intercept: Newton's method, since there are few columns
+    (scikit-learn takes longer to import than this takes)."""
+    from threadpoolctl import threadpool_limits
+
+    weights = np.zeros(train.shape[1])
+    with threadpool_limits(limits=1):  # sums of floats must not depend on the number of cores
+        for _ in range(50):
+            wrong = 1 / (1 + np.exp(np.clip(train @ weights, -30, 30)))
+            gradient = train.T @ wrong - _PENALTY * weights
+            curvature = (train * (wrong * (1 - wrong))[:, None]).T @ train + _PENALTY * np.eye(len(weights))
+            step = np.linalg.solve(curvature, gradient)
+            weights += step * min(1.0, 2 / max(float(np.abs(step).max(initial=0)), 1e-12))
+            if float(np.abs(step).max(initial=0)) < 1e-9:
+                break
+        return test @ weights
+
+
+class _Context(NamedTuple):
+    """A prompt as the shallow reader sees it."""
+
+    history: str
+    agent: str
+    """The agent's own turns."""
+    last: str
+    """The last turn."""
+    task: str
+    """The first turn."""
+    last_own: str
+    """The agent's latest turn."""
+    turns: int
+    """The agent's turns, those that were left out among them."""
+
+
+def compare_shallowly(prompt: Sequence[tuple[str, str]], chosen: str, rejected: str) -> tuple[float, ...]:
+    """Features of the chosen completion at this prompt, less those of the rejected one."""
+    context = _read_prompt(prompt)
+    pairs = zip(_list_features(context, chosen), _list_features(context, rejected), strict=True)
+    return tuple(round(a - b, 6) for a, b in pairs)
+
+
+def _read_prompt(prompt: Sequence[tuple[str, str]]) -> _Context:
+    turns = prompt[1:]
+    texts = [text for _, text in turns]
+    own = [text for role, text in turns if role == "assistant"]
+    omitted = next((int(mark[1]) for text in texts[:2] if (mark := _OMITTED.search(text[-99:]))), 0)
+    return _Context(
+        history="\n".join(texts),
+        agent="\n".join(own),
+        last=texts[-1] if texts else "",
+        task=texts[0] if texts else "",
+        last_own=own[-1] if own else "",
+        turns=len(own) + omitted // 2,
+    )
+
+
+def _list_features(context: _Context, completion: str) -> Iterator[float]:
+    """The features, always as many."""
+    action, tool, values = _read_completion(completion)
+    words = list(dict.fromkeys(word for value in values for word in _WORD.findall(value)))[:_MAX_WORDS]
+    share = 1 / max(1, len(words))
+    for text in (context.last, context.task, context.last_own):
+        yield share * sum(word in text for word in words)
+    places = [context.history.rfind(word) for word in words]
+    recent = [(place + 1) / max(1, len(context.history)) for place in places]
+    yield share * sum(place >= 0 for place in places)
+    yield share * sum(recent)
+    yield max(recent, default=0.0)
+    yield min(recent, default=0.0)
+    found = [word for word, place in zip(words, places, strict=True) if place >= 0]
+    yield share * sum(math.log1p(context.history.count(word)) for word in found)
+    yield from _list_repeats(context, values)
+    yield float(bool(tool) and tool in context.last_own)
+    yield math.log1p(context.agent.count(tool)) if tool else 0.0
+    yield math.log1p(len(completion))
+    place = _ACTIONS.get(action, -1)
+    late = math.log1p(context.turns)
+    for number in range(len(_ACTIONS)):
+        yield float(number == place)
+        yield late * (number == place)
+
+
+def _list_repeats(context: _Context, values: Sequence[str]) -> Iterator[float]:
+    """Whether the agent wrote all of these values before, how far back, and how often."""
+    written = [(value, json.dumps(value, ensure_ascii=False)[1:-1]) for value in values]
+    places = [max(context.agent.rfind(form) for form in forms) for forms in written]
+    is_seen = bool(places) and min(places) >= 0
+    yield float(is_seen)
+    yield (min(places) + 1) / max(1, len(context.agent)) if is_seen else 0.0
+    longest = max(values, key=len, default="")
+    yield math.log1p(context.agent.count(longest)) if is_seen and longest else 0.0
+
+
+def _read_completion(completion: str) -> tuple[str, str, list[str]]:
+    """Action, tool and argument values of a target; a text that is none is one value."""
+    try:
+        target = msgspec.json.decode(completion)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return "", "", [completion]
+    if not isinstance(target, dict) or not isinstance(target.get("arguments", {}), dict):
+        return "", "", [completion]
+    values = [v if isinstance(v, str) else json.dumps(v) for v in target.get("arguments", {}).values()]
+    return str(target.get("action")), str(target.get("tool") or ""), values

@@ -1,0 +1,164 @@
+"""The text of a turn: how a prompt shows one message, and how it tells what a tool answered from what anyone said.
+
+What a tool answered stands between `<tool_response>` and `</tool_response>`, and a call of the agent between
+`<tool_call>` and `</tool_call>`. Whoever writes one of these tags without being the agent (a web page, a file, a user)
+gets a backslash behind its `<`: `<\\tool_call>`, `<\\/tool_response>`. So a tag without a backslash is real in every
+user turn, and taking one backslash away again gives the text as it was. The agent's own turns are verbatim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from foretrace.core.trace import Message
+from foretrace.dataset.target_text import make_message_text
+
+RESULT_START = "<tool_response>\n"
+RESULT_END = "\n</tool_response>"
+JOIN = "\n\n"
+"""Between messages that are one turn."""
+AGENT_BEGINS = "[the agent begins]"
+"""The user's turn where the agent's first message follows no other."""
+AGENT_GOES_ON = "[the agent goes on]"
+"""The user's turn where the agent's next message follows another one of its own."""
+OMISSION = re.compile(r"\[(\d{1,12}) earlier messages? left out\]")
+CUT = re.compile(r"\n\[(\d{1,12}) characters left out\](?=\n)")
+
+_TAG = re.compile(r"<(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
+_ESCAPED_TAG = re.compile(r"<\\(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
+
+
+class ChatText(NamedTuple):
+    """One message of a prompt or completion."""
+
+    role: str
+    content: str
+
+
+def escape_tags(text: str) -> str:
+    """The text with a backslash behind the `<` of every tag of a call or result, those with backslashes among them."""
+    return _TAG.sub(r"<\\", text)
+
+
+def unescape_tags(text: str) -> str:
+    """What `escape_tags` was given."""
+    return _ESCAPED_TAG.sub("<", text)
+
+
+def make_shown_text(message: Message) -> str:
+    """The message's text as prompts show it, before it is framed or cut."""
+    text = make_message_text(message)
+    return text if message.role == "assistant" else escape_tags(text)
+
+
+def frame_text(message: Message, text: str) -> str:
+    """The shown text, whole or cut, marked as a result where it is one."""
+    return f"{RESULT_START}{text}{RESULT_END}" if message.role == "tool" else text
+
+
+def find_side(message: Message) -> str:
+    """Whose turn the message is in: `assistant`, or `user` for all that the agent did not write."""
+    return "assistant" if message.role == "assistant" else "user"
+
+
+def make_omission_mark(count: int) -> str:
+    """Says how many messages are missing."""
+    return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
+
+
+def make_cut_mark(count: int) -> str:
+    """Says how many characters are missing."""
+    return f"\n[{count} characters left out]\n"
+
+
+class History:
+    """The messages of a trace, against which prompts are compared."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._texts = [make_shown_text(message) for message in messages]
+        self._sides = [find_side(message) for message in messages]
+        self._start = next((at for at, m in enumerate(messages) if m.role != "system"), len(messages))
+        turns = range(self._start, len(messages))
+        self._first = next((at for at in turns if messages[at].role in ("assistant", "tool")), len(messages))
+        self._known: set[tuple[int | str, ...]] = set()
+        """Turns that were found right, each as its text and its pieces: most stand in many prompts."""
+
+    def is_shown_by(self, prompt: Sequence[ChatText], step: int) -> bool:
+        """Whether the prompt's history is the trace's messages up to the step.
+
+        That is one system message, then turns of user and agent by turns, the user's first and last; in them each
+        message at its place, whole or with its middle marked as left out. Messages may be missing only behind the
+        task, and a mark there says how many.
+        """
+        turns = prompt[1:]
+        if not turns or prompt[0].role != "system" or len(turns) % 2 == 0:
+            return False
+        if any(turn.role != ("user", "assistant")[place % 2] for place, turn in enumerate(turns)):
+            return False
+        marked = {int(mark[1]) for mark in OMISSION.finditer(turns[0].content)}
+        missing = [0, *sorted(count for count in marked if 0 < count <= step - self._first)]
+        return any(self._is_shown(turns, step, count) for count in missing)
+
+    def _is_shown(self, turns: Sequence[ChatText], step: int, missing: int) -> bool:
+        expected: list[list[int | str]] = [[*range(self._start, min(self._first, step))]]
+        if missing:
+            expected[0].append(make_omission_mark(missing))
+        side = "user"
+        for index in range(self._first + missing, step):
+            if self._sides[index] != side:
+                side = self._sides[index]
+                expected.append([])
+            expected[-1].append(index)
+        expected[0] = expected[0] or [AGENT_BEGINS]
+        if side == "assistant":
+            expected.append([AGENT_GOES_ON])
+        return len(expected) == len(turns) and all(
+            self._is_joined(turn.content, pieces) for turn, pieces in zip(turns, expected, strict=True)
+        )
+
+    def _is_joined(self, text: str, pieces: Sequence[int | str]) -> bool:
+        """Whether the text is these pieces: marks, and messages by their index."""
+        turn = (text, *pieces)
+        if turn in self._known:
+            return True
+        ends = {0}
+        for number, piece in enumerate(pieces):
+            if number:
+                ends = {at + len(JOIN) for at in ends if text.startswith(JOIN, at)}
+            ends = {end for at in ends for end in self._find_ends(text, at, piece)}
+        if len(text) not in ends:
+            return False
+        self._known.add(turn)
+        return True
+
+    def _find_ends(self, text: str, at: int, piece: int | str) -> list[int]:
+        """Where the piece may end that begins at a place of the text."""
+        before, whole, behind = "", piece, ""
+        if not isinstance(piece, str):
+            whole = self._texts[piece]
+            before, _, behind = frame_text(self._messages[piece], "\0").partition("\0")
+        assert isinstance(whole, str)
+        if not text.startswith(before, at):
+            return []
+        at += len(before)
+        ends = [at + len(whole)] if text.startswith(whole, at) else []
+        if not isinstance(piece, str):
+            ends += _find_cut_ends(text, at, whole)
+        return [end + len(behind) for end in ends if text.startswith(behind, end)]
+
+
+def _find_cut_ends(text: str, at: int, whole: str) -> list[int]:
+    """Where the text ends that begins at a place and is `whole` with its middle marked as left out."""
+    ends: list[int] = []
+    for mark in CUT.finditer(text, at):
+        head = text[at : mark.start()]
+        if not whole.startswith(head):
+            break
+        left = len(whole) - len(head) - int(mark[1])
+        end = mark.end() + 1 + left
+        if left >= 0 and text[mark.end() + 1 : end] == whole[len(whole) - left :]:
+            ends.append(end)
+    return ends

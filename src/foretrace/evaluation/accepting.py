@@ -1,0 +1,140 @@
+"""A verifier on a proposer's own guesses: how well its scores tell right from wrong, and what it accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from foretrace.core.digest import digest
+from foretrace.evaluation.bootstrap import Resamples
+from foretrace.evaluation.calibration import find_threshold
+from foretrace.evaluation.figures import list_units, make_share_of
+from foretrace.evaluation.gold_steps import GoldStep
+from foretrace.evaluation.judged_steps import Guesses, JudgedSteps, is_right
+from foretrace.evaluation.score_report import AcceptRow, Share, VerifierScore
+
+PRECISIONS = (0.90, 0.95, 0.99)
+"""Shares of the accepted guesses that should be right."""
+_DIGITS = 4
+_NO_SHARE = Share(value=None, low=None, high=None, n=0)
+
+
+class _Chosen(NamedTuple):
+    """First guesses with a score."""
+
+    judged: JudgedSteps
+
+    def list_values(self, policy: str) -> Any:
+        """What a policy goes by; a guess without it is never accepted."""
+        values = self.judged.score if policy == "verifier" else self.judged.confidence
+        return np.where(np.isnan(values), -np.inf, values)
+
+
+def measure_verifier(
+    natural: JudgedSteps,
+    guesses: Guesses,
+    target: str,
+    *,
+    verifier: str | None,
+    validation: JudgedSteps | None,
+    seed: int,
+) -> VerifierScore | None:
+    """How good the scores are; None where no guess has one.
+
+    Args:
+        natural: Test steps, as they come.
+        guesses: All guesses at them.
+        target: `type` or `call`.
+        verifier: Name of what gave the scores.
+        validation: Steps of the validation split, on which thresholds are chosen. Without them they are chosen on half
+            of the test groups, and everything that is accepted is measured on the other half.
+        seed: Seed of the intervals.
+    """
+    listed = [(step, guess) for step in natural.steps for guess in guesses.get((step.key, step.step), ())]
+    scored = [(step, guess, guess.score) for step, guess in listed if guess.score is not None]
+    if not scored:
+        return None
+    with_confidence = [(step, guess, guess.confidence) for step, guess in listed if guess.confidence is not None]
+    if validation is None:
+        first_half = _choose_half(natural.steps)
+        chosen_on, test = natural.choose(first_half), natural.choose(~first_half)
+    else:
+        chosen_on, test = validation, natural
+    chosen_on, test = (each.choose(~np.isnan(each.score)) for each in (chosen_on, test))
+    return VerifierScore(
+        verifier=verifier,
+        n=len(test.steps),
+        auroc=_measure_scored(scored, target, seed),
+        auroc_confidence=_measure_scored(with_confidence, target, seed) if with_confidence else _NO_SHARE,
+        thresholds_from="half" if validation is None else "validation",
+        chosen_on=len(chosen_on.steps),
+        policies=_list_policies(_Chosen(chosen_on), _Chosen(test)) if len(test.steps) else [],
+    )
+
+
+def _measure_scored(scored: Sequence[tuple[GoldStep, Any, float]], target: str, seed: int) -> Share:
+    right = np.array([is_right(step, guess, target) for step, guess, _ in scored])
+    values = np.array([value for _, _, value in scored], float)
+    return measure_auroc(values, right, Resamples(list_units((step for step, _, _ in scored), "group"), seed))
+
+
+def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
+    """How probable it is that a right guess has the higher score than a wrong one (a tie counts one half), with its
+    interval; without a value where all are right, or all wrong.
+
+    Args:
+        scores: (guesses,).
+        right: (guesses,).
+        resamples: Draws of these guesses.
+    """
+    order = np.argsort(scores, kind="stable")
+    begins = np.flatnonzero(np.diff(scores[order], prepend=-np.inf) > 0)
+    if not len(begins):
+        begins = np.zeros(1, int)
+    parts: list[Any] = []
+    for weights in resamples.weigh_rows():
+        good = np.add.reduceat((weights * right)[:, order], begins, axis=1)
+        bad = np.add.reduceat((weights * ~right)[:, order], begins, axis=1)
+        won = (good * (np.cumsum(bad, axis=1) - bad / 2)).sum(axis=1)
+        pairs = good.sum(axis=1) * bad.sum(axis=1)
+        parts.append(np.divide(won, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0))
+    return make_share_of(np.concatenate(parts), len(scores))
+
+
+def _choose_half(steps: Sequence[GoldStep]) -> Any:
+    """Half of the groups, by hash, as a mask of (steps,)."""
+    groups = sorted({step.group for step in steps}, key=lambda group: digest("thresholds", group))
+    first = {*groups[: (len(groups) + 1) // 2]}
+    return np.fromiter((step.group in first for step in steps), bool, len(steps))
+
+
+def _list_policies(chosen_on: _Chosen, test: _Chosen) -> list[AcceptRow]:
+    """What each policy accepts of the test guesses, with thresholds from the others alone."""
+    rows: list[AcceptRow] = []
+    right = test.judged.right
+    for policy in ("verifier", "confidence"):
+        values = test.list_values(policy)
+        if np.isinf(values).all():
+            continue
+        for precision in PRECISIONS:
+            threshold = find_threshold(chosen_on.list_values(policy), chosen_on.judged.right, 1 - precision)
+            taken = np.zeros(len(right), bool) if threshold is None else values >= threshold
+            rows.append(_measure_policy(policy, taken, right, precision, threshold))
+    every = np.ones(len(right), bool)
+    for policy, taken in (("accept_all", every), ("reject_all", ~every), ("oracle", right)):
+        rows.append(_measure_policy(policy, taken, right, None, None))
+    return rows
+
+
+def _measure_policy(policy: str, taken: Any, right: Any, wanted: float | None, threshold: float | None) -> AcceptRow:
+    hits = int((taken & right).sum())
+    return AcceptRow(
+        policy=policy,
+        precision_wanted=wanted,
+        threshold=None if threshold is None else round(threshold, 6),
+        accepted=round(float(taken.mean()), _DIGITS),
+        precision=round(hits / int(taken.sum()), _DIGITS) if taken.any() else None,
+        recall=round(hits / int(right.sum()), _DIGITS) if right.any() else None,
+    )

@@ -1,0 +1,37 @@
+"""Settings that the measurements share, refused where they cannot be served."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from foretrace.actions.taxonomy import Effect
+from foretrace.core.errors import Setting, UsageError
+
+ALLOWED_EFFECTS = (Effect.SANDBOX_EXEC,)
+"""Effects that a user may call safe to run early, beside `pure_read`."""
+
+
+def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
+    """Effects whose calls are safe to run early: `pure_read`, and those that are allowed.
+
+    Raises:
+        UsageError: an effect that cannot be allowed.
+    """
+    for effect in allow:
+        if effect not in (Effect.PURE_READ, *ALLOWED_EFFECTS):
+            choices = ", ".join(ALLOWED_EFFECTS)
+            raise UsageError(
+                Setting("allow", str(effect)), f": is not safe to run early; what can be allowed is {choices}"
+            )
+    return frozenset((Effect.PURE_READ, *(Effect(effect) for effect in allow)))
+
+
+def check_number(name: str, value: float, unit: str = "", *, lowest: int = 0) -> None:
+    """Refuse a setting that is no finite number of at least `lowest`.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not (math.isfinite(value) and value >= lowest):
+        raise UsageError(Setting(name, value), f": give {unit}{lowest} or more")

@@ -1,0 +1,96 @@
+"""Rows of a built dataset, for what learns from them or is measured on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import PredictionError, Setting
+from foretrace.core.predictions import PredictedCall, find_first_object, read_calls
+from foretrace.evaluation.prompt_reading import ChatText
+
+_COLUMNS = ("key", "step", "group", "action", "prompt", "completion")
+_CODED = tuple(f"{name}.list.element.{field}" for name in ("prompt", "completion") for field in ("role", "content"))
+_ACTIONS = tuple(map(str, ActionType))
+
+
+class DatasetRow(NamedTuple):
+    """One step of a dataset: the prompt, and what the agent did."""
+
+    key: str
+    step: int
+    group: str
+    prompt: tuple[ChatText, ...]
+    action: str
+    calls: tuple[PredictedCall, ...]
+    """Empty where the step calls no tool, and where the dataset's target is the type alone."""
+
+
+def read_target(dataset: Path) -> str:
+    """What the completions of a dataset are, by its manifest: `type` or `call`.
+
+    Raises:
+        PredictionError: no dataset, or one whose completions are whole messages.
+    """
+    try:
+        manifest = msgspec.json.decode((dataset / "manifest.json").read_bytes())
+        target = str(manifest["settings"]["target"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
+    if target == "message":
+        message, call = Setting("target", "message"), Setting("target", "call")
+        raise PredictionError(f"{dataset}: was built with ", message, "; build with ", call, " to predict actions")
+    return target
+
+
+def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
+    """Rows of one config and split, in the order of the files; messages that rows share are one object.
+
+    Raises:
+        PredictionError: a file that cannot be read.
+    """
+    rows: list[DatasetRow] = []
+    for path in sorted((dataset / config).glob(f"{split}-*.parquet")):
+        rows.extend(_read_file(path))
+    return rows
+
+
+def _read_file(path: Path) -> Iterator[DatasetRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, read_dictionary=[*_CODED]) as file:
+            for index in range(file.num_row_groups):
+                yield from _make_rows(file.read_row_group(index, columns=[*_COLUMNS], use_threads=False))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise PredictionError(f"{path}: cannot be read as rows of a dataset: {error}") from None
+
+
+def _make_rows(table: Any) -> Iterator[DatasetRow]:
+    prompts, completions = _read_messages(table["prompt"]), _read_messages(table["completion"])
+    plain = (table[name].to_pylist() for name in ("key", "step", "group", "action"))
+    for key, step, group, action, prompt, completion in zip(*plain, prompts, completions, strict=True):
+        guess = find_first_object(completion[0].content) if completion else None
+        calls = read_calls(guess) if isinstance(guess, dict) else ()
+        yield DatasetRow(key, step, group, tuple(prompt), _ACTIONS[action], calls)
+
+
+def _read_messages(column: Any) -> list[list[ChatText]]:
+    """A column of messages, whose texts are coded as a dictionary: each text is made once."""
+    result: list[list[ChatText]] = []
+    for chunk in column.chunks:
+        struct = chunk.flatten()
+        role, content = struct.field("role"), struct.field("content")
+        roles, texts = role.dictionary.to_pylist(), content.dictionary.to_pylist()
+        pairs: Sequence[tuple[int, int]] = list(zip(role.indices.to_pylist(), content.indices.to_pylist(), strict=True))
+        made = {pair: ChatText(roles[pair[0]], texts[pair[1]]) for pair in set(pairs)}
+        at = 0
+        for length in chunk.value_lengths().to_pylist():
+            result.append([made[pair] for pair in pairs[at : at + length]])
+            at += length
+    return result

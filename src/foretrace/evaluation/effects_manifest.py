@@ -1,0 +1,188 @@
+"""A manifest of effects: what a runtime may run early, by tool and pattern of arguments, with counts as evidence.
+
+Its words are those of MCP's tool annotations. What wrote once is never called read-only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from foretrace.actions.call_facts import CallFacts, CallKind
+from foretrace.actions.call_patterns import find_call_pattern, is_open_ended
+from foretrace.actions.label_steps import classify_calls
+from foretrace.actions.taxonomy import TAXONOMY_VERSION, Effect
+from foretrace.core.trace import Trace
+
+FORMAT = 1
+"""Version of the manifest's format."""
+
+EffectClass = Literal["read_only", "idempotent", "unsafe", "unknown"]
+
+
+class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Hints as MCP has them on a tool."""
+
+    read_only_hint: bool
+    """Whether it changes nothing."""
+    idempotent_hint: bool
+    """Whether the same call once more changes nothing further."""
+    destructive_hint: bool
+    """Whether it may overwrite or remove something; also where nothing is known."""
+
+
+class EffectEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What calls of one kind did."""
+
+    effect_class: EffectClass = msgspec.field(name="class")
+    annotations: ToolAnnotations
+    calls: int
+    traces: int
+    """In which it was called."""
+    effects: dict[str, int]
+    """Calls by effect."""
+    whole_file_writes: int
+    """Of the calls with effect `local_write`, those that give the whole content of a file."""
+
+
+class PatternEffects(EffectEvidence, frozen=True, kw_only=True):
+    """The calls of one tool whose arguments are alike."""
+
+    pattern: dict[str, str]
+    """By the name of an argument (`find_call_pattern`); empty for all calls of a tool."""
+
+
+class ToolEffects(EffectEvidence, frozen=True, kw_only=True):
+    """All calls of one tool."""
+
+    tool: str
+    patterns: list[PatternEffects]
+    """The most frequent first."""
+
+
+class EffectsManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What calls do, by tool and pattern."""
+
+    effects: int = FORMAT
+    taxonomy: str = TAXONOMY_VERSION
+    """Version of the rules that read the effects."""
+    traces: int
+    calls: int
+    unread_calls: int
+    """Calls without a name, or that could not be read and so were never run: they count nowhere."""
+    tools: list[ToolEffects]
+    """The most frequent first."""
+
+
+class _Seen:
+    """Counts of one tool or pattern."""
+
+    def __init__(self) -> None:
+        self.effects: Counter[Effect] = Counter()
+        self.whole_file_writes = 0
+        self.traces: set[str] = set()
+
+    def add(self, facts: CallFacts, key: str) -> None:
+        self.effects[facts.effect] += 1
+        self.whole_file_writes += _writes_whole_file(facts)
+        self.traces.add(key)
+
+    def describe(self, *, open_ended: bool) -> dict[str, Any]:
+        """The fields of `EffectEvidence`."""
+        effect_class = classify_evidence(self.effects, self.whole_file_writes)
+        if open_ended and effect_class != "unsafe":
+            effect_class = "unknown"
+        return {
+            "effect_class": effect_class,
+            "annotations": make_annotations(effect_class),
+            "calls": self.effects.total(),
+            "traces": len(self.traces),
+            "effects": {effect.value: self.effects[effect] for effect in Effect if self.effects[effect]},
+            "whole_file_writes": self.whole_file_writes,
+        }
+
+
+def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> EffectClass:
+    """The word for calls of these effects: the worst of them decides. Where other calls may do anything, whatever these
+    did (`is_open_ended`), the manifest says `unknown` in place of `read_only` and `idempotent`.
+
+    Args:
+        effects: Calls by effect.
+        whole_file_writes: Of those with `local_write`, the ones that give the whole content of a file: to repeat one
+            changes nothing further.
+    """
+    found = {effect for effect, count in effects.items() if count}
+    if found - {Effect.PURE_READ, Effect.UNKNOWN, Effect.LOCAL_WRITE}:
+        return "unsafe"
+    if effects.get(Effect.LOCAL_WRITE, 0) > whole_file_writes:
+        return "unsafe"
+    if not found or Effect.UNKNOWN in found:
+        return "unknown"
+    return "idempotent" if Effect.LOCAL_WRITE in found else "read_only"
+
+
+def make_annotations(effect_class: EffectClass) -> ToolAnnotations:
+    """The hints of MCP for a class; what is unknown gets those of a tool that says nothing."""
+    return ToolAnnotations(
+        read_only_hint=effect_class == "read_only",
+        idempotent_hint=effect_class in ("read_only", "idempotent"),
+        destructive_hint=effect_class != "read_only",
+    )
+
+
+def collect_effects(
+    traces: Iterable[Trace], *, report_traces: Callable[[int], None] = lambda n: None
+) -> EffectsManifest:
+    """Make the manifest of the calls that the agents of these traces made.
+
+    Args:
+        report_traces: Called with the number of traces so far.
+    """
+    tools: defaultdict[str, _Seen] = defaultdict(_Seen)
+    patterns: defaultdict[str, defaultdict[tuple[tuple[str, str], ...], _Seen]] = defaultdict(
+        lambda: defaultdict(_Seen)
+    )
+    number = calls = unread = 0
+    for number, trace in enumerate(traces, 1):
+        for message in trace.messages:
+            for call in message.tool_calls if message.author == "model" else ():
+                facts = None if call.error or not call.name else classify_calls(trace, [call])
+                calls += 1
+                if facts is None:
+                    unread += 1
+                    continue
+                tools[call.name].add(facts, trace.key)
+                patterns[call.name][tuple(sorted(find_call_pattern(call).items()))].add(facts, trace.key)
+        report_traces(number)
+    found = [
+        ToolEffects(
+            tool=name,
+            patterns=_list_patterns(name, patterns[name]),
+            **seen.describe(open_ended=is_open_ended(name, {})),
+        )
+        for name, seen in tools.items()
+    ]
+    found.sort(key=lambda tool: (-tool.calls, tool.tool))
+    return EffectsManifest(traces=number, calls=calls, unread_calls=unread, tools=found)
+
+
+def _list_patterns(tool: str, patterns: Mapping[tuple[tuple[str, str], ...], _Seen]) -> list[PatternEffects]:
+    made = [
+        PatternEffects(pattern=dict(pattern), **seen.describe(open_ended=is_open_ended(tool, dict(pattern))))
+        for pattern, seen in patterns.items()
+    ]
+    return sorted(made, key=lambda each: (-each.calls, sorted(each.pattern.items())))
+
+
+def _writes_whole_file(facts: CallFacts) -> bool:
+    """Whether a call gives the whole content of a file: of a tool that does so, not of a shell line or a patch."""
+    return (
+        facts.effect is Effect.LOCAL_WRITE
+        and facts.kind is CallKind.WRITE
+        and facts.creates
+        and facts.rule.startswith("tool.")
+        and facts.rule != "tool.patch"
+    )

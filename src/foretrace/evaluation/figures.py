@@ -1,0 +1,167 @@
+"""Figures of predictions: shares of right guesses, the F1 of each class, and the same by part."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from foretrace.core.references import ScoreRow
+from foretrace.evaluation.bootstrap import Resamples, find_interval
+from foretrace.evaluation.gold_steps import ACTIONS, GoldStep
+from foretrace.evaluation.judged_steps import ASPECTS, Guesses, JudgedSteps, list_arguments
+from foretrace.evaluation.score_report import AheadRow, ArgumentRow, Part, Share
+
+TOPS = (3, 5)
+"""Among how many guesses the right one is looked for, beside the first."""
+MAX_AHEAD = 5
+"""Consecutive steps, at most, that are looked at together."""
+
+
+class Measured(NamedTuple):
+    """One figure of some rows and of each draw of them, (1 + draws,), and the number of rows that it is taken over."""
+
+    values: Any
+    n: int
+
+
+def measure_figures(
+    judged: JudgedSteps, resamples: Resamples, guesses: int, *, classes: bool = True
+) -> dict[str, Measured]:
+    """All figures of some steps, by name; those that ask for a call are over the steps with one.
+
+    Args:
+        judged: The steps.
+        resamples: Draws of these steps.
+        guesses: Guesses a step at most: top-k is measured where there are more than the k before.
+        classes: Whether the F1 of the classes has a meaning: not where the steps were chosen by what was done there.
+    """
+    gold = np.array([ACTIONS.index(step.action) for step in judged.steps])
+    called = np.array([bool(step.calls) for step in judged.steps])
+    among = dict.fromkeys(ASPECTS, called) | {"type_accuracy": np.ones(len(gold), bool)}
+
+    def measure(aspect: str, k: int) -> Measured:
+        hits = judged.is_right(aspect, k)
+        return Measured(resamples.measure_share(hits, among[aspect]), int(among[aspect].sum()))
+
+    present = [number for number in range(len(ACTIONS)) if classes and (gold == number).any()]
+    f1 = {number: resamples.measure_f1(gold == number, judged.action == number) for number in present}
+    aspects = [aspect for aspect in ASPECTS if among[aspect].any()]
+    figures = {"type_accuracy": measure("type_accuracy", 1)}
+    if f1:
+        figures["macro_f1"] = Measured(np.nanmean(np.stack([*f1.values()], axis=1), axis=1), len(gold))
+    figures |= {aspect: measure(aspect, 1) for aspect in aspects}
+    counts = Counter(gold.tolist())
+    figures |= {f"f1/{ACTIONS[number]}": Measured(values, counts[number]) for number, values in f1.items()}
+    for fewer, k in zip((1, *TOPS), TOPS, strict=False):
+        if guesses > fewer:
+            figures |= {f"{aspect}@{k}": measure(aspect, k) for aspect in aspects}
+    return figures
+
+
+def make_score_rows(slice_name: str, figures: dict[str, Measured]) -> list[ScoreRow]:
+    """The figures with their intervals, rounded to four digits."""
+    rows: list[ScoreRow] = []
+    for metric, (values, n) in figures.items():
+        low, high = find_interval(values) or (values[0], values[0])
+        rows.append(
+            ScoreRow(slice_name, metric, round(float(values[0]), 4), round(float(low), 4), round(float(high), 4), n)
+        )
+    return rows
+
+
+def make_share(hits: Any, among: Any, resamples: Resamples) -> Share:
+    """The share of hits among some rows, with its interval."""
+    n = int(np.count_nonzero(among))
+    return make_share_of(resamples.measure_share(hits, among), n) if n else Share(value=None, low=None, high=None, n=0)
+
+
+def make_share_of(values: Any, n: int) -> Share:
+    """What was measured, with its interval."""
+    interval = find_interval(values)
+    if np.isnan(values[0]) or interval is None:
+        return Share(value=None, low=None, high=None, n=n)
+    low, high = interval
+    return Share(value=round(float(values[0]), 4), low=round(low, 4), high=round(high, 4), n=n)
+
+
+def measure_parts(judged: JudgedSteps, resamples: Resamples, name_part: Callable[[GoldStep], str]) -> list[Part]:
+    """The figures of each part of the steps, the largest first; steps without a name are in none."""
+    names = np.array([name_part(step) for step in judged.steps])
+    called = np.array([bool(step.calls) for step in judged.steps])
+    parts: list[Part] = []
+    for name, n in sorted(Counter(names.tolist()).items(), key=lambda item: (-item[1], item[0])):
+        own = names == name
+        if not name:
+            continue
+        parts.append(
+            Part(
+                name=name,
+                n=n,
+                type_accuracy=make_share(judged.is_right("type_accuracy"), own, resamples),
+                tool=make_share(judged.is_right("tool"), own & called, resamples),
+                exact_call=make_share(judged.is_right("exact_call"), own & called, resamples),
+            )
+        )
+    return parts
+
+
+def measure_arguments(steps: Sequence[GoldStep], guesses: Guesses, seed: int) -> list[ArgumentRow]:
+    """All arguments together, then each by its name, the most frequent first, in the first guesses."""
+    found: list[tuple[str, str, bool]] = []
+    for step in steps:
+        first = next((guess for guess in guesses.get((step.key, step.step), ()) if guess.rank == 1), None)
+        found += [(step.group, name, right) for name, right in list_arguments(step, first)]
+    if not found:
+        return []
+    names = np.array([name for _, name, _ in found])
+    right = np.array([is_right for _, _, is_right in found])
+    resamples = Resamples([group for group, _, _ in found], seed)
+    by_count = sorted(Counter(names.tolist()).items(), key=lambda item: (-item[1], item[0]))
+    rows = [ArgumentRow(name="", right=make_share(right, np.ones(len(found), bool), resamples))]
+    return rows + [ArgumentRow(name=name, right=make_share(right, names == name, resamples)) for name, _ in by_count]
+
+
+def measure_ahead(judged: JudgedSteps, resamples: Resamples) -> list[AheadRow]:
+    """Over each run of 1, 2, ... consecutive steps of a trace, the share of runs in which all are predicted rightly.
+
+    Consecutive is a row that its trace's next row follows, where the actions that the rows say come next agree.
+    """
+    order = sorted(range(len(judged.steps)), key=lambda at: (judged.steps[at].key, judged.steps[at].step))
+    follower = np.full(len(order), -1)
+    for at, after in itertools.pairwise(order):
+        if _follows(judged.steps[at], judged.steps[after]):
+            follower[at] = after
+    rows: list[AheadRow] = []
+    run_end = np.arange(len(order))
+    type_right, right = judged.is_right("type_accuracy"), judged.right.copy()
+    exists = np.ones(len(order), bool)
+    for length in range(1, MAX_AHEAD + 1):
+        if length > 1:
+            run_end = np.where(exists, follower[run_end], -1)
+            exists = run_end >= 0
+            type_right = type_right & judged.is_right("type_accuracy")[run_end]
+            right = right & judged.right[run_end]
+        if not exists.any():
+            break
+        shares = (make_share(hits, exists, resamples) for hits in (type_right, right))
+        rows.append(AheadRow(steps=length, type_accuracy=next(shares), right=next(shares)))
+    return rows
+
+
+def _follows(step: GoldStep, after: GoldStep) -> bool:
+    """Whether `after` may be the step right after `step`: what each says of the actions to come agrees."""
+    expected, given = step.next_actions[1:], after.next_actions
+    if step.key != after.key or not expected:
+        return False
+    # A row that says fewer actions than the most is near the end of its trace: then the number must agree too.
+    is_near_end = len(step.next_actions) < MAX_AHEAD
+    return given[: len(expected)] == expected and (not is_near_end or len(given) == len(expected))
+
+
+def list_units(steps: Iterable[GoldStep], unit: str) -> list[str]:
+    """The `group` or `task` of each step."""
+    return [str(getattr(step, unit)) for step in steps]

@@ -1,0 +1,320 @@
+"""Let a predictor guess at the steps of a dataset, and write what it guessed as a file of predictions."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.digest import digest
+from foretrace.core.errors import PredictionError, Setting, UsageError, find_first_line
+from foretrace.core.predictions import (
+    PredictedCall,
+    Prediction,
+    PredictionsHeader,
+    digest_dataset,
+    write_predictions,
+)
+from foretrace.core.version import __version__
+from foretrace.evaluation.dataset_rows import DatasetRow, read_rows, read_target
+from foretrace.evaluation.predictors.base import Guess, Predictor
+
+PredictedConfig = Literal["eval", "proposer"]
+"""The eval rows, by what was learnt from all train rows; or the train rows, each by what was learnt from the others."""
+ACTIONS = frozenset(map(str, ActionType))
+"""What a guess may name."""
+
+
+class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is predicted, and how much."""
+
+    rows: PredictedConfig = "eval"
+    k: int = 5
+    """Guesses at a step at most."""
+    limit: int | None = None
+    """Only the first rows."""
+    seed: int = 0
+    """Assigns groups to folds, and seeds the samples of a model."""
+    folds: int = 5
+    """Parts of the groups of the train rows: each is predicted by what was learnt from the others."""
+    times: bool = True
+    """Write how long each step took. Without, the same rows give the same bytes."""
+
+    def check(self) -> None:
+        """Refuse what cannot be served.
+
+        Raises:
+            UsageError: naming the setting.
+        """
+        for name in ("k", "limit"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(Setting(name, value), ": give 1 or more")
+        if self.folds < 2:
+            raise UsageError(Setting("folds", self.folds), ": give 2 or more, else a row's own answer would be learnt")
+
+
+class PredictReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was predicted."""
+
+    predictor: str
+    config: str
+    out: str
+    learnt_rows: int
+    """Train rows."""
+    steps: int
+    """Rows that were asked for."""
+    guesses: int
+    faults: dict[str, int]
+    """As in the header."""
+    example: str | None
+    """The first fault, in words."""
+    fit_s: float
+    latency_s: dict[str, float]
+    """Seconds a step: `p50`, `p95`, `mean`."""
+    requests: int = 0
+    """Completions of a model in this run; those of an earlier run that it went on from are not in it."""
+    completion_tokens: int = 0
+
+
+class BadGuessError(ValueError):
+    """What a predictor returned is no list of guesses."""
+
+
+class _Fold(NamedTuple):
+    learnt: Sequence[DatasetRow]
+    asked: Sequence[DatasetRow]
+
+
+def predict(
+    dataset: Path,
+    name: str,
+    make: Callable[[], Predictor],
+    out: Path,
+    settings: PredictSettings,
+    report_rows: Callable[[int, int], None] = lambda done, total: None,
+) -> PredictReport:
+    """Fit a predictor on the train rows, and write its guesses.
+
+    Args:
+        name: Of the predictor, for the header.
+        make: Makes a predictor that was not fitted yet: one for each fold.
+        report_rows: Called with the rows that were predicted and their number.
+
+    Raises:
+        UsageError: a setting that cannot be served.
+        PredictionError: no dataset, no rows, or a predictor that fails to learn or fails at every row.
+        StoreError: `out` cannot be written.
+    """
+    settings.check()
+    header = start_header(dataset, name, settings)
+    asked, folds = _plan_folds(dataset, settings)
+    run = _Run(name, settings, lambda done: report_rows(done, len(asked)))
+    for fold in folds:
+        run.predict_fold(make(), fold)
+    if run.steps == sum(run.faults.values()):
+        raise PredictionError(f"{name}: gave no guess at any of {run.steps:,} rows, e.g. {run.example}")
+    latency = summarise_latency(run.seconds)
+    header = msgspec.structs.replace(
+        header,
+        target="type" if run.guesses_types else header.target,
+        steps=run.steps,
+        faults=dict(sorted(run.faults.items())),
+        latency_s=latency if settings.times else {},
+        settings={"folds": len(folds)} if settings.rows == "proposer" else {},
+    )
+    order = {(row.key, row.step): place for place, row in enumerate(asked)}
+    run.rows.sort(key=lambda row: (order[row.key, row.step], row.rank))
+    write_predictions(out, header, run.rows)
+    return PredictReport(
+        predictor=name,
+        config=settings.rows,
+        out=str(out),
+        learnt_rows=len({id(row) for fold in folds for row in fold.learnt}),
+        steps=run.steps,
+        guesses=len(run.rows),
+        faults=header.faults,
+        example=run.example,
+        fit_s=round(run.fit_s, 3),
+        latency_s=latency,
+    )
+
+
+def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
+    """What is known before the first guess."""
+    return PredictionsHeader(
+        predictor=name,
+        dataset=digest_dataset(dataset),
+        config=settings.rows,
+        target=read_target(dataset),
+        k=settings.k,
+        seed=settings.seed,
+        versions={"foretrace": __version__} | {each: version(each) for each in ("numpy", "scikit-learn")},
+    )
+
+
+class _Run:
+    """Asks predictors, and keeps what they said."""
+
+    def __init__(self, name: str, settings: PredictSettings, report_rows: Callable[[int], None]) -> None:
+        self._name, self._settings, self._report_rows = name, settings, report_rows
+        self.rows: list[Prediction] = []
+        self.seconds: list[float] = []
+        self.faults: Counter[str] = Counter()
+        self.example: str | None = None
+        self.steps = 0
+        self.fit_s = 0.0
+        self.guesses_types = False
+
+    def predict_fold(self, predictor: Predictor, fold: _Fold) -> None:
+        """Let a predictor learn, and then guess."""
+        from threadpoolctl import threadpool_limits
+
+        self._fit(predictor, fold.learnt)
+        self.guesses_types = getattr(predictor, "target", "call") == "type"
+        with threadpool_limits(1):  # after the fit, which loads the libraries that are to be limited
+            for row in fold.asked:
+                self._ask(predictor, row)
+                self._report_rows(self.steps)
+
+    def _fit(self, predictor: Predictor, rows: Sequence[DatasetRow]) -> None:
+        started = time.perf_counter()
+        try:
+            predictor.fit(rows)
+        except Exception as error:  # a user's own class may fail in any way
+            raise PredictionError(
+                f"{self._name}: cannot learn from {len(rows):,} rows: {_name_error(error)}"
+            ) from error
+        self.fit_s += time.perf_counter() - started
+
+    def _ask(self, predictor: Predictor, row: DatasetRow) -> None:
+        self.steps += 1
+        started = time.perf_counter()
+        try:
+            given = predictor.predict(row.prompt, self._settings.k)
+            seconds = time.perf_counter() - started
+            guesses = check_guesses(given, self._settings.k)
+        except BadGuessError as error:
+            self._count("bad_guess", f"{row.key} step {row.step}: {error}")
+            return
+        except Exception as error:  # a user's own class may fail in any way
+            self._count("raised", f"{row.key} step {row.step}: {_name_error(error)}")
+            return
+        self.seconds.append(seconds)
+        if not guesses:
+            self._count("no_guess", f"{row.key} step {row.step}: an empty list")
+        shown = round(seconds, 6) if self._settings.times else None
+        self.rows.extend(make_predictions(row, guesses, shown))
+
+    def _count(self, fault: str, example: str) -> None:
+        self.faults[fault] += 1
+        self.example = self.example or example
+
+
+def make_predictions(row: DatasetRow, guesses: Sequence[Guess], seconds: float | None) -> Iterator[Prediction]:
+    """The lines of a file for the guesses at one row."""
+    for rank, guess in enumerate(guesses, 1):
+        arguments = guess.arguments if isinstance(guess.arguments, str) else json.dumps(dict(guess.arguments))
+        yield Prediction(
+            key=row.key,
+            step=row.step,
+            rank=rank,
+            action=guess.action,
+            calls=(PredictedCall(guess.tool, arguments),) if guess.tool else (),
+            confidence=None if guess.confidence is None else round(guess.confidence, 6),
+            seconds=seconds,
+        )
+
+
+def check_guesses(given: Any, k: int) -> list[Guess]:
+    """What a predictor returned as guesses; those beyond `k`, and those that were given before, are left out.
+
+    Raises:
+        BadGuessError: it is no list of (action, tool, arguments, confidence); the message says what is wrong.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise BadGuessError(f"a list of guesses is wanted, not {type(given).__name__}")
+    guesses: dict[tuple[str, str, str], Guess] = {}
+    for each in given:
+        guess = _check_guess(each)
+        arguments = guess.arguments if isinstance(guess.arguments, str) else json.dumps(guess.arguments, sort_keys=True)
+        guesses.setdefault((guess.action, guess.tool or "", arguments), guess)
+    return [*guesses.values()][:k]
+
+
+def _check_guess(given: Any) -> Guess:
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or len(given) != 4:
+        raise BadGuessError(f"a guess is (action, tool, arguments, confidence), not {str(given)[:80]!r}")
+    action, tool, arguments, confidence = given
+    if not isinstance(action, str) or action not in ACTIONS:
+        raise BadGuessError(f"action {str(action)[:40]!r} is none of {', '.join(sorted(ACTIONS))}")
+    if tool is not None and not isinstance(tool, str):
+        raise BadGuessError(f"tool {str(tool)[:40]!r} is no text")
+    _check_arguments(arguments)
+    if confidence is None:
+        return Guess(str(action), tool, arguments, None)
+    number = isinstance(confidence, (int, float, np.floating)) and not isinstance(confidence, bool)
+    if not number or not math.isfinite(confidence) or not 0 <= confidence <= 1:
+        raise BadGuessError(f"confidence {confidence!r} is no number in [0, 1]")
+    return Guess(str(action), tool, arguments, float(confidence))
+
+
+def _check_arguments(arguments: Any) -> None:
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are no JSON") from None
+    if not isinstance(value, Mapping):
+        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are no JSON object")
+
+
+def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
+    """Median, 95th percentile and mean, in seconds; nothing where nothing was measured."""
+    if not seconds:
+        return {}
+    values = {"p50": np.quantile(seconds, 0.5), "p95": np.quantile(seconds, 0.95), "mean": np.mean(seconds)}
+    return {name: round(float(value), 6) for name, value in values.items()}
+
+
+def read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
+    """The rows that are predicted."""
+    rows = read_rows(dataset, settings.rows, "test" if settings.rows == "eval" else "train")
+    if not rows:
+        what = "eval rows; build it with an eval config and test groups" if settings.rows == "eval" else "train rows"
+        raise PredictionError(f"{dataset}: has no {what}")
+    return rows[: settings.limit]
+
+
+def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetRow], list[_Fold]]:
+    """The rows that are predicted, and which of them by what was learnt from which others."""
+    asked = read_asked(dataset, settings)
+    train = read_rows(dataset, "proposer", "train")
+    if not train:
+        raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")
+    if settings.rows == "eval":
+        return asked, [_Fold(train, asked)]
+    groups = sorted({row.group for row in train}, key=lambda group: digest("folds", str(settings.seed), group))
+    if len(groups) < 2:
+        raise PredictionError(f"{dataset}: its train rows are of one group; there is no other one to learn from")
+    count = min(settings.folds, len(groups))
+    fold_of = {group: place % count for place, group in enumerate(groups)}
+    parts = [
+        _Fold(
+            [row for row in train if fold_of[row.group] != fold], [row for row in asked if fold_of[row.group] == fold]
+        )
+        for fold in range(count)
+    ]
+    return asked, [part for part in parts if part.asked]
+
+
+def _name_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {find_first_line(error)}"

@@ -1,0 +1,345 @@
+"""Let a model guess at the steps of a dataset: several answers to each prompt become ranked guesses."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.actions.same_action import canonicalise_json
+from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
+from foretrace.core.digest import hash_fraction
+from foretrace.core.errors import ModelError, PredictionError, Setting, UsageError
+from foretrace.core.predictions import (
+    PredictedCall,
+    Prediction,
+    PredictionsHeader,
+    read_guess,
+    read_predictions,
+    write_predictions,
+)
+from foretrace.evaluation.answer_journal import Answer, AnswerId, AnswerJournal
+from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.predict import (
+    ACTIONS,
+    PredictReport,
+    PredictSettings,
+    read_asked,
+    start_header,
+    summarise_latency,
+)
+from foretrace.models.base import ChatModel, ConfiguredModel
+from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
+from foretrace.models.token_meter import TokenMeter
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is asked."""
+
+    samples: int = 5
+    """Answers to each prompt."""
+    logprobs: bool = False
+    """Take the confidence from the probability of the reply, not from the share of the samples."""
+    temperature: float = 0.7
+    max_tokens: int = 1024
+    """Tokens of one answer at most; thinking counts."""
+    concurrency: int | None = None
+    """Requests at a time; None finds out what the server can do."""
+
+    def check(self) -> None:
+        """Refuse what cannot be served.
+
+        Raises:
+            UsageError: naming the setting.
+        """
+        for name in ("samples", "max_tokens", "concurrency"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(Setting(name, value), ": give 1 or more")
+        if not 0 <= self.temperature < math.inf:
+            raise UsageError(Setting("temperature", self.temperature), ": give a number that is not negative")
+
+
+async def predict_with_model(
+    dataset: Path,
+    model: ChatModel,
+    out: Path,
+    settings: PredictSettings,
+    model_settings: ModelSettings,
+    report_answers: Callable[[int, int], None] = lambda done, total: None,
+) -> PredictReport:
+    """Ask a model what comes next at each row, and write its guesses.
+
+    The answers stand in a journal beside `out` until all are there: the same call again goes on where a killed one
+    stopped, and asks nothing twice.
+
+    Args:
+        report_answers: Called with the answers that are there and their number.
+
+    Raises:
+        UsageError: a setting that cannot be served, such as logprobs of a server that gives none.
+        PredictionError: no dataset, no rows, no usable answer at all, or requests that failed and are to be made again.
+        ModelError: the server cannot be reached or refuses for good; what was answered is kept.
+        StoreError: `out` cannot be written.
+    """
+    settings.check()
+    model_settings.check()
+    rows = read_asked(dataset, settings)
+    header = _make_header(dataset, model, settings, model_settings, len(rows))
+    if (done := _find_finished(out, header, rows, times=settings.times)) is not None:
+        return done
+    journal = AnswerJournal(out.with_name(f"{out.name}.journal"), _name_asked(header))
+    try:
+        meter = TokenMeter()
+        asking = _Asking(model, settings, model_settings, journal, meter)
+        await asking.ask(rows, report_answers)
+        report, header, predictions = _rank_answers(rows, journal, header, settings, model_settings)
+        write_predictions(out, header, predictions)
+    except BaseException:
+        journal.close()
+        raise
+    journal.remove()
+    return msgspec.structs.replace(
+        report, out=str(out), requests=meter.requests, completion_tokens=meter.completion_tokens
+    )
+
+
+def _make_header(
+    dataset: Path, model: ChatModel, settings: PredictSettings, model_settings: ModelSettings, steps: int
+) -> PredictionsHeader:
+    """What is asked: all that the answers depend on, and not how fast they come."""
+    asked = {name: getattr(model_settings, name) for name in ("samples", "temperature", "max_tokens")}
+    own = dict(model.settings) if isinstance(model, ConfiguredModel) else {}
+    confidence = "logprob" if model_settings.logprobs else "share"
+    header = start_header(dataset, model.spec, settings)
+    return msgspec.structs.replace(header, steps=steps, settings=asked | {"confidence": confidence} | own)
+
+
+def _name_asked(header: PredictionsHeader) -> dict[str, Any]:
+    """What one answer depends on: more samples, rows or guesses may go on from fewer."""
+    settings = {name: value for name, value in header.settings.items() if name != "samples"}
+    names = ("predictor", "dataset", "config", "seed")
+    return {**{name: getattr(header, name) for name in names}, "settings": settings}
+
+
+def _find_finished(
+    out: Path, header: PredictionsHeader, rows: Sequence[DatasetRow], *, times: bool
+) -> PredictReport | None:
+    """The report of a file that an earlier run of the same finished; None where there is none."""
+    try:
+        found = read_predictions(out)
+    except PredictionError:
+        return None
+    if found.header is None or bool(found.header.latency_s) != times:
+        return None
+    if msgspec.structs.replace(found.header, faults=header.faults, latency_s=header.latency_s) != header:
+        return None
+    return _make_report(found.header, rows, len(found.rows), out=str(out), example=None)
+
+
+class _Asking:
+    """Asks for all answers that are not there yet, several at a time."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: PredictSettings,
+        model_settings: ModelSettings,
+        journal: AnswerJournal,
+        meter: TokenMeter,
+    ) -> None:
+        self._model, self._settings, self._how, self._journal = model, settings, model_settings, journal
+        self._limiter = make_limiter(model, model_settings.concurrency)
+        self._throttled = ThrottledModel(model, self._limiter, meter)
+        self._failures: Counter[str] = Counter()
+        self._example = ""
+
+    async def ask(self, rows: Sequence[DatasetRow], report_answers: Callable[[int, int], None]) -> None:
+        """Return when each row has all its answers."""
+        total = len(rows) * self._how.samples
+        missing = self._list_missing(rows)
+        first = next(missing, None)
+        if first is None:
+            return
+        found = await self._model.probe()
+        if self._how.logprobs and not found.logprobs:
+            why = found.reasons.get("logprobs", "the server gives none")
+            raise UsageError(f"{self._model.spec}: no logprobs: {why}; leave out ", Setting("logprobs"))
+        todo = itertools.chain([first], missing)
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                # More than there are slots, so that no slot waits for this loop; few enough to keep memory small.
+                window = self._how.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
+                for each in itertools.islice(todo, max(0, window - len(running))):
+                    running.add(asyncio.create_task(self._ask_once(*each)))
+                if not running:
+                    break
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+                report_answers(len(self._journal.answers), total)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        if self._failures:
+            raise PredictionError(
+                f"{self._failures.total():,} of {total:,} requests failed, e.g. {self._example}; what was answered is "
+                f"kept in {self._journal.path}, the same command asks for the rest"
+            )
+
+    def _list_missing(self, rows: Sequence[DatasetRow]) -> Iterator[tuple[DatasetRow, int]]:
+        for row in rows:
+            for sample in range(self._how.samples):
+                if (row.key, row.step, sample) not in self._journal.answers:
+                    yield row, sample
+
+    async def _ask_once(self, row: DatasetRow, sample: int) -> None:
+        """One answer; what failed and may pass is asked a second time, and then left to the next run."""
+        for second_try in (False, True):
+            try:
+                completion = await self._throttled.complete(self._make_request(row, sample))
+            except ModelError as error:
+                if error.final:
+                    raise
+                if error.kind in TRANSIENT_KINDS and not second_try:
+                    continue
+                if error.retryable:
+                    self._failures[error.kind] += 1
+                    self._example = self._example or str(error)
+                    return
+                self._journal.add(Answer(key=row.key, step=row.step, sample=sample, error=str(error)))
+                return
+            self._journal.add(_make_answer(row, sample, completion))
+            return
+
+    def _make_request(self, row: DatasetRow, sample: int) -> Request:
+        seed = hash_fraction("predict", str(self._settings.seed), row.key, str(row.step), str(sample))
+        messages = tuple(ChatMessage(_name_role(role), content) for role, content in row.prompt)
+        sampling = Sampling(
+            temperature=self._how.temperature, max_tokens=self._how.max_tokens, seed=int(seed * (1 << 31))
+        )
+        return Request(messages=messages, sampling=sampling, logprobs=self._how.logprobs)
+
+
+def _name_role(role: str) -> Any:
+    """The role as a server knows it."""
+    return role if role in ("system", "assistant") else "user"
+
+
+def _make_answer(row: DatasetRow, sample: int, completion: Completion) -> Answer:
+    return Answer(
+        key=row.key,
+        step=row.step,
+        sample=sample,
+        text=completion.text,
+        logprob=sum(completion.logprobs) if completion.logprobs else None,
+        tokens=completion.usage.completion_tokens if completion.usage else None,
+        seconds=round(completion.seconds, 6),
+    )
+
+
+class _Rank(NamedTuple):
+    confidence: float
+    answers: list[Answer]
+    calls: tuple[PredictedCall, ...]
+    action: str
+
+
+def rank_guesses(answers: Sequence[Answer], samples: int, *, logprobs: bool) -> list[_Rank]:
+    """The different guesses among the answers to one prompt, the likeliest first; those that name no action left out.
+
+    Equal calls are one guess. Its confidence is its share of the `samples` that were asked for; with `logprobs`, the
+    sum of the probabilities of its different texts, each of which counts once.
+    """
+    found: dict[tuple[Any, ...], _Rank] = {}
+    for answer in answers:
+        action, calls = read_guess({}, answer.text)
+        if answer.error or action not in ACTIONS:
+            continue
+        name = (action, *((call.tool, canonicalise_json(call.arguments)) for call in calls))
+        found.setdefault(name, _Rank(0.0, [], calls, str(action))).answers.append(answer)
+    ranked = [rank._replace(confidence=_find_confidence(rank.answers, samples, logprobs)) for rank in found.values()]
+    return sorted(ranked, key=lambda rank: (-rank.confidence, -len(rank.answers), rank.answers[0].sample))
+
+
+def _find_confidence(answers: Sequence[Answer], samples: int, logprobs: bool) -> float:
+    if not logprobs:
+        return len(answers) / samples
+    texts = {answer.text: math.exp(min(0.0, answer.logprob)) for answer in answers if answer.logprob is not None}
+    return min(1.0, sum(texts.values()))
+
+
+def _rank_answers(
+    rows: Sequence[DatasetRow],
+    journal: AnswerJournal,
+    header: PredictionsHeader,
+    settings: PredictSettings,
+    how: ModelSettings,
+) -> tuple[PredictReport, PredictionsHeader, list[Prediction]]:
+    predictions: list[Prediction] = []
+    faults: Counter[str] = Counter()
+    seconds: list[float] = []
+    example: str | None = None
+    for row in rows:
+        names: list[AnswerId] = [(row.key, row.step, sample) for sample in range(how.samples)]
+        answers = [journal.answers[name] for name in names]
+        good = [answer for answer in answers if not answer.error]
+        took = max((answer.seconds for answer in good), default=0.0)
+        ranked = rank_guesses(answers, how.samples, logprobs=how.logprobs)[: settings.k]
+        if good:
+            seconds.append(took)
+        if not ranked:
+            faults["bad_guess" if good else "raised"] += 1
+            what = f"{good[0].text[:80]!r} names no action" if good else answers[0].error
+            example = example or f"{row.key} step {row.step}: {what}"
+        predictions += _make_predictions(row, ranked, took if settings.times else None)
+        if good and not ranked:  # kept, so that a reader sees what the model said; it names no action
+            predictions.append(Prediction(key=row.key, step=row.step, action=None, completion=good[0].text))
+    if len(rows) == faults.total():
+        raise PredictionError(f"{header.predictor}: gave no guess at any of {len(rows):,} rows, e.g. {example}")
+    latency = summarise_latency(seconds)
+    header = msgspec.structs.replace(
+        header, faults=dict(sorted(faults.items())), latency_s=latency if settings.times else {}
+    )
+    report = _make_report(header, rows, len(predictions), out="", example=example)
+    return msgspec.structs.replace(report, latency_s=latency), header, predictions
+
+
+def _make_predictions(row: DatasetRow, ranked: Sequence[_Rank], seconds: float | None) -> Iterator[Prediction]:
+    for number, rank in enumerate(ranked, 1):
+        tokens = [answer.tokens for answer in rank.answers]
+        yield Prediction(
+            key=row.key,
+            step=row.step,
+            rank=number,
+            action=rank.action,
+            calls=rank.calls,
+            completion=rank.answers[0].text,
+            confidence=round(rank.confidence, 6),
+            seconds=seconds,
+            tokens=None if None in tokens else sum(each or 0 for each in tokens),
+        )
+
+
+def _make_report(
+    header: PredictionsHeader, rows: Sequence[DatasetRow], guesses: int, *, out: str, example: str | None
+) -> PredictReport:
+    return PredictReport(
+        predictor=header.predictor,
+        config=header.config,
+        out=out,
+        learnt_rows=0,
+        steps=len(rows),
+        guesses=guesses,
+        faults=header.faults,
+        example=example,
+        fit_s=0.0,
+        latency_s=header.latency_s,
+    )

@@ -1,0 +1,76 @@
+"""The contract of a predictor: learn from rows, then guess the next action of a prompt.
+
+To add one, write a module in this folder whose `PLUGIN` makes an object with the members of `Predictor`, and name it in
+`BUILT_IN` of `core/plugins.py`. One of your own is named `module:Class`. See docs/predict.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.prompt_reading import ChatText, PastTurn
+
+ActionAndTool = tuple[str, str]
+"""Action type, and the name of the tool; empty where no tool is called."""
+
+
+class Guess(NamedTuple):
+    """One guess at the next action."""
+
+    action: str
+    """One of the nine action types."""
+    tool: str | None
+    """None or empty where no tool is called."""
+    arguments: Mapping[str, Any] | str
+    """An object, or its JSON text."""
+    confidence: float | None
+    """Probability that the guess is right, in [0, 1]; None where it is not known."""
+
+
+class Predictor(Protocol):
+    """Guesses the next action. What it returns depends on nothing but the rows and the prompt.
+
+    One that guesses types and not whole calls, whose confidence is that of the type, says so by `target = "type"`.
+    """
+
+    def fit(self, rows: Sequence[DatasetRow]) -> None:
+        """Learn from rows, in their order; called once, before the first `predict`."""
+        ...
+
+    def predict(self, prompt: Sequence[ChatText], k: int) -> Sequence[Guess | tuple[Any, ...]]:
+        """At most `k` different guesses, the likeliest first; fewer where it knows no more, and none at all too."""
+        ...
+
+
+def list_tools(rows: Sequence[DatasetRow]) -> list[str]:
+    """Names of the tools that rows call, sorted."""
+    return sorted({call.tool for row in rows for call in row.calls})
+
+
+def name_target(row: DatasetRow) -> ActionAndTool:
+    """What a row's step does."""
+    return row.action, row.calls[0].tool if row.calls else ""
+
+
+def name_turn(turn: PastTurn) -> ActionAndTool:
+    """What a past turn did."""
+    action = turn.label.action
+    return "" if action is None else str(action), turn.calls[0].name if turn.calls else ""
+
+
+def rank_actions(shares: Mapping[ActionAndTool, float], k: int) -> list[Guess]:
+    """One guess for each of the `k` likeliest action types, with its likeliest tool and no arguments.
+
+    Args:
+        shares: Probability of each action and tool. The confidence of a guess is the sum over its action's tools.
+    """
+    sums: dict[str, float] = {}
+    best: dict[str, tuple[float, str]] = {}
+    for (action, tool), share in sorted(shares.items()):
+        sums[action] = sums.get(action, 0.0) + share
+        if action not in best or share > best[action][0]:
+            best[action] = share, tool
+    ranked = sorted(sums, key=lambda action: (-sums[action], action))[:k]
+    return [Guess(action, best[action][1] or None, {}, min(1.0, sums[action])) for action in ranked]

@@ -1,0 +1,31 @@
+"""`majority`: always the most frequent action types, each with its most frequent tool."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.predictors.base import ActionAndTool, Guess, name_target, rank_actions
+from foretrace.evaluation.prompt_reading import ChatText
+
+
+class Majority:
+    """Does not look at the prompt. Its confidence is the type's share of the train rows."""
+
+    target = "type"
+
+    def __init__(self) -> None:
+        self._shares: dict[ActionAndTool, float] = {}
+
+    def fit(self, rows: Sequence[DatasetRow]) -> None:
+        """Count actions and tools."""
+        counts = Counter(map(name_target, rows))
+        self._shares = {name: count / len(rows) for name, count in counts.items()}
+
+    def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
+        """The same for every prompt."""
+        return rank_actions(self._shares, k)
+
+
+PLUGIN = Majority

@@ -1,0 +1,224 @@
+"""`regression`: a logistic regression on what was done so far and on the words of the last result."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from foretrace.core.digest import hash_fraction
+from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.predictors.base import (
+    ActionAndTool,
+    Guess,
+    list_tools,
+    name_target,
+    name_turn,
+    rank_actions,
+)
+from foretrace.evaluation.prompt_reading import ChatText, PastTurn, PromptReader, PromptView
+
+_WORD_BUCKETS = 1 << 14
+_HISTORY_BUCKETS = 1 << 13
+_WORD = re.compile(r"[A-Za-z_]{2,24}")
+_READ_CHARS = 1200
+"""Characters that are read at the beginning and at the end of the last result."""
+_MAX_SHORT_VALUE = 24
+_PENALTY_C = 1.0
+"""Inverse of the strength of the penalty, as scikit-learn has it."""
+_MAX_ITERATIONS = 150
+_FOLDS = 4
+"""Parts of the groups, of which each is held out once to calibrate the probabilities; of many rows only one is."""
+_MANY_ROWS = 3000
+_NEVER = -6.0
+"""Score of a class that was not among the rows that were learnt from."""
+_TEMPERATURES = np.geomspace(0.5, 4.0, 25)
+
+
+class Regression:
+    """Nine classes, the action types. The tool is the one most often called for the type after the last tool.
+
+    Features: the last three actions and tools, alone and together; short arguments of the last call and the first word
+    of its command; whether it failed; how far the attempt is and how often each action was taken; TF-IDF of the words
+    at both ends of the last result. The probabilities are calibrated by one temperature, on groups that were held out.
+    """
+
+    target = "type"
+
+    def __init__(self) -> None:
+        self._reader = PromptReader()
+        self._idf = np.ones(_WORD_BUCKETS)
+        self._classes: list[str] = []
+        self._weights = np.zeros((0, 0))
+        self._bias = np.zeros(0)
+        self._tools: dict[tuple[str, str], Counter[str]] = {}
+
+    def fit(self, rows: Sequence[DatasetRow]) -> None:
+        """Fit the model, its temperature, and the tools of each type."""
+        self._reader = PromptReader(list_tools(rows))
+        views = [self._reader.read(row.prompt) for row in rows]
+        self._tools = _count_tools(rows, views)
+        words = [Counter(_hash_words(view)) for view in views]
+        self._idf = _measure_idf(words)
+        features = _stack([self._join(word, view) for word, view in zip(words, views, strict=True)])
+        actions = [row.action for row in rows]
+        self._classes = sorted({*actions})
+        labels = np.array([self._classes.index(action) for action in actions])
+        self._weights, self._bias = _fit_model(features, labels, len(self._classes))
+        temperature = _calibrate(features, labels, [row.group for row in rows])
+        self._weights, self._bias = self._weights / temperature, self._bias / temperature
+
+    def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
+        """The likeliest types."""
+        view = self._reader.read(prompt)
+        return rank_actions(self._spread_over_tools(self.measure_types(view), view), k)
+
+    def measure_types(self, view: PromptView) -> dict[str, float]:
+        """Probability of each action type that was ever seen."""
+        indices, values = self._join(Counter(_hash_words(view)), view)
+        scores = self._weights[:, indices] @ values + self._bias
+        return dict(zip(self._classes, _softmax(scores[None])[0].tolist(), strict=True))
+
+    def _join(self, words: Counter[int], view: PromptView) -> tuple[np.ndarray, np.ndarray]:
+        """Sparse features of one prompt: indices, ascending, and values."""
+        history = sorted({_WORD_BUCKETS + crc32(name.encode()) % _HISTORY_BUCKETS for name in _name_history(view)})
+        found = sorted(words)
+        weights = np.log1p([float(words[index]) for index in found]) * self._idf[found]
+        norm = float(np.sqrt((weights**2).sum())) or 1.0
+        values = np.concatenate([weights / norm, np.ones(len(history))])
+        return np.array([*found, *history], np.int64), values
+
+    def _spread_over_tools(self, shares: dict[str, float], view: PromptView) -> dict[ActionAndTool, float]:
+        """The tools that were called for each type after the last tool; only those that the prompt shows, if any."""
+        last = name_turn(view.turns[-1])[1] if view.turns else ""
+        shown = {call.name for turn in view.turns for call in turn.calls} | {""}
+        spread: dict[ActionAndTool, float] = {}
+        for action, share in shares.items():
+            counts = self._tools.get((action, last)) or self._tools[action, "*"]
+            known = {tool: count for tool, count in self._tools[action, "*"].items() if tool in shown}
+            counts = {tool: count for tool, count in counts.items() if tool in shown} or known or counts
+            for tool, count in counts.items():
+                spread[action, tool] = share * count / sum(counts.values())
+        return spread
+
+
+def _count_tools(rows: Sequence[DatasetRow], views: Sequence[PromptView]) -> dict[tuple[str, str], Counter[str]]:
+    """By action and last tool (`*`: any), how often each tool was called."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row, view in zip(rows, views, strict=True):
+        action, tool = name_target(row)
+        for last in (name_turn(view.turns[-1])[1] if view.turns else "", "*"):
+            counts.setdefault((action, last), Counter())[tool] += 1
+    return counts
+
+
+def _hash_words(view: PromptView) -> Iterable[int]:
+    text = view.last_result
+    if len(text) > 2 * _READ_CHARS:
+        text = f"{text[:_READ_CHARS]}\n{text[-_READ_CHARS:]}"
+    return (crc32(word.encode()) % _WORD_BUCKETS for word in _WORD.findall(text.lower()))
+
+
+def _measure_idf(words: Sequence[Counter[int]]) -> np.ndarray:
+    held = np.zeros(_WORD_BUCKETS)
+    for each in words:
+        held[[*each]] += 1
+    return np.log((1 + len(words)) / (1 + held)) + 1
+
+
+def _name_history(view: PromptView) -> Iterable[str]:
+    """Names of the features that are there."""
+    names = ["/".join(name_turn(turn)) for turn in view.turns]
+    last = ["start"] * 3 + names
+    yield f"1 {last[-1]}"
+    yield f"2 {last[-2]}"
+    yield f"3 {last[-3]}"
+    yield f"12 {last[-1]} {last[-2]}"
+    yield f"123 {last[-1]} {last[-2]} {last[-3]}"
+    yield f"length {min(len(names), 3) if len(names) < 6 else min(len(names) // 6 + 3, 10)}"
+    for name, count in Counter(names).items():
+        yield f"count {name} {min(count, 4)}"
+    for back, turn in enumerate(reversed(view.turns[-2:]), 1):
+        yield f"failed {back} {turn.label.failed} {turn.label.action}"
+        for feature in _name_arguments(turn):
+            yield f"argument {back} {feature}"
+
+
+def _name_arguments(turn: PastTurn) -> Iterable[str]:
+    """Short values of the first call, and the words with which longer ones begin."""
+    if not turn.calls:
+        return
+    try:
+        arguments = msgspec.json.decode(turn.calls[0].arguments)
+    except msgspec.DecodeError:
+        return
+    if isinstance(arguments, dict):
+        for name, value in arguments.items():
+            yield f"{name}"
+            if isinstance(value, str):
+                first = value.split(maxsplit=2)[:2]
+                yield f"{name}={value}" if len(value) <= _MAX_SHORT_VALUE else f"{name} begins {' '.join(first)[:40]}"
+                yield f"{name} first {first[0][:24] if first else ''}"
+
+
+def _stack(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Any:
+    from scipy.sparse import csr_matrix
+
+    ends = np.cumsum([0, *(len(indices) for indices, _ in rows)])
+    indices = np.concatenate([indices for indices, _ in rows])
+    values = np.concatenate([values for _, values in rows])
+    return csr_matrix((values, indices, ends), shape=(len(rows), _WORD_BUCKETS + _HISTORY_BUCKETS))
+
+
+def _fit_model(features: Any, labels: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (classes, features) and bias (classes,)."""
+    from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
+
+    if len({*labels.tolist()}) < 2:
+        bias = np.full(classes, _NEVER)
+        bias[labels[0]] = 0.0
+        return np.zeros((classes, features.shape[1])), bias
+    with threadpool_limits(1):
+        model = LogisticRegression(C=_PENALTY_C, max_iter=_MAX_ITERATIONS, tol=1e-3).fit(features, labels)
+    known, bias, weights = model.classes_, np.full(classes, _NEVER), np.zeros((classes, features.shape[1]))
+    if len(known) == 2:  # only the second one has weights
+        bias[known], weights[known[1]] = (0.0, model.intercept_[0]), model.coef_[0]
+    else:
+        bias[known], weights[known] = model.intercept_, model.coef_
+    return weights, bias
+
+
+def _calibrate(features: Any, labels: np.ndarray, groups: Sequence[str]) -> float:
+    """The temperature that suits groups that were not learnt from; 1 where there is one group."""
+    classes = int(labels.max()) + 1
+    folds = np.array([int(_FOLDS * hash_fraction("regression", group)) for group in groups])
+    scores: list[np.ndarray] = []
+    held: list[int] = []
+    for fold in range(_FOLDS):
+        inside = folds == fold
+        if inside.any() and not inside.all() and (not held or len(labels) < _MANY_ROWS):
+            weights, bias = _fit_model(features[~inside], labels[~inside], classes)
+            scores.append(features[inside] @ weights.T + bias)
+            held.extend(np.flatnonzero(inside).tolist())
+    return _find_temperature(np.concatenate(scores), labels[held]) if held else 1.0
+
+
+def _find_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
+    """What the scores are divided by so that the right classes are likeliest on rows that were held out."""
+    rows = np.arange(len(labels))
+    losses = [-np.log(_softmax(scores / each)[rows, labels] + 1e-12).mean() for each in _TEMPERATURES]
+    return float(_TEMPERATURES[int(np.argmin(losses))])
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return shifted / shifted.sum(axis=1, keepdims=True)
+
+
+PLUGIN = Regression

@@ -1,0 +1,123 @@
+"""Read a prompt of a dataset back into what happened: the task, and the turns with their calls and results.
+
+The one place that knows how prompts look. It goes by structure and copes with both renderers: tool results as messages
+of the user, or in `<tool_response>` tags inside of them, with consecutive turns of one side in one message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import StepLabel
+from foretrace.core.plugins import load_plugin, plugin_names
+from foretrace.core.trace import Message, Provenance, Task, ToolCall, Trace
+from foretrace.encodings.calls_in_text import find_calls
+
+_RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
+_OMISSION = re.compile(r"^\[\d+ earlier messages? left out\]\n*", re.MULTILINE)
+_CACHED_TEXTS = 50_000
+_WITHOUT_TAGS = ("react", "json_action", "action_line", "fence", "code_fence", "tagged_code", "web_call", "web_fence")
+"""Encodings whose calls look like other text: they count only where they name a tool that is known."""
+_TASK = Task(id="prompt", group="prompt")
+_PROVENANCE = Provenance(origin="imported", source="prompt")
+
+
+class ChatText(NamedTuple):
+    """One message of a prompt."""
+
+    role: str
+    content: str
+
+
+class PastTurn(NamedTuple):
+    """One turn of the agent that a prompt shows."""
+
+    text: str
+    """What the agent wrote, calls included."""
+    calls: tuple[ToolCall, ...]
+    result: str
+    """What answered it: results of tools, or words of the user; empty where nothing did."""
+    label: StepLabel
+
+
+class PromptView(NamedTuple):
+    """What a prompt says."""
+
+    system: str
+    task: str
+    """What the user asked for before the agent did anything."""
+    turns: tuple[PastTurn, ...]
+    """Those that the prompt still shows, oldest first."""
+
+    @property
+    def last_result(self) -> str:
+        """What the agent saw last: the last result, or the task where there is none."""
+        return self.turns[-1].result if self.turns else self.task
+
+
+class PromptReader:
+    """Reads prompts; what it parsed of a message is remembered, since prompts of one trace share their messages.
+
+    Args:
+        tools: Names of the tools that the agents have, where they are known. Calls in encodings that have no tags of
+            their own are found only for these.
+    """
+
+    def __init__(self, tools: Collection[str] = ()) -> None:
+        self._tools = frozenset(tools)
+        self._calls: dict[str, tuple[ToolCall, ...]] = {}
+        self._encodings = [load_plugin("encoding", name) for name in plugin_names("encoding") if name in _WITHOUT_TAGS]
+        self._encodings.sort(key=lambda encoding: _WITHOUT_TAGS.index(encoding.name))
+
+    def read(self, prompt: Sequence[tuple[str, str]]) -> PromptView:
+        """The view of a prompt, which is a list of (role, content)."""
+        system = "\n\n".join(content for role, content in prompt if role == "system")
+        head: list[str] = []
+        messages: list[Message] = []
+        for role, content in prompt:
+            if role == "assistant":
+                calls = self._find_calls(content)
+                messages.append(Message(role="assistant", author="model", content=content, tool_calls=calls))
+            elif role != "system" and messages:
+                messages.append(Message(role="user", author="environment", content=_unwrap_results(content)))
+            elif role != "system":
+                head.append(_OMISSION.sub("", content))
+        return PromptView(system, "\n\n".join(filter(None, head)), _make_turns(messages))
+
+    def _find_calls(self, text: str) -> tuple[ToolCall, ...]:
+        found = self._calls.get(text)
+        if found is None:
+            if len(self._calls) >= _CACHED_TEXTS:
+                self._calls.clear()
+            found = self._calls[text] = tuple(self._parse(text))
+        return found
+
+    def _parse(self, text: str) -> list[ToolCall]:
+        if calls := [call for call in find_calls(text) if call.error is None]:
+            return calls
+        for encoding in self._encodings:
+            calls = encoding.parse(text)
+            if calls and all(call.error is None and call.name in self._tools for call in calls):
+                return calls
+        return []
+
+
+def _unwrap_results(content: str) -> str:
+    """The results without their tags, and what the user said beside them."""
+    if "<tool_response>" not in content:
+        return _OMISSION.sub("", content)
+    return _OMISSION.sub("", _RESPONSE.sub(lambda match: match[1], content)).strip("\n")
+
+
+def _make_turns(messages: list[Message]) -> tuple[PastTurn, ...]:
+    labels = label_trace(Trace(key="prompt", task=_TASK, messages=tuple(messages), provenance=_PROVENANCE))
+    turns: list[PastTurn] = []
+    starts = [label.index for label in labels]
+    for label, end in zip(labels, [*starts, len(messages)][1:], strict=True):
+        message = messages[label.index]
+        result = "\n".join(each.content for each in messages[label.index + 1 : end])
+        turns.append(PastTurn(message.content, message.tool_calls, result, label))
+    return tuple(turns)

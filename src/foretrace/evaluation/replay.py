@@ -1,0 +1,297 @@
+"""Replay: what a predictor would have saved on the recorded times of traces.
+
+`replay_plan` says what each guess would launch, `replay_runs` what becomes of that (with `event_simulator`); this
+measures it, for the threshold that is asked for and for a row of others, and beside it for the true calls as guesses
+(the oracle).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import numpy as np
+
+from foretrace.core.errors import PredictionError, Setting, UsageError
+from foretrace.core.predictions import PredictionsFile
+from foretrace.core.trace import Trace
+from foretrace.evaluation.bootstrap import Column, measure_intervals
+from foretrace.evaluation.ceiling import TO_RECORD, decide_verdict
+from foretrace.evaluation.ceiling_report import Saving
+from foretrace.evaluation.replay_plan import LEVEL, ReplayPlan
+from foretrace.evaluation.replay_report import (
+    Accuracy,
+    Assumption,
+    Cost,
+    FrontierPoint,
+    Gate,
+    Percentiles,
+    ReplayReport,
+    ReplaySettings,
+    TaskTimes,
+)
+from foretrace.evaluation.replay_runs import LaunchedCall, Outcome, ReplayRuns
+
+_FRONTIER_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+"""Shares of the guesses that the thresholds of the frontier keep out."""
+_BINS = 10
+"""Bins of the calibration error."""
+_MEDIANS = {
+    "name": "calls of the same name",
+    "tool": "calls of the same tool",
+    "all": "all calls, since its tool has none",
+    "none": "nothing (0 s), since no call has a time",
+}
+"""By `ToolMedians.estimate`: of what a median is."""
+
+
+class Replay:
+    """Takes traces one by one, and makes the report."""
+
+    def __init__(self, predictions: PredictionsFile, settings: ReplaySettings) -> None:
+        """
+        Args:
+            predictions: What was guessed, as `read_predictions` gives it.
+            settings: How the guesses are run.
+
+        Raises:
+            UsageError: a setting that cannot be served.
+            PredictionError: the predictions hold nothing that could be launched.
+        """
+        settings.check()
+        self._predictions, self._settings = predictions, settings
+        if not predictions.rows:
+            raise PredictionError(f"{predictions.path}: holds no prediction")
+        if predictions.header is not None and predictions.header.target == "type":
+            call = Setting("target", "call")
+            raise PredictionError(f"{predictions.path}: holds types without calls; predict a dataset built with ", call)
+        self._gate: Gate | None = _choose_gate(predictions, settings.threshold)
+        self._plan = ReplayPlan(predictions.by_step(), top=settings.top)
+        self._runs = ReplayRuns(self._plan, settings, self._gate)
+
+    def add(self, trace: Trace) -> None:
+        """Take a trace."""
+        self._plan.add(trace)
+
+    def make_report(self) -> ReplayReport:
+        """The report on all traces so far.
+
+        Raises:
+            PredictionError: no prediction is for a step of the traces.
+        """
+        plan, runs = self._plan, self._runs
+        if not plan.met_predictions:
+            raise PredictionError(
+                f"{self._predictions.path}: none of its {len(self._predictions.rows):,} predictions is for a step of "
+                "these traces; name the traces that the predicted dataset was built from"
+            )
+        outcome = runs.simulate(self._settings.threshold)
+        saving, oracle = self._measure_savings(outcome, runs.simulate_oracle())
+        saved_s, remaining_s, wasted_s = outcome.saved_s, outcome.remaining_s, outcome.wasted_s
+        wasted_calls = len(outcome.launched) - outcome.hits
+        unknown = sorted(plan.unknown.items(), key=lambda item: (-item[1], item[0]))
+        header = self._predictions.header
+        coverage = plan.known_steps / plan.steps
+        return ReplayReport(
+            verdict=decide_verdict(coverage),
+            predictor=header.predictor if header is not None else "",
+            traces=plan.attempts.total(),
+            tasks=len(plan.attempts),
+            steps=plan.steps,
+            known_steps=plan.known_steps,
+            coverage=coverage,
+            base_s=outcome.base_s,
+            tool_s=math.fsum(step.tool_s for step in runs.list_steps()),
+            saved_s=saving.saved_s,
+            share=saving.share,
+            low=saving.low,
+            high=saving.high,
+            speedup=outcome.base_s / remaining_s if remaining_s else None,
+            remaining_s=remaining_s,
+            launched=len(outcome.launched),
+            hits=outcome.hits,
+            wasted_calls=wasted_calls,
+            stale=sum(each.stale for each in outcome.launched),
+            unsafe=runs.count_unsafe(outcome.launched),
+            refused=sum(not runs.is_safe(guess) for step in runs.list_steps() for guess in step.guesses),
+            wasted_s=wasted_s,
+            wasted_calls_per_saved_s=wasted_calls / saved_s if saved_s else None,
+            wasted_s_per_saved_s=wasted_s / saved_s if saved_s else None,
+            oracle=oracle,
+            per_task=self._measure_tasks(outcome),
+            accuracy=self._measure_accuracy(),
+            cost=self._measure_cost(outcome),
+            gate=self._gate,
+            frontier=self._measure_frontier(),
+            assumed=self._list_assumptions(outcome.launched),
+            unknown_steps=dict(unknown),
+            to_record=[TO_RECORD[reason] for reason, _ in unknown],
+            steps_without_prediction=plan.steps_without_prediction,
+            other_predictions=len(self._predictions.rows) - plan.met_predictions,
+            problems=self._predictions.problems,
+            level=LEVEL,
+            settings=self._settings,
+        )
+
+    def _measure_savings(self, outcome: Outcome, oracle: Outcome) -> tuple[Saving, Saving]:
+        """What the guesses save, and what the true calls would, with intervals of their own."""
+        numbers = {task: number for number, task in enumerate(sorted(outcome.base))}
+        base, saved, most = (
+            {numbers[task]: math.fsum(seconds) for task, seconds in each.items()}
+            for each in (outcome.base, outcome.saved, oracle.saved)
+        )
+        ratios: dict[Hashable, tuple[Column, Column]] = {"saved": (saved, base), "oracle": (most, base)}
+        intervals = measure_intervals(ratios, len(numbers), seed=self._settings.seed)
+        base_s = outcome.base_s
+        savings: list[Saving] = []
+        for name, saved_s in (("saved", outcome.saved_s), ("oracle", oracle.saved_s)):
+            low, high = intervals.get(name, (None, None))
+            known = saved_s if base_s else None
+            savings.append(Saving(saved_s=known, share=saved_s / base_s if base_s else None, low=low, high=high))
+        return savings[0], savings[1]
+
+    def _measure_tasks(self, outcome: Outcome) -> TaskTimes:
+        base = {task: math.fsum(seconds) / self._plan.attempts[task] for task, seconds in outcome.base.items()}
+        saved = {task: math.fsum(seconds) / self._plan.attempts[task] for task, seconds in outcome.saved.items()}
+        return TaskTimes(
+            base_s=_find_percentiles(base.values()),
+            remaining_s=_find_percentiles(base[task] - saved[task] for task in base),
+            share=_find_percentiles(saved[task] / base[task] for task in base),
+        )
+
+    def _measure_accuracy(self) -> Accuracy:
+        runs = self._runs
+        calling = [step for step in runs.list_steps() if step.call_s]
+        first = [guess for step in calling for guess in step.guesses if guess.prediction.rank == 1]
+        believed = [(guess.prediction.confidence, guess.right) for guess in first]
+        with_confidence = [(value, right) for value, right in believed if value is not None]
+        seconds = (step.proposer_s for step in runs.list_steps())
+        return Accuracy(
+            hit_rate=_find_mean([step.foreseen for step in calling]),
+            eligible_hit_rate=_find_mean([step.foreseen for step in calling if runs.is_eligible(step)]),
+            mean_confidence=_find_mean([value for value, _ in with_confidence]),
+            calibration_error=_measure_calibration(with_confidence),
+            proposer_s=_find_percentiles(each for each in seconds if each is not None),
+        )
+
+    def _measure_cost(self, outcome: Outcome) -> Cost:
+        settings = self._settings
+        proposer, wasted = outcome.tokens * settings.price_token, outcome.wasted_s * settings.price_tool_s
+        return Cost(
+            tokens=outcome.tokens,
+            proposer=proposer,
+            wasted_tools=wasted,
+            extra=proposer + wasted,
+            base_tools=settings.price_tool_s * math.fsum(step.tool_s for step in self._runs.list_steps()),
+            per_saved_s=(proposer + wasted) / outcome.saved_s if outcome.saved_s else None,
+        )
+
+    def _measure_frontier(self) -> list[FrontierPoint]:
+        """Without a threshold, and with those that keep out a tenth of the guesses, two tenths, and so on."""
+        guesses = (guess for step in self._runs.list_steps() for guess in step.guesses)
+        values = sorted(
+            value
+            for guess in guesses
+            if guess.calls and self._runs.is_safe(guess) and (value := self._runs.find_gate_value(guess)) is not None
+        )
+        thresholds = {values[int(share * len(values))] for share in _FRONTIER_SHARES} if values else set[float]()
+        if self._settings.threshold is not None:
+            thresholds.add(self._settings.threshold)
+        return [self._measure_point(threshold) for threshold in (None, *sorted(thresholds))]
+
+    def _measure_point(self, threshold: float | None) -> FrontierPoint:
+        outcome = self._runs.simulate(threshold)
+        base_s, saved_s = outcome.base_s, outcome.saved_s
+        return FrontierPoint(
+            threshold=threshold,
+            launched=len(outcome.launched),
+            hits=outcome.hits,
+            saved_s=saved_s,
+            share=saved_s / base_s if base_s else None,
+            wasted_s=outcome.wasted_s,
+            extra_cost=self._measure_cost(outcome).extra,
+        )
+
+    def _list_assumptions(self, launched: Sequence[LaunchedCall]) -> list[Assumption]:
+        """What the figures rest on that neither traces nor predictions say."""
+        settings, steps = self._settings, [*self._runs.list_steps()]
+        guesses = [guess for step in steps for guess in step.guesses]
+        silent = sum(step.proposer_s is None for step in steps)
+        found = [("proposer_s", silent, f"a guess takes {settings.proposer_s:g} s where its prediction does not say")]
+        if self._gate == "score" or settings.verifier_s:
+            found.append(("verifier_s", len(steps), f"the verifier takes {settings.verifier_s:g} s"))
+        wrong = Counter(each.estimate for each in launched)
+        found += [
+            ("wrong_call_s", wrong[name], f"a wrong call takes the median in these traces of {what}")
+            for name, what in _MEDIANS.items()
+        ]
+        later = sum(each.call.written_s > 0 for each in launched)
+        found.append(
+            ("later_in_reply", later, "a guess at a later message of a reply waits for the share of it written before")
+        )
+        if settings.ahead > 1:
+            text = "a guess ahead is as good as the one at its own step, if the first guesses between are right"
+            found.append(("ahead", len(steps), text))
+        if settings.threshold is not None:
+            silent = sum(self._runs.find_gate_value(guess) is None for guess in guesses)
+            found.append(("not_launched", silent, f"a guess without a {self._gate} does not reach the threshold"))
+        if settings.price_token:
+            free = sum(guess.prediction.tokens is None for guess in guesses)
+            found.append(("tokens", free, "a guess whose tokens are not known costs nothing"))
+        return [Assumption(name=name, count=count, text=text) for name, count, text in found if count]
+
+
+def replay_traces(
+    traces: Iterable[Trace],
+    predictions: PredictionsFile,
+    settings: ReplaySettings,
+    *,
+    report_traces: Callable[[int], None] = lambda n: None,
+) -> ReplayReport:
+    """Replay predictions on traces; see `Replay` for the errors.
+
+    Args:
+        report_traces: Called with the number of traces so far.
+    """
+    replay = Replay(predictions, settings)
+    for number, trace in enumerate(traces, 1):
+        replay.add(trace)
+        report_traces(number)
+    return replay.make_report()
+
+
+def _choose_gate(predictions: PredictionsFile, threshold: float | None) -> Gate | None:
+    """What a threshold is held against; None where the predictions have nothing of the kind.
+
+    Raises:
+        UsageError: there is a threshold, and nothing to hold it against.
+    """
+    if any(row.score is not None for row in predictions.rows):
+        return "score"
+    if any(row.confidence is not None for row in predictions.rows):
+        return "confidence"
+    if threshold is not None:
+        raise UsageError(Setting("threshold", threshold), f": {predictions.path} holds neither scores nor confidences")
+    return None
+
+
+def _find_mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _find_percentiles(values: Iterable[float]) -> Percentiles:
+    found = [*values]
+    if not found:
+        return Percentiles(p50=None, p95=None)
+    p50, p95 = np.percentile(found, (50, 95))
+    return Percentiles(p50=float(p50), p95=float(p95))
+
+
+def _measure_calibration(believed: Sequence[tuple[float, bool]]) -> float | None:
+    """Expected calibration error: mean distance of confidence and share of right ones, bin by bin."""
+    bins: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for value, right in believed:
+        bins[min(int(value * _BINS), _BINS - 1)].append((value, right))
+    gaps = (abs(math.fsum(value for value, _ in each) - sum(right for _, right in each)) for each in bins.values())
+    return math.fsum(gaps) / len(believed) if believed else None

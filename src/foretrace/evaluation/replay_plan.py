@@ -1,0 +1,234 @@
+"""From traces and predictions to what a replay needs: the steps that have both, and what each guess would launch.
+
+A prediction meets the step whose assistant message its `key` and `step` name. Its calls are the step's own where they
+are the same action, `normalised` (`actions.same_action`): paths, numbers as text, and spaces and quotes of commands may
+be written otherwise. The order of calls does not matter, since only reads are run early.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from foretrace.actions.call_facts import pick_worst_effect
+from foretrace.actions.call_names import name_call
+from foretrace.actions.label_steps import classify_calls, label_trace
+from foretrace.actions.same_action import Action, MatchLevel, make_call_key
+from foretrace.actions.taxonomy import Effect, StepLabel
+from foretrace.core.predictions import Prediction
+from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.evaluation.step_times import StepTimes, time_steps
+
+LEVEL: MatchLevel = "normalised"
+"""On which a guessed call and the step's are compared."""
+
+
+class PlannedCall(NamedTuple):
+    """One call of a guess."""
+
+    call: ToolCall
+    message: int
+    """Index of the message that it is guessed for."""
+    key: tuple[str, ...]
+    """Equal for calls that are the same action."""
+    covers: tuple[int, ...]
+    """Positions of the calls of the step that it is the same as."""
+    seconds: float | None
+    """As recorded; None for a call that the step does not make."""
+    written_s: float
+    """Seconds of the reply that must have passed before it can be guessed."""
+    effect: Effect
+    """Of running it."""
+
+
+class PlannedGuess(NamedTuple):
+    """One guess at what a message calls."""
+
+    prediction: Prediction
+    calls: tuple[PlannedCall, ...]
+    effect: Effect
+    """Of all its calls together, as a label has it."""
+    right: bool
+    """Whether its calls are all calls of the message, and no others."""
+
+
+class PlannedStep(NamedTuple):
+    """One step of known times with its guesses."""
+
+    task: str
+    model_s: float
+    tool_s: float
+    call_s: tuple[float | None, ...]
+    """Seconds of each of its calls by itself; None where not known."""
+    effect: Effect
+    state_version: int
+    guesses: tuple[PlannedGuess, ...]
+    """The best first."""
+    foreseen: bool
+    """Whether the first guess at each of its messages is right."""
+    proposer_s: float | None
+    """Seconds until the guesses were there; None where no prediction says."""
+
+
+class ToolMedians:
+    """How long calls take that nobody has made: the median of the same name, of the same tool, or of all calls."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self._medians: dict[tuple[str, str], float] = {}
+
+    def add(self, call: ToolCall, seconds: float) -> None:
+        """Take a recorded call."""
+        for at in self._list_places(call):
+            self._seconds[at].append(seconds)
+
+    def estimate(self, call: ToolCall) -> tuple[float, str]:
+        """Seconds, and of what they are the median: `name`, `tool` or `all`; 0 and `none` where no time is known."""
+        for at in self._list_places(call):
+            if at in self._seconds:
+                if at not in self._medians:
+                    self._medians[at] = statistics.median(self._seconds[at])
+                return self._medians[at], at[0]
+        return 0.0, "none"
+
+    def _list_places(self, call: ToolCall) -> tuple[tuple[str, str], ...]:
+        return ("name", name_call(call)), ("tool", call.name), ("all", "")
+
+
+class ReplayPlan:
+    """Takes traces one by one, and keeps of each what a replay needs."""
+
+    def __init__(self, predictions: Mapping[tuple[str, int], Sequence[Prediction]], *, top: int) -> None:
+        """
+        Args:
+            predictions: By key and step, the best first.
+            top: Guesses at each message that are used at most.
+        """
+        self._predictions, self._top = predictions, top
+        self.runs: list[list[PlannedStep]] = []
+        """Steps that follow one another, of one trace, without a person or an unknown step between them."""
+        self.attempts: Counter[str] = Counter()
+        """Traces with a prediction, by task."""
+        self.medians = ToolMedians()
+        self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = 0
+        self.unknown: Counter[str] = Counter()
+
+    def add(self, trace: Trace) -> None:
+        """Take a trace."""
+        steps = time_steps(trace)
+        for step in steps:
+            self._note_tool_times(trace, step)
+        predicted = [any((trace.key, index) in self._predictions for index in step.indexes) for step in steps]
+        if not any(predicted):
+            return
+        self.attempts[trace.task.id] += 1
+        labels = {label.index: label for label in label_trace(trace)}
+        run: list[PlannedStep] = []
+        for step, has_prediction in zip(steps, predicted, strict=True):
+            if run and (step.unknown is not None or step.after_person or not has_prediction):
+                self.runs.append(run)
+                run = []
+            self.steps += has_prediction
+            self.steps_without_prediction += not has_prediction
+            if not has_prediction:
+                continue
+            self.met_predictions += sum(len(self._predictions.get((trace.key, index), ())) for index in step.indexes)
+            if step.unknown is not None:
+                self.unknown[step.unknown] += 1
+                continue
+            self.known_steps += 1
+            run.append(self._plan_step(trace, step, [labels[index] for index in step.indexes]))
+        self.runs += [run] if run else []
+
+    def _note_tool_times(self, trace: Trace, step: StepTimes) -> None:
+        if step.unknown is None:
+            calls = (call for index in step.indexes for call in trace.messages[index].tool_calls)
+            for call, seconds in zip(calls, _list_call_times(step), strict=True):
+                if seconds is not None:
+                    self.medians.add(call, seconds)
+
+    def _plan_step(self, trace: Trace, step: StepTimes, labels: Sequence[StepLabel]) -> PlannedStep:
+        call_s = _list_call_times(step)
+        guesses: list[PlannedGuess] = []
+        seconds: list[float] = []
+        foreseen, position = True, 0
+        for index, written in zip(step.indexes, _share_writing(trace, step), strict=True):
+            message = trace.messages[index]
+            rows = self._predictions.get((trace.key, index), ())[: self._top]
+            own = {position + number: call for number, call in enumerate(message.tool_calls)}
+            made = [_plan_guess(trace, index, row, own, call_s, step, written) for row in rows]
+            foreseen = foreseen and (made[0].right if made else not own)
+            guesses += made
+            seconds += [row.seconds for row in rows if row.seconds is not None]
+            position += len(own)
+        guesses.sort(key=lambda guess: guess.prediction.rank)
+        return PlannedStep(
+            task=trace.task.id,
+            model_s=step.model_s or 0.0,
+            tool_s=step.tool_s or 0.0,
+            call_s=call_s,
+            effect=pick_worst_effect(label.effect for label in labels),
+            state_version=labels[0].state_version,
+            guesses=tuple(guesses),
+            foreseen=foreseen,
+            proposer_s=max(seconds, default=None),
+        )
+
+
+def _list_call_times(step: StepTimes) -> tuple[float | None, ...]:
+    if len(step.calls) == 1:
+        return (step.tool_s,)
+    return tuple(call.tool_s for call in step.calls)
+
+
+def _share_writing(trace: Trace, step: StepTimes) -> Iterator[float]:
+    """For each message of a reply, the share of the reply that is written before it, by characters."""
+    written = [_count_characters(trace.messages[index]) for index in step.indexes]
+    for number in range(len(written)):
+        yield sum(written[:number]) / (sum(written) or 1)
+
+
+def _count_characters(message: Message) -> int:
+    calls = sum(len(call.name) + len(call.arguments) for call in message.tool_calls if call.span is None)
+    return len(message.reasoning or "") + len(message.content) + calls
+
+
+def _plan_guess(
+    trace: Trace,
+    index: int,
+    row: Prediction,
+    own: Mapping[int, ToolCall],
+    call_s: Sequence[float | None],
+    step: StepTimes,
+    written: float,
+) -> PlannedGuess:
+    """What one guess at message `index` would launch; `own` are the calls of the message by position in the step."""
+    own_keys = {position: find_call_key(call) for position, call in own.items()}
+    planned: list[PlannedCall] = []
+    for guess in row.calls:
+        call = ToolCall(name=guess.tool, arguments=guess.arguments)
+        key = find_call_key(call)
+        covers = tuple(position for position, own_key in own_keys.items() if own_key == key)
+        times = [call_s[position] for position in covers]
+        known = [seconds for seconds in times if seconds is not None]
+        recorded = max(known) if len(known) == len(times) and times else step.tool_s if covers else None
+        written_s = written * (step.model_s or 0.0)
+        planned.append(PlannedCall(call, index, key, covers, recorded, written_s, _find_effect(trace, call)))
+    return PlannedGuess(
+        prediction=row,
+        calls=tuple(planned),
+        effect=_find_effect(trace, *(each.call for each in planned)),
+        right=Counter(each.key for each in planned) == Counter(own_keys.values()) and row.action is not None,
+    )
+
+
+def find_call_key(call: ToolCall) -> tuple[str, ...]:
+    """Equal for two calls that are the same action."""
+    return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), LEVEL)
+
+
+def _find_effect(trace: Trace, *calls: ToolCall) -> Effect:
+    facts = classify_calls(trace, calls)
+    return facts.effect if facts is not None else Effect.PURE_READ

@@ -1,0 +1,117 @@
+"""The contract of export formats: a trace becomes bytes, and what was lost on the way is counted.
+
+To add one, write a module in this folder whose `PLUGIN` has the members of `TraceFormat`, and name it in `BUILT_IN` of
+`core/plugins.py`. Made without arguments it must work; what stands behind a colon in its name (`atif:1.8`) is its
+first argument.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from foretrace.core.trace import Message, Trace
+from foretrace.rows.base import Drop
+
+FieldCounts = Counter[str]
+"""How often a field that is set did not come along, by `messages.logprobs`: what has it, and its name."""
+
+UNITS = ("traces", "messages", "results", "calls")
+"""What has fields."""
+
+_AUTHORS = {"system": "user", "user": "user", "assistant": "model", "tool": "environment"}
+_BOOKKEEPING = {"role", "author", "content", "tool_calls", "turn", "raw_index", "sampled"}
+"""Fields of a message that are counted apart, always there, or of no use outside of the record."""
+_FIELDS = tuple(name for name in Message.__struct_fields__ if name not in _BOOKKEEPING)
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What a format made of a trace, with the traces below it."""
+
+    data: bytes
+    """One or more whole lines, or a document."""
+    lost: FieldCounts
+    """Fields that the format has no place for."""
+    kept: FieldCounts = msgspec.field(default_factory=FieldCounts)
+    """Fields that lie in a place of the format that is free for anything: foretrace reads them back, nobody else."""
+    has_tokens: bool = False
+    """Whether it holds token ids that can be trained on as they are."""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A trace with those that it started."""
+
+    trace: Trace
+    children: Sequence[Family] = ()
+
+    def list_traces(self) -> Iterator[Trace]:
+        """The trace and all below it."""
+        yield self.trace
+        for child in self.children:
+            yield from child.list_traces()
+
+
+class TraceFormat(Protocol):
+    """A format that traces are written in."""
+
+    name: str
+    suffix: str | None
+    """How the name of each file ends, where a file holds one trace: then the output is a folder. `None`: lines of one
+    file."""
+    holds_families: bool
+    """Whether a trace is written together with those that it started: else `write` gets none of these."""
+
+    def write(self, family: Family) -> Exported | Drop:
+        """The trace in this format, or why it cannot be written. The same trace gives the same bytes."""
+        ...
+
+
+def count_fields(trace: Trace) -> FieldCounts:
+    """How often each field of a trace is set, `traces.reward`, `messages.logprobs`, `results.tool_s`, `calls.span`.
+
+    Not counted: the bookkeeping of the record (ids of the record itself, numbers of turns and rows).
+    """
+    outcome, origin = trace.outcome, trace.provenance
+    rest = msgspec.structs.replace(outcome, success=None, reward=None)
+    found = FieldCounts({"traces.key": 1, "traces.task": 1, "traces.provenance": 1})
+    facts = {
+        "success": outcome.success, "reward": outcome.reward, "outcome": rest if rest != type(rest)() else None,
+        "model": origin.model, "agent": origin.agent, "parent": trace.parent, "extra": trace.extra or None,
+        "tools": trace.tools or None,
+    }  # fmt: skip
+    found.update(f"traces.{name}" for name, value in facts.items() if value is not None)
+    for message in trace.messages:
+        found.update(_list_fields(message))
+    return found
+
+
+def _list_fields(message: Message) -> Iterator[str]:
+    unit = "results" if message.role == "tool" else "messages"
+    if message.author != _AUTHORS[message.role]:
+        yield f"{unit}.author"
+    for name in _FIELDS:
+        value = getattr(message, name)
+        is_default = value is False and name in ("continues", "injected")
+        if value is not None and value not in ("", (), {}) and not is_default:
+            yield f"{unit}.{name}"
+    if (sampled := message.sampled) is not None:
+        for name in ("token_ids", "logprobs", "prompt_token_ids", "finish_reason", "usage"):
+            if getattr(sampled, name):
+                yield f"{unit}.{name}"
+    for call in message.tool_calls:
+        yield from (f"calls.{name}" for name in ("id", "span", "repairs", "error", "extra") if getattr(call, name))
+
+
+def find_losses(trace: Trace, carried: frozenset[str]) -> FieldCounts:
+    """The fields that are set and not among those `carried`, which are named as `count_fields` names them."""
+    return FieldCounts({name: count for name, count in count_fields(trace).items() if name not in carried})
+
+
+def describe_losses(counts: Mapping[str, int]) -> dict[str, str]:
+    """By what has the fields, in the order of `UNITS`: `{"messages": "logprobs 12, model_s 3", "results": ...}`."""
+    named = [(*name.split(".", 1), count) for name, count in counts.items()]
+    texts = {unit: ", ".join(f"{field} {count:,}" for of, field, count in named if of == unit) for unit in UNITS}
+    return {unit: text for unit, text in texts.items() if text}

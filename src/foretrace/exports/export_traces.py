@@ -1,0 +1,157 @@
+"""Write a traces folder in an export format: one file of lines, or a folder with a file for each trace."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import msgspec
+
+from foretrace.core.digest import digest
+from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.files import atomic_file, describe_write_error, make_partial_name, open_compressed, sync_folder
+from foretrace.core.progress import ProgressFunc
+from foretrace.core.store import TraceStore
+from foretrace.exports.base import Family, FieldCounts, TraceFormat
+from foretrace.exports.families import read_families
+from foretrace.rows.base import Drop
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME = 80
+"""Characters of a trace's key in the name of its file."""
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `export` wrote."""
+
+    traces: int
+    written: int
+    with_tokens: int
+    """Rows that hold token ids (format `inline`)."""
+    from_demo_model: int
+    dropped: dict[str, int]
+    """Traces that the format cannot hold, by reason, the most frequent first."""
+    lost: dict[str, int]
+    """Fields that the format has no place for, by what has them and name (`messages.logprobs`), the most frequent
+    first: how many messages, results, calls or traces had it."""
+    kept: dict[str, int]
+    """Fields that lie where the format is free for anything: foretrace reads them back, nobody else."""
+    bytes: int
+    """Size of the file, or of all files."""
+    files: int
+    replaced: bool
+    """Whether a file was there before."""
+
+
+def check_out(format: TraceFormat, out: Path) -> None:
+    """Check that an output fits the format, before anything is read.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if format.suffix is None:
+        if not out.name.endswith(SUFFIXES):
+            raise UsageError(f"{out}: name it with one of {', '.join(SUFFIXES)}")
+    elif out.name.endswith((*SUFFIXES, format.suffix)) or out.is_file():
+        raise UsageError(f"{out}: {format.name} is a file for each trace; name a folder")
+    elif out.is_dir() and any(out.iterdir()):
+        raise UsageError(f"{out}: is a folder that is not empty; name another one")
+
+
+def export_traces(
+    store: TraceStore,
+    format: TraceFormat,
+    out: Path,
+    *,
+    is_demo_model: Callable[[str | None], bool],
+    progress: ProgressFunc | None = None,
+) -> ExportReport:
+    """Write all traces, whole or not at all.
+
+    Raises:
+        StoreError: the traces cannot be read, or `out` cannot be written.
+    """
+    label = f"exporting {store.folder}"
+    counts: Counter[str] = Counter()
+    drops: Counter[str] = Counter()
+    lost, kept = FieldCounts(), FieldCounts()
+    total, replaced = len(store.read_columns("key")), out.is_file()
+    families = read_families(store) if format.holds_families else map(Family, store.read())
+    with _open_output(format, out) as write:
+        for family in families:
+            members = sum(1 for _ in family.list_traces())
+            done = format.write(family)
+            counts["traces"] += members
+            counts["demo"] += sum(is_demo_model(trace.provenance.model) for trace in family.list_traces())
+            if isinstance(done, Drop):
+                drops[done.reason] += members
+            else:
+                lost.update(done.lost)
+                kept.update(done.kept)
+                counts["tokens"] += done.has_tokens
+                counts["files"] += 1
+                counts["bytes"] += write(family.trace.key, done.data)
+            if progress is not None:
+                progress(label, counts["traces"], total)
+    is_file = format.suffix is None
+    return ExportReport(
+        traces=counts["traces"],
+        written=counts["traces"] - drops.total(),
+        with_tokens=counts["tokens"],
+        from_demo_model=counts["demo"],
+        dropped=dict(drops.most_common()),
+        lost=_sort(lost),
+        kept=_sort(kept),
+        bytes=out.stat().st_size if is_file else counts["bytes"],
+        files=1 if is_file else counts["files"],
+        replaced=replaced,
+    )
+
+
+def _sort(counts: FieldCounts) -> dict[str, int]:
+    return dict(sorted((+counts).items(), key=lambda item: (-item[1], item[0])))
+
+
+@contextlib.contextmanager
+def _open_output(format: TraceFormat, out: Path) -> Generator[Callable[[str, bytes], int]]:
+    """A function that writes what was made of the trace of a key, and says how many bytes that was."""
+    if format.suffix is None:
+        with atomic_file(out) as file, open_compressed(file, out.name) as stream:
+            yield lambda _, data: stream.write(data)
+        return
+    with _atomic_folder(out) as folder:
+        suffix = format.suffix
+        yield lambda key, data: (folder / f"{make_file_name(key)}{suffix}").write_bytes(data)
+
+
+@contextlib.contextmanager
+def _atomic_folder(out: Path) -> Generator[Path]:
+    """A folder to write to, which takes the place of `out` when the block ends well.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    partial = make_partial_name(out)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)  # what a killed writer left there
+        partial.mkdir(parents=True)
+        yield partial
+        sync_folder(partial)
+        if out.is_dir():
+            out.rmdir()  # it is empty
+        partial.rename(out)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StoreError(describe_write_error(out, error)) from error
+        raise
+
+
+def make_file_name(key: str) -> str:
+    """A name for the file of a trace: its key as far as a file system has it, and a digest, so that no two are one."""
+    return f"{_UNSAFE.sub('-', key).strip('-.')[:_MAX_NAME]}-{digest(key)[:12]}"

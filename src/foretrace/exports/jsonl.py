@@ -1,0 +1,21 @@
+"""Whole traces, one a line, in canonical JSON."""
+
+from __future__ import annotations
+
+from foretrace.core.trace import encode_trace
+from foretrace.exports.base import Exported, Family, FieldCounts
+
+
+class Jsonl:
+    """Read by the source `jsonl`: nothing is lost."""
+
+    name = "jsonl"
+    suffix: str | None = None
+    holds_families = False
+
+    def write(self, family: Family) -> Exported:
+        """One line."""
+        return Exported(data=encode_trace(family.trace) + b"\n", lost=FieldCounts())
+
+
+PLUGIN = Jsonl

@@ -1,0 +1,111 @@
+"""OpenAI's fine-tuning rows: `messages` and `tools`, and nothing else, since other columns are refused there.
+
+What is not to be learnt has the weight 0. A result that answers several calls is repeated for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from foretrace.core.trace import Message, Part, Trace
+from foretrace.exports.base import Exported, Family, FieldCounts, find_losses
+from foretrace.exports.chat import find_call_ids, make_call, make_text, merge_spans
+from foretrace.rows.base import Drop
+from foretrace.sources.own_fields import write_tools
+
+_CARRIED = frozenset({
+    "traces.tools", "messages.train", "messages.continues", "results.tool_call_ids", "results.prefix", "calls.id",
+    "calls.span",
+})  # fmt: skip
+
+
+class OpenAI:
+    """Read by OpenAI's fine-tuning, by trainers that follow it, and by the source `chat`."""
+
+    name = "openai"
+    suffix: str | None = None
+    holds_families = False
+
+    def write(self, family: Family) -> Exported | Drop:
+        """One line; a trace in which the model says nothing cannot be learnt from."""
+        trace = family.trace
+        if not any(message.role == "assistant" for message in trace.messages):
+            return Drop("no_agent_turn")
+        row: dict[str, Any] = {"messages": list(make_messages(trace, weights=True))}
+        if trace.tools:
+            row["tools"] = write_tools(trace)
+        return Exported(
+            data=msgspec.json.encode(row) + b"\n", lost=find_message_losses(trace, row["messages"], _CARRIED)
+        )
+
+
+def find_message_losses(trace: Trace, written: Sequence[Mapping[str, Any]], carried: frozenset[str]) -> FieldCounts:
+    """What `make_messages` lost of a trace, where those fields are carried.
+
+    Images that it wrote are not lost; a result that became a user's message lost its role.
+    """
+    users = [message for message in trace.messages if message.role == "user"]
+    images = sum(bool(message.parts) and all(map(_is_image, message.parts)) for message in users)
+    roles = sum(row["role"] == "user" for row in written) - len(users)
+    return find_losses(trace, carried) - FieldCounts({"messages.parts": images}) + FieldCounts({"results.role": roles})
+
+
+def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = False) -> Iterator[dict[str, Any]]:
+    """The trace as messages of the chat API: calls apart from the text, each result with the call that it answers.
+
+    Args:
+        weights: Say by `weight` what is, or is not, to be learnt.
+        reasoning: Keep the thinking, as `reasoning_content`.
+    """
+    messages = merge_spans(trace.messages)
+    ids, answers = find_call_ids(messages)
+    for index, message in enumerate(messages):
+        if message.role == "tool":
+            text = message.prefix + message.content
+            if not answers.get(index):  # the API has no result without a call
+                yield {"role": "user", "content": text}
+            yield from ({"role": "tool", "tool_call_id": own, "content": text} for own in answers.get(index, ()))
+            continue
+        has_images = message.role == "user" and any(map(_is_image, message.parts))
+        bare = message if not message.parts else msgspec.structs.replace(message, parts=())
+        made: dict[str, Any] = {"role": message.role, "content": make_text(bare)}
+        if has_images:
+            made["content"] = list(_make_content(message))
+        if message.role == "assistant":
+            if reasoning and message.reasoning:
+                made["reasoning_content"] = message.reasoning
+            if index in ids:
+                made["tool_calls"] = [make_call(c, own) for c, own in zip(message.tool_calls, ids[index], strict=True)]
+            weight = _find_weight(message) if weights else None
+            if weight is not None:
+                made["weight"] = weight
+        yield made
+
+
+def _is_image(part: Part) -> bool:
+    return "image" in part.type and part.ref is not None and part.ref.startswith(("https://", "http://"))
+
+
+def _make_content(message: Message) -> Iterator[dict[str, Any]]:
+    """A user's text with the images that the chat API can fetch, each in its place."""
+    begin = 0
+    for part in filter(_is_image, message.parts):
+        if text := message.content[begin : part.at]:
+            yield {"type": "text", "text": text}
+            begin = part.at
+        yield {"type": "image_url", "image_url": {"url": part.ref}}
+    if text := message.content[begin:]:
+        yield {"type": "text", "text": text}
+
+
+def _find_weight(message: Message) -> int | None:
+    """0 for what is not to be learnt, 1 for what is, `None` where nobody says."""
+    if message.author != "model" or message.train is False:
+        return 0
+    return None if message.train is None else 1
+
+
+PLUGIN = OpenAI

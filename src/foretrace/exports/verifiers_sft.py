@@ -1,0 +1,46 @@
+"""The verifiers library's rows for supervised training: `messages`, and `tool_defs` as JSON text."""
+
+from __future__ import annotations
+
+import msgspec
+
+from foretrace.exports.base import Exported, Family
+from foretrace.exports.openai import find_message_losses, make_messages
+from foretrace.rows.base import Drop
+from foretrace.sources.own_fields import normalize_object, write_tools
+
+_CARRIED = frozenset({
+    "traces.tools", "messages.reasoning", "messages.continues", "results.tool_call_ids", "results.prefix", "calls.id",
+    "calls.span",
+})  # fmt: skip
+
+
+class VerifiersSft:
+    """Read by prime-rl's `sft`, and by the source `chat`."""
+
+    name = "verifiers_sft"
+    suffix: str | None = None
+    holds_families = False
+
+    def write(self, family: Family) -> Exported | Drop:
+        """One line; none for an attempt that ended in an error, as the library's own export has none, or for one with
+        arguments that are no JSON object: prime-rl stops at these."""
+        trace = family.trace
+        if trace.outcome.status == "error":
+            return Drop("ended_in_error")
+        if not any(message.role == "assistant" for message in trace.messages):
+            return Drop("no_agent_turn")
+        # One type of column for all rows, whatever the schemas of their tools.
+        tools = [{"type": "function", **tool["function"]} for tool in write_tools(trace)]
+        messages = list(make_messages(trace, reasoning=True))
+        calls = [call for message in messages for call in message.get("tool_calls", ())]
+        if any(normalize_object(call["function"]["arguments"]) is None for call in calls):
+            return Drop("unreadable_arguments")
+        row = {
+            "messages": messages,
+            "tool_defs": msgspec.json.encode(tools).decode(),
+        }
+        return Exported(data=msgspec.json.encode(row) + b"\n", lost=find_message_losses(trace, messages, _CARRIED))
+
+
+PLUGIN = VerifiersSft

@@ -1,0 +1,81 @@
+"""Patterns of arguments: what calls of one pattern have in common, and which patterns say nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.actions.call_patterns import find_call_pattern, is_open_ended
+from foretrace.actions.tool_rules import find_tool_group
+from foretrace.core.trace import ToolCall
+
+
+def find(tool: str, arguments: Any) -> dict[str, str]:
+    return find_call_pattern(ToolCall(name=tool, arguments=json.dumps(arguments)))
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("ls", "ls"),
+        ("cd /a && git diff --stat HEAD~1 -- x | head -n 5", "cd && git diff --stat | head -n"),
+        ("git log --oneline", "git log --oneline"),
+        ("git -C /x commit -am 'say --no'", "git commit -C -am"),
+        ("sudo sed -i s/a/b/ f", "sed -i"),
+        ("sed -n 1,5p f", "sed -n"),
+        ("grep -rn 'x -y' . > out.txt", "grep -rn > FILE"),
+        ("python -m pytest -q --maxfail=1", "python -m pytest --maxfail -q"),
+        ("find . -name '*.py' -delete", "find -delete -name"),
+        ("/usr/bin/cat f", "cat"),
+        (" && ".join(["ls"] * 9), " && ".join(["ls"] * 6) + " ..."),
+        ("", ""),
+    ],
+)
+def test_a_shell_line(command: str, pattern: str) -> None:
+    found = find("bash", {"command": command})
+    assert found == ({"command": pattern} if command else {})
+
+
+def test_other_tools() -> None:
+    assert find("mcp__local__execute_bash", {"cmd": ["bash", "-lc", "ls -a"]}) == {"cmd": "ls -a"}
+    assert find("str_replace_editor", {"command": "view", "path": "x"}) == {"command": "view"}
+    assert find("sql", {"query": "select 1"}) == {"query": "SELECT"}
+    assert find("read_file", {"path": "x"}) == find("python", {"code": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("tool", "pattern", "is_open"),
+    [
+        ("bash", {}, True),
+        ("mcp__x__shell", {}, True),
+        ("local_execute_bash", {}, True),
+        ("python", {}, True),
+        ("read_file", {}, False),
+        ("filesystem_read_text_file", {}, False),
+        ("bash", {"command": "grep -rn | head"}, False),
+        ("bash", {"command": "ls | xargs"}, True),
+        ("bash", {"command": "python3.11 -m json"}, True),
+        ("bash", {"command": "bash -c"}, True),
+        ("bash", {"command": "find -exec"}, True),
+        ("bash", {"command": "ls && ls ..."}, True),
+        ("str_replace_editor", {"command": "view"}, False),
+    ],
+)
+def test_what_may_do_anything_is_open_ended(tool: str, pattern: dict[str, str], is_open: bool) -> None:
+    assert is_open_ended(tool, pattern) is is_open
+
+
+def test_the_group_of_a_tool() -> None:
+    assert [find_tool_group(name) for name in ("Bash", "functions.bash", "my_execute_bash", "view", "x")] == [
+        *("shell", "shell", "shell", None, None)
+    ]
+
+
+@given(st.text(max_size=200))
+def test_any_line_has_a_pattern(line: str) -> None:
+    assert all(isinstance(value, str) for value in find("bash", {"command": line}).values())
+    find_call_pattern(ToolCall(name="bash", arguments=line))

@@ -1,0 +1,82 @@
+"""Files of pair scores: what is written reads back, and what is wrong is named or counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.core.errors import PredictionError
+from foretrace.core.pair_scores import (
+    PairPlace,
+    PairScore,
+    PairScoresHeader,
+    is_pair_scores,
+    read_pair_scores,
+    write_pair_scores,
+)
+
+_NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+_SCORES = st.lists(
+    st.builds(
+        PairScore,
+        place=st.builds(PairPlace, st.text("k/", max_size=3), st.integers(0, 9), st.text("f"), st.text("p")),
+        chosen=_NUMBERS,
+        rejected=_NUMBERS,
+    ),
+    unique_by=lambda score: score.place,
+    max_size=5,
+)
+LINE = {"key": "k", "step": 3, "family": "argument", "pair": "p", "chosen": 1, "rejected": -2.5}
+
+
+def write(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@given(scores=_SCORES)
+def test_what_is_written_reads_back(scores: list[PairScore], tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "pairs.jsonl"
+    header = PairScoresHeader(verifier="m", dataset="d", latency_s={"p50": 0.1})
+    write_pair_scores(path, header, scores)
+    file = read_pair_scores(path)
+    assert (file.header, [*file.scores.values()], file.problems) == (header, scores, {})
+    assert is_pair_scores(path)
+
+
+def test_a_file_of_someone_else(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.jsonl", LINE)
+    file = read_pair_scores(path)
+    assert is_pair_scores(path) and file.header is None
+    assert [*file.scores.values()] == [PairScore(place=PairPlace("k", 3, "argument", "p"), chosen=1, rejected=-2.5)]
+    assert not is_pair_scores(write(tmp_path / "o.jsonl", {"key": "k", "step": 3, "prediction": {}}))
+    assert not is_pair_scores(write(tmp_path / "o.jsonl", "nonsense\n")) and not is_pair_scores(tmp_path / "none")
+
+
+def test_faults_of_lines_are_counted(tmp_path: Path) -> None:
+    lines = [LINE | {"chosen": "x"}, LINE | {"pair": "q", "rejected": True}, '{"key": "k", "pair": "q", "chosen": NaN']
+    file = read_pair_scores(write(tmp_path / "p.jsonl", *lines))
+    assert file.problems == {"bad_chosen": 1, "bad_rejected": 1, "torn_last_line": 1}
+    assert [(score.chosen, score.rejected) for score in file.scores.values()] == [(None, -2.5), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([LINE, LINE], "line 2: a second score of the argument pair p at k step 3"),
+        ([{"key": "k", "step": 3, "chosen": 1, "rejected": 2}], "line 1: is no score of a pair: it has no family"),
+        ([{"step": 3}], "line 1: is no score of a pair: it has no key"),
+        ([LINE | {"step": "x"}], "line 1: is no score of a pair: its step is no number"),
+        (["nonsense\n"], "line 1: is no score of a pair"),
+        ([{"pair_scores": 2}], "format 2 of pair scores is not known"),
+        ([{"pair_scores": 1, "verifier": 7}], "is no header of pair scores"),
+    ],
+)
+def test_a_line_that_is_no_score_is_named(tmp_path: Path, lines: list[Any], said: str) -> None:
+    with pytest.raises(PredictionError, match=said):
+        read_pair_scores(write(tmp_path / "p.jsonl", *lines))

@@ -1,0 +1,46 @@
+"""Predictors whose guesses are right where a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader
+from foretrace.core.trace import Trace
+
+WRONG = PredictedCall("read_file", '{"path": "never/read.py"}')
+Choose = Callable[[int], bool]
+
+
+def plant(
+    traces: Iterable[Trace],
+    right: Choose = lambda n: True,
+    describe: Callable[[int], dict[str, Any]] = lambda n: {},
+    *,
+    wrong: PredictedCall = WRONG,
+    guessed: Choose = lambda n: True,
+) -> PredictionsFile:
+    """One guess at every message of the model: the true calls, or a wrong one.
+
+    Args:
+        right: Whether the guess at the n-th message is right.
+        describe: What else the n-th prediction says: `confidence`, `seconds`, ...
+        guessed: Whether there is a guess at the n-th message.
+    """
+    rows: list[Prediction] = []
+    number = 0
+    for trace in traces:
+        for index, message in enumerate(trace.messages):
+            if message.role != "assistant":
+                continue
+            if guessed(number):
+                true = tuple(PredictedCall(call.name, call.arguments) for call in message.tool_calls)
+                calls = true if right(number) else (wrong,)
+                row = Prediction(key=trace.key, step=index, action="tool_call", calls=calls, **describe(number))
+                rows.append(row)
+            number += 1
+    return make_file(*rows)
+
+
+def make_file(*rows: Prediction, header: PredictionsHeader | None = None) -> PredictionsFile:
+    return PredictionsFile(path="p.jsonl", header=header, rows=rows, problems={})

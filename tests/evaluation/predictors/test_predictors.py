@@ -1,0 +1,101 @@
+"""The shipped predictors on planted attempts: what each can know it guesses, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evaluation.attempts import bash, make_attempts, make_prompt, make_rows, view
+from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import UsageError
+from foretrace.core.plugins import BUILT_IN
+from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.predict import check_guesses
+from foretrace.evaluation.predictors.base import Guess, Predictor
+from foretrace.registry import make_predictor
+
+NAMES = [*(name for name in BUILT_IN["predictor"] if name != "markov"), "markov:1", "markov:2", "markov:3"]
+TRAIN, TEST = make_attempts(range(40)), make_attempts(range(100, 110))
+
+
+def fit(name: str, rows: list[DatasetRow]) -> Predictor:
+    predictor = make_predictor(name)
+    predictor.fit(rows)
+    return predictor
+
+
+def is_exact(guess: Guess, row: DatasetRow) -> bool:
+    given = guess.arguments if isinstance(guess.arguments, str) else json.dumps(dict(guess.arguments))
+    call = row.calls[0]
+    return (guess.tool, canonicalise_json(given)) == (call.tool, canonicalise_json(call.arguments))
+
+
+def measure_type_accuracy(name: str) -> float:
+    predictor = fit(name, TRAIN)
+    return sum(predictor.predict(row.prompt, 1)[0][0] == row.action for row in TEST) / len(TEST)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_guesses_are_sound_and_the_same_each_time(name: str) -> None:
+    one, other = fit(name, TRAIN), fit(name, TRAIN)
+    for row in TEST[:14]:
+        guesses = check_guesses(one.predict(row.prompt, 4), 4)
+        assert 1 <= len(guesses) <= 4
+        confidences = [guess.confidence or 0.0 for guess in guesses]
+        assert confidences == sorted(confidences, reverse=True) and sum(confidences) <= 1 + 1e-9
+        assert [*other.predict(row.prompt, 4)] == [*one.predict(row.prompt, 4)]
+        assert [*one.predict(row.prompt, 1)] == guesses[:1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_row_is_enough_to_learn_from(name: str) -> None:
+    predictor = fit(name, TRAIN[:1])
+    assert check_guesses(predictor.predict(TEST[0].prompt, 3), 3)[0].action == TRAIN[0].action
+    check_guesses(predictor.predict((), 3), 3)
+
+
+def test_more_knowledge_gives_better_types() -> None:
+    majority, markov, regression = map(measure_type_accuracy, ("majority", "markov:2", "regression"))
+    assert majority == pytest.approx(2 / 7) or majority < 0.5
+    assert majority < markov <= regression
+    assert regression > 0.95
+
+
+def test_a_chain_forgets_what_is_older_than_its_order() -> None:
+    """After `b` it depends on what was before it."""
+    steps = {"a": bash("a"), "b": view("b"), "c": bash("make test", "ok", ActionType.VERIFIER)}
+    rows = [
+        row
+        for number in range(30)
+        for row in make_rows(f"k{number}", "Do.", [steps[s] for s in ("aba" if number % 2 else "bbc")])
+    ]
+    after_a, after_b = make_prompt("Do.", [steps["a"], steps["b"]]), make_prompt("Do.", [steps["b"], steps["b"]])
+    assert fit("markov:1", rows).predict(after_a, 3) == fit("markov:1", rows).predict(after_b, 3)
+    assert fit("markov:2", rows).predict(after_a, 3) != fit("markov:2", rows).predict(after_b, 3)
+
+
+@pytest.mark.parametrize("name", ["markov:0", "markov:4", "markov:x", "majority:2", "nothing"])
+def test_predictors_that_do_not_exist(name: str) -> None:
+    with pytest.raises(UsageError, match="predictor"):
+        make_predictor(name)
+
+
+def test_memory_copies_the_call_from_the_prompt() -> None:
+    """Names differ in every attempt, so a call is right only where the prompt's own files were filled in."""
+    predictor = fit("memory", TRAIN)
+    hits: dict[int, int] = {}
+    for row in TEST:
+        place = (row.step - 2) // 2
+        hits[place] = hits.get(place, 0) + is_exact(Guess(*predictor.predict(row.prompt, 1)[0]), row)
+    assert hits.pop(2) == hits.pop(4) == 0, "nobody can guess the text of a new file, or of an edit"
+    assert hits == {0: 10, 1: 10, 3: 10, 5: 10, 6: 10}, "look, view what was found, run it, run it again, submit"
+
+
+def test_memory_learns_nothing_by_heart_that_it_could_not_know() -> None:
+    """The confidence of a call that is right in each other attempt is high, of one that never is low."""
+    predictor = fit("memory", TRAIN)
+    by_place = {(row.step - 2) // 2: predictor.predict(row.prompt, 1)[0][3] or 0.0 for row in TEST[:7]}
+    assert by_place[2] < 0.3 and by_place[4] < 0.3
+    assert min(by_place[place] for place in (0, 1, 3, 5, 6)) > 0.6

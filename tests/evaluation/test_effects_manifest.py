@@ -1,0 +1,123 @@
+"""The manifest of effects: what wrote once is never called read-only, and the counts are those of the traces."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.any_traces import traces as any_traces
+from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
+from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import Effect
+from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.evaluation.effects_manifest import EffectsManifest, classify_evidence, collect_effects
+
+
+def collect(*calls: tuple[str, dict[str, Any]]) -> EffectsManifest:
+    return collect_effects([make_trace([Timed(call=call) for call in calls])])
+
+
+def bash(command: str) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": command}
+
+
+def find_classes(manifest: EffectsManifest) -> dict[str, str]:
+    return {
+        " ".join([tool.tool, *each.pattern.values()]): each.effect_class
+        for tool in manifest.tools
+        for each in tool.patterns
+    }
+
+
+def test_each_class() -> None:
+    create = ("str_replace_editor", {"command": "create", "path": "a", "file_text": "x"})
+    edit = ("str_replace_editor", {"command": "str_replace", "path": "a", "old_str": "x", "new_str": "y"})
+    view = ("str_replace_editor", {"command": "view", "path": "a"})
+    manifest = collect(READ, WRITE, DEPLOY, RUN, create, edit, view, ("cancel_order", {}), ("submit", {}))
+    assert find_classes(manifest) == {
+        "read_file": "read_only",
+        "write_file": "idempotent",
+        "deploy_everything": "unsafe",
+        "bash pytest -q": "unsafe",
+        "str_replace_editor create": "idempotent",
+        "str_replace_editor str_replace": "unsafe",
+        "str_replace_editor view": "read_only",
+        "cancel_order": "unsafe",
+        "submit": "unsafe",
+    }
+
+
+def test_what_wrote_once_is_not_read_only() -> None:
+    query = ("query_db", {"query": "SELECT 1"})
+    assert find_classes(collect(bash("grep -n a f"), bash("grep -n b f"))) == {"bash grep -n": "read_only"}
+    once = collect(bash("awk '{print}' f"), bash("awk -v x=1 '{print > \"g\"}' f"), bash("awk 'x' f > g"))
+    assert set(find_classes(once).values()) <= {"unsafe", "unknown"}
+    assert find_classes(collect(query, ("query_db", {"query": "select 2"}))) == {"query_db SELECT": "read_only"}
+    with_write = collect(query, ("query_db", {"query": "INSERT INTO t VALUES (1)"}))
+    assert find_classes(with_write) == {"query_db SELECT": "read_only", "query_db INSERT": "unsafe"}
+    assert with_write.tools[0].effect_class == "unsafe"
+
+
+def test_a_shell_of_which_only_reads_were_seen_is_unknown() -> None:
+    (tool,) = collect(bash("ls"), bash("cat f")).tools
+    assert (tool.effect_class, tool.effects) == ("unknown", {"pure_read": 2})
+    assert not tool.annotations.read_only_hint and tool.annotations.destructive_hint
+    assert find_classes(collect(bash("cat f | xargs ls"))) == {"bash cat | xargs": "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("effects", "whole", "expected"),
+    [
+        ({Effect.PURE_READ: 5}, 0, "read_only"),
+        ({Effect.PURE_READ: 5, Effect.LOCAL_WRITE: 1}, 0, "unsafe"),
+        ({Effect.PURE_READ: 5, Effect.LOCAL_WRITE: 1}, 1, "idempotent"),
+        ({Effect.PURE_READ: 5, Effect.UNKNOWN: 1}, 0, "unknown"),
+        ({Effect.UNKNOWN: 1, Effect.LOCAL_WRITE: 1}, 1, "unknown"),
+        ({Effect.UNKNOWN: 1, Effect.EXTERNAL_WRITE: 1}, 0, "unsafe"),
+        ({Effect.SANDBOX_EXEC: 1}, 0, "unsafe"),
+        ({Effect.TERMINAL: 1}, 0, "unsafe"),
+        ({}, 0, "unknown"),
+    ],
+)
+def test_the_worst_effect_decides(effects: dict[Effect, int], whole: int, expected: str) -> None:
+    assert classify_evidence(effects, whole) == expected
+
+
+def test_its_words_are_those_of_mcp() -> None:
+    tool = json.loads(msgspec.json.encode(collect(READ)))["tools"][0]
+    assert tool["class"] == "read_only" and tool["tool"] == "read_file"
+    assert tool["annotations"] == {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}
+    assert (tool["calls"], tool["traces"], tool["effects"]) == (1, 1, {"pure_read": 1})
+
+
+def test_calls_that_were_never_run_count_nowhere() -> None:
+    calls = (ToolCall(name="read_file", error="cut off"), ToolCall(name=""), ToolCall(name="read_file"))
+    shown = Message(role="assistant", author="demo", tool_calls=(ToolCall(name="write_file"),))
+    manifest = collect_effects([make([shown, Message(role="assistant", author="model", tool_calls=calls)])])
+    assert (manifest.calls, manifest.unread_calls, [tool.tool for tool in manifest.tools]) == (3, 2, ["read_file"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(any_traces, max_size=4, unique_by=lambda trace: trace.key))
+def test_laws_of_the_manifest(traces: list[Trace]) -> None:
+    manifest = collect_effects(traces)
+    assert manifest.calls - manifest.unread_calls == sum(tool.calls for tool in manifest.tools)
+    for tool in manifest.tools:
+        assert tool.calls == sum(each.calls for each in tool.patterns) == sum(tool.effects.values())
+        for each in (tool, *tool.patterns):
+            assert each.annotations.read_only_hint == (each.effect_class == "read_only")
+            assert each.effect_class != "read_only" or set(each.effects) == {"pure_read"}
+    read_only = {tool.tool for tool in manifest.tools if tool.annotations.read_only_hint}
+    for trace in traces:
+        for label in label_trace(trace):
+            message = trace.messages[label.index]
+            if message.author == "model" and label.effect in (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE):
+                assert not {call.name for call in message.tool_calls if not call.error} <= read_only or not any(
+                    call.name and not call.error for call in message.tool_calls
+                )
+    assert msgspec.json.encode(collect_effects(traces[::-1])) == msgspec.json.encode(manifest)

@@ -1,0 +1,261 @@
+"""The event simulator: closed forms, what slots, cancellation and writes do, and laws that hold for all times."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretrace.evaluation.event_simulator import (
+    GuessedCall,
+    SimulatedRun,
+    SimulatedStep,
+    Speculation,
+    simulate,
+)
+from foretrace.evaluation.savings import PlannedStep, save_by_running_ahead
+
+RIGHT = (0,)
+
+
+def step(
+    model_s: float,
+    tool_s: float,
+    *guesses: GuessedCall,
+    g: float = 0.0,
+    eligible: bool = True,
+    version: int = 0,
+    foreseen: bool | None = None,
+) -> SimulatedStep:
+    """A step of one call; foreseen where its first guess is right."""
+    known = bool(guesses) and bool(guesses[0].covers) if foreseen is None else foreseen
+    return SimulatedStep(model_s, tool_s, (tool_s,), eligible, version, g, guesses, known)
+
+
+def save(run: SimulatedRun) -> float:
+    return math.fsum(run.saved_s)
+
+
+@pytest.mark.parametrize(("m", "t", "g"), [(5.0, 2.0, 0.2), (2.0, 5.0, 0.2), (1.0, 1.0, 0.0), (0.1, 1.0, 0.2)])
+@pytest.mark.parametrize("hits", [0, 3, 10])
+def test_a_planted_hit_rate_gives_the_formula(m: float, t: float, g: float, hits: int) -> None:
+    """n steps of which p n are guessed take n (m + t) - p n min(m - g, t)."""
+    right, wrong = GuessedCall(t, RIGHT), GuessedCall(t)
+    steps = [step(m, t, right if n % 10 < hits else wrong, g=g) for n in range(100)]
+    run = simulate(steps, Speculation())
+    hidden = max(0.0, min(m - g, t))
+    assert run.took_s == pytest.approx(100 * (m + t) - 10 * hits * hidden, abs=1e-9)
+    assert save(run) == pytest.approx(10 * hits * hidden, abs=1e-9)
+    launched = 100 if g < m else 0
+    assert len(run.launches) == launched and sum(each.hit for each in run.launches) == launched * hits // 10
+    ran = [each.wasted_s for each in run.launches if not each.hit]
+    assert ran == pytest.approx([min(t, m - g)] * len(ran))
+
+
+@pytest.mark.parametrize("p", [(0, 5), (2, 5), (3, 5), (5, 5)])
+@pytest.mark.parametrize(("a", "b"), [(2.0, 5.0), (4.0, 4.0), (0.5, 9.0)])
+def test_the_published_limit_of_speculative_actions(p: tuple[int, int], a: float, b: float) -> None:
+    """1 - p / (1 + p) * a / (a + b), where no guess is made at the step behind a hit: of 1 + p steps, p are hits."""
+    hits, guesses = p
+    steps: list[SimulatedStep] = []
+    for number in range(200):
+        if number % guesses < hits:
+            steps += [step(b, a, GuessedCall(a, RIGHT)), step(b, a)]
+        else:
+            steps.append(step(b, a, GuessedCall(a)))
+    rate = hits / guesses
+    ratio = simulate(steps, Speculation()).took_s / (len(steps) * (a + b))
+    assert ratio == pytest.approx(1 - rate / (1 + rate) * a / (a + b), abs=1e-9)
+
+
+@pytest.mark.parametrize(("length", "guess_s"), [(4.0, 1.0), (4.0, 0.0), (4.0, 3.9)])
+def test_the_published_limit_with_calls_of_one_length(length: float, guess_s: float) -> None:
+    """As published: a chain of calls of the same length, of which a guess launches the next one. A hit turns two calls
+    into one step of it; a / (a + b) is the share of a call that is left when the guess is there."""
+    hit = step(length, length, GuessedCall(length, RIGHT), g=guess_s)
+    miss = step(length, 0.0, GuessedCall(length), g=guess_s)
+    run = simulate([hit, miss, hit] * 50, Speculation())
+    calls, rate = 50 * (2 + 1 + 2), 2 / 3
+    share = (length - guess_s) / length
+    assert run.took_s / (calls * length) == pytest.approx(1 - rate / (1 + rate) * share, abs=1e-9)
+
+
+def test_exponential_latencies_approach_the_published_limit() -> None:
+    """With latencies of rate a for the guess and b for the reply, (reply - guess)+ is a / (a + b) of a reply: that is
+    saved of each hit whose call outlasts the reply."""
+    draw, a, b = random.Random(7), 3.0, 1.0
+    steps = [step(draw.expovariate(b), 1e6, GuessedCall(1e6, RIGHT), g=draw.expovariate(a)) for _ in range(40_000)]
+    saved = save(simulate(steps, Speculation())) / math.fsum(each.model_s for each in steps)
+    assert saved == pytest.approx(a / (a + b), abs=0.015)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_running_ahead_of_long_tools_waits_for_one_in_k(k: int) -> None:
+    m, t, n = 1.0, 7.5, 8
+    run = simulate([step(m, t, GuessedCall(t, RIGHT))] * (k * n), Speculation(ahead=k))
+    assert run.took_s == pytest.approx(n * t + (k - 1) * m + (m if k == 1 and t < m else 0), abs=1e-9)
+
+
+def test_a_verifier_delays_the_launch() -> None:
+    run = simulate([step(5.0, 9.0, GuessedCall(9.0, RIGHT), g=1.0)], Speculation(verifier_s=1.5))
+    assert run.saved_s == (2.5,)
+    late = simulate([step(5.0, 9.0, GuessedCall(9.0, RIGHT), g=4.0)], Speculation(verifier_s=1.0))
+    assert late.saved_s == (0.0,) and late.launches == ()
+
+
+def test_a_slot_is_waited_for() -> None:
+    guesses = (GuessedCall(2.0), GuessedCall(9.0, RIGHT))
+    one = simulate([step(5.0, 9.0, *guesses)], Speculation(slots=1))
+    assert one.saved_s == (3.0,) and [each.hit for each in one.launches] == [False, True]
+    assert simulate([step(5.0, 9.0, *guesses)], Speculation(slots=2)).saved_s == (5.0,)
+    never = simulate([step(1.0, 9.0, *guesses)], Speculation(slots=1))
+    assert never.saved_s == (0.0,) and len(never.launches) == 1, "the reply came first"
+
+
+def test_a_call_that_cannot_be_cancelled_holds_its_slot() -> None:
+    steps = [step(1.0, 1.0, GuessedCall(6.0)), step(1.0, 1.0, GuessedCall(1.0, RIGHT)), step(9.0, 0.0)]
+    cancelled = simulate(steps, Speculation(slots=1))
+    assert cancelled.saved_s == (0.0, 1.0, 0.0) and cancelled.launches[0].wasted_s == 1.0
+    held = simulate(steps, Speculation(slots=1, cancel=False))
+    assert held.saved_s == (0.0, 0.0, 0.0) and [each.wasted_s for each in held.launches] == [6.0]
+    assert simulate(steps, Speculation(slots=2, cancel=False)).saved_s == (0.0, 1.0, 0.0)
+
+
+def test_a_read_that_a_write_overtakes_is_paid_again() -> None:
+    right = GuessedCall(6.0, RIGHT)
+    steps = [step(4.0, 1.0, eligible=False, foreseen=True), step(1.0, 6.0, right, version=1)]
+    run = simulate(steps, Speculation(ahead=2))
+    assert run.saved_s == (0.0, 1.0)
+    assert [(each.hit, each.stale, each.wasted_s) for each in run.launches] == [(False, True, 4.0), (True, False, 0.0)]
+    whole = simulate(steps, Speculation(ahead=2, cancel=False))
+    assert [each.wasted_s for each in whole.launches] == [6.0, 0.0]
+    fresh = simulate([steps[0], step(1.0, 6.0, right)], Speculation(ahead=2))
+    assert fresh.saved_s == (0.0, 6.0) and len(fresh.launches) == 1
+
+
+def test_a_guess_behind_a_wrong_one_is_wrong() -> None:
+    steps = [step(4.0, 1.0, GuessedCall(1.0)), step(1.0, 6.0, GuessedCall(6.0, RIGHT))]
+    run = simulate(steps, Speculation(ahead=2))
+    assert run.saved_s == (0.0, 1.0), "guessed anew at its own step"
+    assert [(each.step, each.hit, each.stale, each.wasted_s) for each in run.launches] == [
+        (0, False, False, 1.0),
+        (1, False, False, 4.0),
+        (1, True, False, 0.0),
+    ]
+    assert run.proposals == (1, 2)
+
+
+def test_a_part_of_parallel_calls_saves_what_no_longer_is_waited_for() -> None:
+    def partial(own: tuple[float | None, ...], tool_s: float, covers: tuple[int, ...]) -> float:
+        guesses = tuple(GuessedCall(own[c] or tool_s, (c,)) for c in covers)
+        return simulate([SimulatedStep(5.0, tool_s, own, True, 0, 0.0, guesses)], Speculation()).saved_s[0]
+
+    assert partial((3.0, 1.0), 3.0, (0, 1)) == 3.0
+    assert partial((3.0, 1.0), 3.0, (0,)) == 2.0, "side by side: the other one still takes a second"
+    assert partial((3.0, 1.0), 3.0, (1,)) == 0.0, "the longest is waited for"
+    assert partial((3.0, 1.0), 4.0, (0,)) == 3.0 and partial((3.0, 1.0), 4.0, (1,)) == 1.0, "one after another"
+    assert partial((2.0, 1.0, 1.0), 4.0, (0,)) == 2.0
+    assert partial((8.0, 2.0), 10.0, (0,)) == 5.0, "no more than was ahead of the reply"
+    assert partial((None, None), 4.0, (0,)) == 0.0 and partial((None, None), 4.0, (0, 1)) == 4.0
+
+
+def test_nothing_is_launched_at_the_reply() -> None:
+    run = simulate([step(1.0, 2.0, GuessedCall(2.0, RIGHT), g=1.0)], Speculation())
+    assert run.launches == () and run.took_s == 3.0
+    assert simulate([], Speculation()) == SimulatedRun(0, (), (), ())
+
+
+seconds = st.floats(0.001, 100, allow_subnormal=False)
+guessed = st.builds(GuessedCall, seconds, st.sampled_from([(), (), RIGHT]), st.just(0.0))
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[SimulatedStep]:
+    made: list[SimulatedStep] = []
+    version = 0
+    for _ in range(draw(st.integers(1, 8))):
+        writes = draw(st.sampled_from([False, False, True]))
+        guesses = tuple(draw(st.lists(guessed, max_size=3)))
+        made.append(
+            step(
+                draw(seconds),
+                draw(seconds),
+                *guesses,
+                g=draw(st.floats(0, 5, allow_subnormal=False)),
+                eligible=not writes,
+                version=version,
+            )
+        )
+        version += writes
+    return made
+
+
+speculations = st.builds(
+    Speculation, st.integers(1, 4), st.none() | st.integers(1, 3), st.booleans(), st.sampled_from([0.0, 0.5])
+)
+
+
+def with_true_calls(steps: list[SimulatedStep]) -> list[SimulatedStep]:
+    right = [(GuessedCall(each.tool_s, RIGHT),) if each.eligible else () for each in steps]
+    return [each._replace(guesses=calls, foreseen=True) for each, calls in zip(steps, right, strict=True)]
+
+
+@given(runs(), speculations)
+@settings(max_examples=300, deadline=None)
+def test_saved_and_remaining_are_all_and_no_guesses_beat_the_true_calls(
+    steps: list[SimulatedStep], how: Speculation
+) -> None:
+    run = simulate(steps, how)
+    base = math.fsum(each.model_s + each.tool_s for each in steps)
+    assert run.took_s + save(run) == pytest.approx(base, rel=1e-9)
+    assert all(0 <= saved <= each.tool_s + 1e-9 for saved, each in zip(run.saved_s, steps, strict=True))
+    oracle = simulate(with_true_calls(steps), Speculation(how.ahead))
+    assert run.took_s >= oracle.took_s - 1e-6
+    assert all(each.wasted_s == 0 for each in run.launches if each.hit)
+    assert len(run.proposals) == len(steps) and max(run.proposals) <= how.ahead
+
+
+@given(runs(), st.integers(1, 4))
+@settings(max_examples=200, deadline=None)
+def test_the_true_calls_save_the_ceiling(steps: list[SimulatedStep], ahead: int) -> None:
+    g = steps[0].proposer_s
+    steps = [each._replace(proposer_s=g) for each in with_true_calls(steps)]
+    plan = [PlannedStep(each.model_s, each.tool_s, each.eligible, each.state_version) for each in steps]
+    expected = save_by_running_ahead(plan, ahead, g).saved_s
+    assert simulate(steps, Speculation(ahead)).saved_s == pytest.approx(expected, abs=1e-9)
+
+
+@given(runs(), speculations)
+@settings(max_examples=200, deadline=None)
+def test_more_slots_never_save_less(steps: list[SimulatedStep], how: Speculation) -> None:
+    one_by_one = [simulate(steps, Speculation(slots=slots)).took_s for slots in (1, 2, 3, 4, None)]
+    assert all(more <= less + 1e-9 for less, more in pairwise(one_by_one)), "one step ahead, with cancellation"
+    assert simulate(steps, how._replace(slots=None)).took_s <= simulate(steps, how).took_s + 1e-6, "always"
+
+
+@given(runs(), st.integers(1, 4))
+@settings(max_examples=200, deadline=None)
+def test_cancellation_never_wastes_more(steps: list[SimulatedStep], ahead: int) -> None:
+    ended = simulate(steps, Speculation(ahead))
+    held = simulate(steps, Speculation(ahead, cancel=False))
+    assert ended.saved_s == held.saved_s, "without a limit on slots, the same calls are launched"
+    for short, long in zip(ended.launches, held.launches, strict=True):
+        assert short.wasted_s <= long.wasted_s and short[:4] == long[:4]
+
+
+@given(runs(), speculations)
+@settings(max_examples=200, deadline=None)
+def test_wrong_guesses_save_nothing_and_waste_what_they_launch(steps: list[SimulatedStep], how: Speculation) -> None:
+    wrong = [
+        each._replace(guesses=tuple(guess._replace(covers=()) for guess in each.guesses), foreseen=False)
+        for each in steps
+    ]
+    run = simulate(wrong, how)
+    assert save(run) == 0 and not any(each.hit for each in run.launches)
+    whole = simulate(wrong, how._replace(cancel=False))
+    for each in whole.launches:
+        assert each.wasted_s == wrong[each.step].guesses[each.guess].seconds

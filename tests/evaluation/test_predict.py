@@ -1,0 +1,200 @@
+"""Predicting a dataset: what is learnt from what, bytes, faults that are counted, and errors of one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import foretrace
+from dataset.little import corpus
+from foretrace.core.errors import PredictionError, UsageError
+from foretrace.core.predictions import digest_dataset, read_predictions
+from foretrace.core.store import write_traces
+from foretrace.dataset.build import build
+from foretrace.dataset.settings import BuildSettings
+from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
+from foretrace.evaluation.predict import BadGuessError, check_guesses
+from foretrace.evaluation.predictors.base import Guess
+from foretrace.evaluation.prompt_reading import ChatText
+
+
+def write_dataset(folder: Path, **settings: Any) -> Path:
+    """Build a dataset of 24 groups, with rows in its train and test splits."""
+    write_traces(corpus(), folder.with_name(f"{folder.name}-traces"))
+    build(
+        [folder.with_name(f"{folder.name}-traces")],
+        folder,
+        BuildSettings(**settings, split=(0.6, 0.0, 0.4), recipes=("proposer", "eval")),
+    )
+    return folder
+
+
+class Spy:
+    """Remembers what each of its kind has learnt, and guesses what it is told to."""
+
+    learnt: ClassVar[list[set[str]]] = []
+    asked: ClassVar[list[tuple[int, Sequence[ChatText]]]] = []
+    says: Any = staticmethod(lambda prompt, k: [("file_read", "bash", {"command": "ls"}, 0.5)])
+
+    def fit(self, rows: Sequence[DatasetRow]) -> None:
+        Spy.learnt.append({row.group for row in rows})
+        self._number = len(Spy.learnt) - 1
+
+    def predict(self, prompt: Sequence[ChatText], k: int) -> Any:
+        Spy.asked.append((self._number, prompt))
+        return Spy.says(prompt, k)
+
+
+@pytest.fixture(autouse=True)
+def fresh_spy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Spy, "learnt", [])
+    monkeypatch.setattr(Spy, "asked", [])
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("predict") / "d")
+
+
+def test_rows_are_those_of_the_dataset(dataset: Path) -> None:
+    rows = read_rows(dataset, "eval", "test")
+    assert rows and all(row.prompt[0].role == "system" for row in rows)
+    assert {row.action for row in rows if not row.calls} == {"final_answer"}
+    assert read_rows(dataset, "eval", "train") == []
+
+
+def test_eval_rows_are_predicted_by_all_train_rows(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.jsonl"
+    report = foretrace.predict(dataset, predictor=Spy, out=out, k=2)
+    train, asked = read_rows(dataset, "proposer", "train"), read_rows(dataset, "eval", "test")
+    assert Spy.learnt == [{row.group for row in train}]
+    assert (report.learnt_rows, report.steps, report.guesses) == (len(train), len(asked), len(asked))
+    found = read_predictions(out)
+    assert [(row.key, row.step) for row in found.rows] == [(row.key, row.step) for row in asked]
+    header = found.header
+    assert header is not None and header.latency_s.keys() == {"p50", "p95", "mean"}
+    assert (header.dataset, header.predictor, header.steps, header.k) == (digest_dataset(dataset), "Spy", len(asked), 2)
+    assert all(row.seconds is not None and row.confidence == 0.5 for row in found.rows)
+
+
+def test_no_train_row_is_predicted_by_what_learnt_its_group(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.jsonl"
+    foretrace.predict(dataset, predictor=Spy, out=out, rows="proposer", folds=3)
+    rows = read_rows(dataset, "proposer", "train")
+    groups = {row.group for row in rows}
+    of_prompt = {row.prompt: row.group for row in rows}
+    assert len(Spy.learnt) == 3 and len(Spy.asked) == len(rows)
+    assert all(of_prompt[tuple(prompt)] not in Spy.learnt[number] for number, prompt in Spy.asked)
+    assert all(groups - learnt for learnt in Spy.learnt)
+    found = read_predictions(out)
+    assert found.header is not None and found.header.settings == {"folds": 3} and found.header.config == "proposer"
+    assert [(row.key, row.step) for row in found.rows] == [(row.key, row.step) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["majority", "markov:2", "regression", "memory"])
+def test_without_times_the_same_rows_give_the_same_bytes(dataset: Path, tmp_path: Path, name: str) -> None:
+    one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    for out in (one, two):
+        foretrace.predict(dataset, predictor=name, out=out, k=3, times=False)
+    assert one.read_bytes() == two.read_bytes()
+    assert b'"seconds"' not in one.read_bytes() and b'"latency_s":{}' in one.read_bytes()
+
+
+def test_limit_asks_for_the_first_rows(dataset: Path, tmp_path: Path) -> None:
+    report = foretrace.predict(dataset, predictor="majority", out=tmp_path / "p.jsonl", limit=3, k=1)
+    first = [(row.key, row.step) for row in read_rows(dataset, "eval", "test")[:3]]
+    assert (report.steps, report.guesses) == (3, 3)
+    assert [(row.key, row.step) for row in read_predictions(tmp_path / "p.jsonl").rows] == first
+
+
+def test_faults_are_counted_and_never_scored(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = iter(range(10**6))
+
+    def say(prompt: Any, k: int) -> Any:
+        number = next(count)
+        if number % 4 == 0:
+            raise RuntimeError("out of ideas")
+        return [[("file_read", None, {}, float("nan"))], [], [Guess("file_read", None, {}, None)]][number % 4 - 1]
+
+    monkeypatch.setattr(Spy, "says", staticmethod(say))
+    report = foretrace.predict(dataset, predictor=Spy, out=tmp_path / "p.jsonl", limit=8)
+    assert report.faults == {"bad_guess": 2, "no_guess": 2, "raised": 2}
+    assert report.example is not None and report.example.endswith("RuntimeError: out of ideas")
+    found = read_predictions(tmp_path / "p.jsonl")
+    assert found.header is not None and found.header.faults == report.faults
+    assert len(found.rows) == report.guesses == 2
+
+
+def test_a_predictor_that_never_guesses_writes_no_file(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Spy, "says", staticmethod(lambda prompt, k: "garbage"))
+    with pytest.raises(PredictionError, match=r"Spy: gave no guess at any of \d+ rows, e.g. .*list of guesses"):
+        foretrace.predict(dataset, predictor=Spy, out=tmp_path / "p.jsonl")
+    assert not (tmp_path / "p.jsonl").exists()
+
+
+def test_a_predictor_that_cannot_learn(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Spy, "fit", lambda self, rows: 1 / 0)
+    with pytest.raises(PredictionError, match=r"^Spy: cannot learn from \d+ rows: ZeroDivisionError: "):
+        foretrace.predict(dataset, predictor=Spy, out=tmp_path / "p.jsonl")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "text",
+        None,
+        [("file_read", None, {})],
+        [("no_action", None, {}, 0.5)],
+        [("file_read", 3, {}, 0.5)],
+        [("file_read", "bash", "no json", 0.5)],
+        [("file_read", "bash", [1], 0.5)],
+        [("file_read", "bash", {"x": float("nan")}, 0.5)],
+        [("file_read", "bash", {"x": object()}, 0.5)],
+        [("file_read", "bash", {}, 1.5)],
+        [("file_read", "bash", {}, True)],
+        [("file_read", "bash", {}, float("inf"))],
+        [["file_read"]],
+    ],
+)
+def test_garbage_is_no_guess(given: Any) -> None:
+    with pytest.raises(BadGuessError):
+        check_guesses(given, 3)
+
+
+def test_guesses_are_cut_to_k_and_not_repeated() -> None:
+    ls = ("file_read", "bash", {"command": "ls"}, 0.5)
+    given = [ls, ("file_read", "bash", '{"command": "ls"}', 0.4), ("blocked", "", {}, None)]
+    with pytest.raises(BadGuessError, match="action 'blocked'"):
+        check_guesses(given, 3)
+    given[2] = ("BLOCKED", "", {}, None)
+    assert [guess.action for guess in check_guesses(given, 3)] == ["file_read", "BLOCKED"]
+    assert len(check_guesses(given, 1)) == 1
+
+
+def test_what_cannot_be_served(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "p.jsonl"
+    with pytest.raises(PredictionError, match="is no dataset of ours"):
+        foretrace.predict(tmp_path, predictor="majority", out=out)
+    with pytest.raises(UsageError, match="k=0"):
+        foretrace.predict(dataset, predictor="majority", out=out, k=0)
+    with pytest.raises(UsageError, match="folds=1"):
+        foretrace.predict(dataset, predictor="majority", out=out, rows="proposer", folds=1)
+    with pytest.raises(UsageError, match="is no predictor: it has no 'fit', 'predict'"):
+        foretrace.predict(dataset, predictor="pathlib:PurePath", out=out)
+    message = write_dataset(tmp_path / "m", target="message")
+    with pytest.raises(PredictionError, match="was built with target='message'; build with target='call'"):
+        foretrace.predict(message, predictor="majority", out=out)
+    manifest = json.loads((message / "manifest.json").read_text())
+    manifest["settings"]["target"] = "call"
+    (message / "manifest.json").write_text(json.dumps(manifest))
+    for file in (message / "eval").glob("*.parquet"):
+        file.write_bytes(b"no parquet")
+    with pytest.raises(PredictionError, match="cannot be read as rows"):
+        foretrace.predict(message, predictor="majority", out=out)
+    assert not out.exists()

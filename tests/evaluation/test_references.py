@@ -1,0 +1,154 @@
+"""References: what planted predictors reach stands in the dataset, its card, every score, and what is pushed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import conftest
+from cli.conftest import Run
+from dataset.little import corpus, rows, tree
+from foretrace.api import scoring
+from foretrace.api.datasets import build, push
+from foretrace.api.scoring import add_references, score
+from foretrace.core.errors import PredictionError, PushError, UsageError
+from foretrace.core.predictions import digest_dataset
+from foretrace.core.progress import ProgressFunc
+from foretrace.core.references import read_references
+from foretrace.core.store import write_traces
+
+Row = dict[str, Any]
+run = conftest.run
+
+
+def predict(dataset: Path, folder: Path, progress: ProgressFunc) -> None:
+    """One that knows the bash calls, and one that knows nothing."""
+    folder.mkdir()
+    gold = list(rows(dataset, "eval"))
+    for name, knows in (("commands", "bash"), ("nothing", "?")):
+        lines: list[Row] = [{"predictions": 1, "predictor": name, "dataset": digest_dataset(dataset)}]
+        for row in gold:
+            right = json.loads(row["completion"][0]["content"])
+            guess = right if row["tool"] == knows else {"action": "BLOCKED", "tool": None}
+            lines.append({"key": row["key"], "step": row["step"], "prediction": guess})
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    write_traces(corpus(24), tmp_path / "traces")
+    return tmp_path / "traces"
+
+
+@pytest.fixture
+def dataset(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(scoring, "_predict_references", predict)
+    out = tmp_path / "dataset"
+    build(traces, out=out, split=(0.2, 0.0, 0.8), statistical_gates=False, references=True)
+    return out
+
+
+def test_they_stand_in_the_dataset_and_its_card(dataset: Path, traces: Path, tmp_path: Path) -> None:
+    found = read_references(dataset)
+    assert found is not None and found.dataset == digest_dataset(dataset)
+    assert [(each.predictor, each.predictions) for each in found.predictors] == [
+        ("commands", "references/commands.jsonl"),
+        ("nothing", "references/nothing.jsonl"),
+    ]
+    figures = {(row.slice, row.metric): row.value for row in found.predictors[0].scores}
+    assert figures["natural", "exact_call"] == figures["eligible", "exact_call"] == 1 > figures["natural", "macro_f1"]
+    card = (dataset / "README.md").read_text()
+    assert card.count("## What free predictors reach") == 1
+    cells = next(line for line in card.splitlines() if line.startswith("| commands |")).split("|")
+    assert cells[5].strip() == "100.0 [100.0, 100.0]" and "| nothing | 0.0 [0.0, 0.0] |" in card
+    build(traces, out=tmp_path / "plain", split=(0.2, 0.0, 0.8), statistical_gates=False)
+    added = {"references.json", "references/commands.jsonl", "references/nothing.jsonl"}
+    with_them, without = tree(dataset), tree(tmp_path / "plain")
+    assert {name for name in with_them if with_them[name] != without.get(name)} == {*added, "README.md"}
+    assert card.startswith((tmp_path / "plain" / "README.md").read_text().rstrip("\n"))
+
+
+def test_the_hub_can_still_load_it(dataset: Path) -> None:
+    from datasets import load_dataset
+
+    assert load_dataset(str(dataset), "eval", split="test").num_rows == len(list(rows(dataset, "eval")))
+
+
+def test_adding_again_changes_nothing_and_own_predictions_count(dataset: Path) -> None:
+    before = tree(dataset)
+    add_references(dataset, predict=lambda *_: None)
+    assert tree(dataset) == before
+    own = (dataset / "references" / "nothing.jsonl").read_text()
+    (dataset / "references" / "mine.jsonl").write_text(own)
+    assert [each.predictor for each in add_references(dataset, predict=lambda *_: None).predictors] == [
+        "commands",
+        "mine",
+        "nothing",
+    ]
+    assert (dataset / "README.md").read_text().count("## What free predictors reach") == 1
+
+
+def test_a_card_with_a_section_behind_keeps_it(dataset: Path) -> None:
+    card = dataset / "README.md"
+    card.write_text(card.read_text() + "\n## Mine\n\nwords\n")
+    add_references(dataset, predict=lambda *_: None)
+    assert card.read_text().endswith("|\n\n## Mine\n\nwords\n") and card.read_text().count("## What free") == 1
+
+
+def test_score_shows_them_beside_its_own(dataset: Path, run: Run, tmp_path: Path) -> None:
+    mine = dataset / "references" / "nothing.jsonl"
+    report = score(mine, dataset)
+    assert [each.predictor for each in report.references] == ["commands", "nothing"]
+    assert report.references[1].scores == report.scores and report.references_left_out is None
+    shown = run("score", mine, dataset, "--quiet").out
+    lines = [line.split("  ")[0] for line in shown.splitlines()]
+    assert lines[2:6] == ["predictor", "nothing", "commands (reference)", "nothing (reference)"]
+    wider = score(mine, dataset, allow=["sandbox_exec"])
+    slices = {row.slice for each in wider.references for row in each.scores}
+    assert slices == {"natural", "balanced"}, "what is safe early differs, so the slice is another one"
+
+
+def test_references_of_another_version_are_said_to_be_left_out(dataset: Path, run: Run) -> None:
+    mine = dataset / "references" / "nothing.jsonl"
+    text = (dataset / "references.json").read_text()
+    (dataset / "references.json").write_text(text.replace(digest_dataset(dataset), "00"))
+    report = score(mine, dataset)
+    assert report.references == [] and report.references_left_out is not None
+    assert "references are left out: " in run("score", mine, dataset, "--quiet").out
+    (dataset / "references.json").write_text("{")
+    with pytest.raises(PredictionError, match=r"references\.json: cannot be read: .*; remove it, or build"):
+        score(mine, dataset)
+    with pytest.raises(PushError, match=r"references\.json: cannot be read"):
+        push(dataset, org="acme", dry_run=True, allow_undecided=True)
+
+
+def test_they_are_pushed_with_the_eval_rows(dataset: Path) -> None:
+    pushed = push(dataset, org="acme", dry_run=True, allow_undecided=True)
+    with_them = [each.repo_id.rpartition("-")[2] for each in pushed if "references.json" in each.files]
+    assert with_them == ["eval"]
+
+
+def test_predictions_that_do_not_fit_are_named(dataset: Path) -> None:
+    (dataset / "references" / "bad.jsonl").write_text('{"predictions": 1, "dataset": "00"}\n')
+    with pytest.raises(PredictionError, match=r"references/bad\.jsonl: was made for another dataset"):
+        add_references(dataset, predict=lambda *_: None)
+
+
+def test_what_cannot_have_references(traces: Path, tmp_path: Path, run: Run) -> None:
+    with pytest.raises(UsageError, match="references needs actions to predict: build with target='call'"):
+        build(traces, out=tmp_path / "d", target="message", references=True)
+    refused = run("build", traces, "--out", tmp_path / "d", "--target", "message", "--references", "--quiet")
+    assert (refused.code, refused.err.count("\n")) == (2, 1) and not (tmp_path / "d").exists()
+    build(traces, out=tmp_path / "e", split=(0.2, 0.0, 0.8), statistical_gates=False)
+    with pytest.raises(PredictionError, match="holds no predictions"):
+        add_references(tmp_path / "e", predict=lambda *_: None)
+
+
+def test_the_option_of_build(traces: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "_predict_references", predict)
+    built = run("build", traces, "--out", tmp_path / "d", "--references", "--quiet", "--json", "--workers", 1)
+    assert built.code == 0 and built.json["references"] == ["commands", "nothing"]
+    assert (tmp_path / "d" / "references.json").is_file()

@@ -1,0 +1,278 @@
+"""Top-k, eligible calls, arguments, steps in a row, comparisons: planted predictors are measured as what they are."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset.little import corpus, rows, says, trace, user
+from foretrace.api.datasets import build
+from foretrace.core.errors import PredictionError, UsageError
+from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
+from foretrace.core.store import write_traces
+from foretrace.evaluation.gold_steps import ACTIONS, GoldStep
+from foretrace.evaluation.judged_steps import is_eligible, judge_guesses, list_arguments
+from foretrace.evaluation.score import score
+from foretrace.evaluation.score_report import ScoreReport
+
+Row = dict[str, Any]
+WRONG = {"action": "BLOCKED", "tool": "nothing", "arguments": {}}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("more")
+    write_traces(corpus(24), folder / "traces")
+    build(folder / "traces", out=folder / "dataset", split=(0.2, 0.0, 0.8), statistical_gates=False)
+    return folder / "dataset"
+
+
+@pytest.fixture(scope="module")
+def gold(dataset: Path) -> list[Row]:
+    return sorted(rows(dataset, "eval"), key=lambda row: (row["key"], row["step"]))
+
+
+def write(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def scored(dataset: Path, tmp_path: Path) -> Callable[..., ScoreReport]:
+    return lambda *lines, **more: score(write(tmp_path / "p.jsonl", *lines), dataset, **more)
+
+
+def guess(row: Row, *, right: bool = True, rank: int = 1, **more: Any) -> Row:
+    value = json.loads(row["completion"][0]["content"]) if right else WRONG
+    return {"key": row["key"], "step": row["step"], "rank": rank, "prediction": value, **more}
+
+
+def figures(report: ScoreReport, name: str = "natural") -> dict[str, float]:
+    return {row.metric: row.value for row in report.scores if row.slice == name}
+
+
+def test_top_k_looks_at_the_first_k_guesses(scored: Any, gold: list[Row]) -> None:
+    """The right guess stands at rank 1 + number modulo 7; rank 7 is not there."""
+    gold = [row for row in gold if row["natural"]]
+    lines = [
+        guess(row, right=rank == 1 + number % 7, rank=rank) for number, row in enumerate(gold) for rank in range(1, 7)
+    ]
+    found = figures(scored(*lines))
+    for k, name in ((1, "type_accuracy"), (3, "type_accuracy@3"), (5, "type_accuracy@5")):
+        assert found[name] == round(sum(number % 7 < k for number in range(len(gold))) / len(gold), 4)
+    assert found["exact_call"] < found["exact_call@3"] < found["exact_call@5"] < 1
+
+
+def test_ranks_and_not_the_order_of_lines_count(scored: Any, gold: list[Row]) -> None:
+    lines = [guess(row, right=rank == 2, rank=rank) for row in gold for rank in (1, 2)]
+    report = scored(*lines)
+    assert scored(*reversed(lines)) == report
+    assert (figures(report)["exact_call"], figures(report)["exact_call@3"], report.guesses) == (0, 1, 2)
+    assert "exact_call@5" not in figures(report), "nobody made more than three guesses"
+
+
+def test_eligible_steps_read_and_were_answered(scored: Any, gold: list[Row]) -> None:
+    """In these traces: `ls` and two `cat`; with `sandbox_exec` also pytest. Nothing that ends the attempt."""
+    of_natural = [row for row in gold if row["natural"]]
+    reads = [row for row in of_natural if row["effect"] == "pure_read" and row["tool"]]
+    runs = [row for row in of_natural if row["effect"] == "sandbox_exec"]
+    report = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold))
+    assert report.eligible == len(reads) > 20 and runs
+    assert figures(report, "eligible") == {"type_accuracy": 1, "tool": 1, "exact_call": 1, "normalised_call": 1}
+    wider = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold), allow=["sandbox_exec"])
+    assert figures(wider, "eligible")["exact_call"] == round(len(reads) / (len(reads) + len(runs)), 4)
+    assert figures(wider) == figures(report)
+    with pytest.raises(UsageError, match="is not safe to run early"):
+        scored(guess(gold[0]), allow=["local_write"])
+
+
+def step(number: int = 0, *calls: PredictedCall, action: str = "file_read", **more: Any) -> GoldStep:
+    values: Row = {
+        "key": "k", "step": number, "task": "t", "group": "g", "source": "s", "action": action,
+        "tool": calls[0].tool if calls else "", "calls": calls, "effect": "pure_read",
+        "next_actions": ("file_read",) * 5, "slices": ("natural",),
+    }  # fmt: skip
+    return GoldStep(**values | more)
+
+
+def test_a_call_that_nobody_waited_for_is_not_eligible() -> None:
+    call = PredictedCall("view")
+    assert is_eligible(step(0, call), {"pure_read"})
+    assert not is_eligible(step(0), {"pure_read"}), "no call"
+    assert not is_eligible(step(0, call, next_actions=("file_read",)), {"pure_read"}), "the last step"
+    assert not is_eligible(step(0, call, effect="unknown"), {"pure_read", "sandbox_exec"})
+
+
+def test_arguments_one_by_one() -> None:
+    gold = step(0, PredictedCall("view", '{"path": "a", "range": [1, 2], "n": 1}'), PredictedCall("run", '{"c": "x"}'))
+
+    def judge(*calls: PredictedCall) -> dict[str, bool]:
+        return dict(list_arguments(gold, Prediction(key="k", step=0, action="file_read", calls=calls)))
+
+    every = {"path", "range", "n", "c"}
+    assert judge(*gold.calls) == dict.fromkeys(every, True)
+    assert judge(PredictedCall("view", '{"range":[1,2],"path":"b","n":1.0}')) == {
+        "path": False, "range": True, "n": False, "c": False,
+    }  # fmt: skip
+    assert not any(judge(PredictedCall("look", gold.calls[0].arguments)).values()), "another tool"
+    assert not any(judge(*reversed(gold.calls)).values()), "another place"
+    assert not any(judge(PredictedCall("view", "nonsense")).values())
+    assert [*list_arguments(gold, None)] == [(name, False) for name in ("path", "range", "n", "c")]
+
+
+def test_arguments_are_reported_by_name(scored: Any, gold: list[Row]) -> None:
+    report = scored(*(guess(row, right=bool(number % 2)) for number, row in enumerate(gold)))
+    every, command = report.arguments
+    with_command = [number for number, row in enumerate(gold) if row["natural"] and row["tool"] == "bash"]
+    assert (every.name, command.name) == ("", "command") and every.right == command.right
+    assert command.right.value == round(sum(number % 2 for number in with_command) / len(with_command), 4)
+
+
+def test_parts_add_up(scored: Any, gold: list[Row]) -> None:
+    report = scored(*(guess(row, right=row["action"] == 2) for row in gold))
+    natural = [row for row in gold if row["natural"]]
+    assert sum(part.n for part in report.by_action) == sum(part.n for part in report.by_source) == len(natural)
+    found = {part.name: part.type_accuracy.value for part in report.by_action}
+    assert found == {ACTIONS[row["action"]]: float(row["action"] == 2) for row in natural}
+    assert [part.name for part in report.by_tool] == ["bash"] and [p.name for p in report.by_source] == ["little"]
+
+
+def test_steps_in_a_row(scored: Any, gold: list[Row]) -> None:
+    """Each trace has five calls and an answer. Wrong at its third step: runs that hold it fail."""
+    natural = [row for row in gold if row["natural"]]
+    assert len(natural) == len(gold) > 50
+    place = {id(row): [r["step"] for r in gold if r["key"] == row["key"]].index(row["step"]) for row in gold}
+    lengths = {row["key"]: sum(r["key"] == row["key"] for r in gold) for row in gold}
+    found = scored(*(guess(row, right=place[id(row)] != 2) for row in gold)).ahead
+    for row in found:
+        starts = [at for length in lengths.values() for at in range(length - row.steps + 1)]
+        good = [at for at in starts if not at <= 2 < at + row.steps]
+        assert row.right.n == row.type_accuracy.n == len(starts)
+        assert row.right.value == row.type_accuracy.value == round(len(good) / len(starts), 4), row.steps
+    assert [row.steps for row in found] == [1, 2, 3, 4, 5]
+
+
+def test_steps_that_do_not_follow_one_another_are_no_run(dataset: Path, tmp_path: Path) -> None:
+    """The next actions that two rows tell must agree."""
+    from foretrace.evaluation.bootstrap import Resamples
+    from foretrace.evaluation.figures import measure_ahead
+
+    steps = [
+        step(1, next_actions=("file_read", "file_write", "verifier")),
+        step(3, next_actions=("file_write", "verifier")),
+        step(9, next_actions=("final_answer",)),
+        step(1, next_actions=("file_read", "file_write"), key="longer"),
+        step(3, next_actions=("file_write", "verifier"), key="longer"),
+        step(11, next_actions=("file_read",), key="other"),
+    ]
+    guesses = {(s.key, s.step): [Prediction(key=s.key, step=s.step, action="file_read")] for s in steps}
+    judged = judge_guesses(steps, guesses, "call")
+    rows = measure_ahead(judged, Resamples([s.group for s in steps], 0))
+    assert [(row.steps, row.right.n, row.right.value) for row in rows] == [(1, 6, 1.0), (2, 1, 1.0)]
+
+
+def test_the_same_file_is_as_good_as_itself(scored: Any, gold: list[Row], tmp_path: Path) -> None:
+    lines = [guess(row, right=bool(number % 3)) for number, row in enumerate(gold)]
+    other = write(tmp_path / "other.jsonl", *lines)
+    report = scored(*lines, against=other)
+    assert report.against is not None and report.against.scores == report.scores
+    assert all((each.value, each.low, each.high) == (0, 0, 0) for each in report.against.differences)
+
+
+def test_a_planted_difference_is_found(scored: Any, gold: list[Row], tmp_path: Path) -> None:
+    """Right at 7 of 10 rows and at 4 of 10 of the same rows: 30 points, whichever file comes first."""
+    rng = random.Random(0)
+    drawn = [rng.random() for _ in gold]
+    good, bad = ([guess(r, right=d < p) for r, d in zip(gold, drawn, strict=True)] for p in (0.7, 0.4))
+    report = scored(*good, against=write(tmp_path / "o.jsonl", *bad))
+    assert report.against is not None
+    first = {(d.slice, d.metric): d for d in report.against.differences}
+    for each in first.values():
+        assert each.low <= each.value <= each.high
+    exact = first["natural", "type_accuracy"]
+    assert exact.low > 0.1 and exact.value == pytest.approx(0.3, abs=0.1)
+    back = scored(*bad, against=write(tmp_path / "o.jsonl", *good)).against
+    assert back is not None
+    assert {(d.slice, d.metric): d.value for d in back.differences} == {at: -d.value for at, d in first.items()}
+
+
+def test_differences_are_over_tasks(tmp_path: Path) -> None:
+    """Twelve groups of eight tasks, right on half of the groups, against nothing right: the difference is the figure
+    itself, and its interval is that of 96 tasks where the figure's is that of 12 groups."""
+    every = [trace(f"k{n}", user(f"Ask {n}"), says("Yes."), task=f"t{n}", group=f"g{n % 12}") for n in range(96)]
+    write_traces(every, tmp_path / "t")
+    build(tmp_path / "t", out=tmp_path / "d", split=(0.02, 0, 0.98), statistical_gates=False)
+    gold = list(rows(tmp_path / "d", "eval"))
+    ours = write(tmp_path / "p.jsonl", *(guess(row, right=int(row["group"][1:]) % 2 == 0) for row in gold))
+    theirs = write(tmp_path / "o.jsonl", *(guess(row, right=False) for row in gold))
+    report = score(ours, tmp_path / "d", against=theirs)
+    assert report.against is not None
+    own = next(row for row in report.scores if (row.slice, row.metric) == ("natural", "type_accuracy"))
+    each = next(row for row in report.against.differences if (row.slice, row.metric) == ("natural", "type_accuracy"))
+    assert each.value == own.value and own.high - own.low > 1.8 * (each.high - each.low) > 0.2
+
+
+def test_predictions_of_another_version_are_refused(scored: Any, dataset: Path, gold: list[Row]) -> None:
+    """By the digest in the header; and predictions of other rows by its config."""
+    header = {"predictions": 1, "predictor": "mine", "dataset": digest_dataset(dataset)}
+    lines = [guess(row) for row in gold]
+    assert scored(header, *lines).predictor == "mine"
+    with pytest.raises(PredictionError, match=r"another version of .* or allow_other_version=True scores what fits"):
+        scored(header | {"dataset": "00"}, *lines)
+    assert scored(header | {"dataset": "00"}, *lines, allow_other_version=True).missing == 0
+    with pytest.raises(PredictionError, match="predicts rows of the config proposer"):
+        scored(header | {"config": "proposer"}, *lines)
+
+
+def test_what_is_wrong_with_lines_is_counted(scored: Any, gold: list[Row]) -> None:
+    """A confidence that is none counts as not given, a torn last line as not there."""
+    good = [guess(row, confidence=0.5) for row in gold[3:]]
+    bad = [guess(gold[0], confidence=2), json.dumps(guess(gold[1], confidence=float("nan"))) + "\n"]
+    report = scored(*good, *bad, json.dumps(guess(gold[2]))[:-5])
+    assert report.problems == {"bad_confidence": 2, "torn_last_line": 1}
+    assert (report.missing, report.unreadable) == (1, 0)
+    call = next(each for each in report.calibration or () if each.of == "call")
+    assert (call.n, call.without_confidence) == (len(good), 3)
+    assert scored(*(guess(row) for row in gold)).calibration is None
+
+
+def test_types_alone(tmp_path: Path) -> None:
+    """A dataset of types asks nothing of calls, and what is said of them does no harm."""
+    write_traces(corpus(12), tmp_path / "t")
+    build(tmp_path / "t", out=tmp_path / "d", target="type", split=(0.2, 0.0, 0.8), statistical_gates=False)
+    gold = list(rows(tmp_path / "d", "eval"))
+    lines = [guess(row, confidence=1.0) for row in gold]
+    lines[0]["prediction"] |= {"tool": "bash", "arguments": {}}
+    report = score(write(tmp_path / "p.jsonl", *lines), tmp_path / "d")
+    assert set(figures(report)) >= {"type_accuracy"} and "exact_call" not in figures(report)
+    assert [each.of for each in report.calibration or ()] == ["type"] and report.calibration[0].ece == 0
+    assert all(row.right.value == 1 for row in report.ahead) and report.arguments == []
+
+
+@given(
+    data=st.data(),
+    gold=st.lists(st.sampled_from(["file_read", "verifier"]), min_size=1, max_size=6),
+    k=st.integers(1, 5),
+)
+def test_more_guesses_never_do_worse(data: st.DataObject, gold: list[str], k: int) -> None:
+    steps = [step(number, action=action) for number, action in enumerate(gold)]
+    guesses = {
+        ("k", number): [
+            Prediction(key="k", step=number, rank=rank, action=data.draw(st.sampled_from([*ACTIONS, "fly", None])))
+            for rank in range(1, 6)
+        ]
+        for number in range(len(gold))
+    }
+    judged = judge_guesses(steps, guesses, "call")
+    for aspect in judged.first_right:
+        few, many = judged.is_right(aspect, k), judged.is_right(aspect, k + 1)
+        assert not (few & ~many).any()
+    assert not (judged.is_right("exact_call") & ~judged.is_right("normalised_call")).any()
+    assert not (judged.is_right("exact_call") & ~judged.is_right("tool")).any()

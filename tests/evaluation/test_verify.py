@@ -1,0 +1,330 @@
+"""Verifying: what a model is asked, what its answers are worth, files of scores, pairs, and runs that go on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataset.little import corpus, rows
+from fakes.model_server import Asked, ModelServer, serving
+from foretrace.api.datasets import build
+from foretrace.api.scoring import score, score_pairs, verify, verify_pairs
+from foretrace.core.completion import Completion, Request
+from foretrace.core.errors import ModelError, PredictionError, UsageError
+from foretrace.core.predictions import Prediction, digest_dataset, find_first_object, read_calls, read_predictions
+from foretrace.core.store import write_traces
+from foretrace.evaluation.verify import make_guess_text
+from foretrace.evaluation.yes_or_no import QUESTION, read_verdict
+from foretrace.models.base import Server
+from foretrace.models.servers.scripted import Scripted
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verify")
+    write_traces(corpus(24), folder / "traces")
+    build(folder / "traces", out=folder / "dataset", split=(0.2, 0.0, 0.8), statistical_gates=False)
+    return folder / "dataset"
+
+
+@pytest.fixture(scope="module")
+def gold(dataset: Path) -> list[Row]:
+    return list(rows(dataset, "eval"))[:20]
+
+
+def write(path: Path, lines: list[Row]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def guess(row: Row, rank: int = 1, **more: Any) -> Row:
+    value = json.loads(row["completion"][0]["content"]) if rank == 1 else {"action": "repair", "tool": None}
+    return {"key": row["key"], "step": row["step"], "rank": rank, "prediction": value, **more}
+
+
+@pytest.fixture
+def predictions(gold: list[Row], tmp_path: Path) -> Path:
+    """Two guesses a step: the right one, and a repair without a call."""
+    return write(tmp_path / "p.jsonl", [guess(row, rank) for row in gold for rank in (1, 2)])
+
+
+def says(yes_to: str, logprob: float = -0.1) -> Scripted:
+    """A model that says yes to actions with this text, as sure as `logprob`."""
+
+    def respond(request: Request) -> Completion:
+        word = "Yes" if yes_to in request.messages[-2].content else "no"
+        return Completion(text=f"{word}.", pieces=(word, "."), logprobs=(logprob, -9.0), seconds=0.25)
+
+    return Scripted("judge", scripts=respond)
+
+
+def test_what_is_asked(dataset: Path, predictions: Path, gold: list[Row], tmp_path: Path) -> None:
+    """The prompt of the row, the action in the form of the dataset's targets, and the question."""
+    seen: list[Request] = []
+
+    def respond(request: Request) -> str:
+        seen.append(request)
+        return "yes"
+
+    verify(predictions, dataset, out=tmp_path / "s.jsonl", model=Scripted("judge", scripts=respond))
+    prompts = {tuple((m["role"], m["content"]) for m in row["prompt"]): row for row in gold}
+    assert len(seen) == 40
+    for request in seen:
+        *prompt, action, question = ((message.role, message.content) for message in request.messages)
+        row = prompts[tuple(prompt)]
+        assert action in (
+            ("assistant", row["completion"][0]["content"]),
+            ("assistant", '{"action":"repair","tool":null,"arguments":{}}'),
+        )
+        assert question == ("user", QUESTION)
+        assert request.sampling.temperature == 0 and request.logprobs
+
+
+def test_a_guess_is_written_as_the_targets_are(dataset: Path) -> None:
+    for row in rows(dataset, "eval"):
+        text = row["completion"][0]["content"]
+        value = find_first_object(text)
+        made = Prediction(key="k", step=0, action=value["action"], calls=read_calls(value))
+        assert make_guess_text(made, "call") == text
+        assert make_guess_text(made, "type") == f'{{"action":"{value["action"]}"}}'
+    two = json.loads('{"action":"file_read","tool":"a","arguments":{"z":1,"b":2},"more":[{"tool":"c","arguments":{}}]}')
+    made = Prediction(key="k", step=0, action="file_read", calls=read_calls(two))
+    assert make_guess_text(made, "call") == (
+        '{"action":"file_read","tool":"a","arguments":{"b":2,"z":1},"more":[{"tool":"c","arguments":{}}]}'
+    )
+
+
+def test_scores_are_added_and_all_else_stays(dataset: Path, predictions: Path, gold: list[Row], tmp_path: Path) -> None:
+    report = verify(predictions, dataset, out=tmp_path / "s.jsonl", model=says('"tool":"bash"'))
+    assert (report.rows, report.scored, report.unreadable, report.without_logprobs) == (40, 40, 0, 0)
+    assert report.latency_s == {"p50": 0.25, "p95": 0.25, "mean": 0.25}
+    before, after = read_predictions(predictions), read_predictions(tmp_path / "s.jsonl")
+    assert after.header is not None and after.header.verifier == "scripted:judge"
+    assert after.header.dataset == digest_dataset(dataset) and after.header.verifier_latency_s["p50"] == 0.25
+    tools = {(row["key"], row["step"]): row["tool"] for row in gold}
+    for old, new in zip(before.rows, after.rows, strict=True):
+        assert (new.key, new.step, new.rank, new.action, new.calls) == (
+            old.key, old.step, old.rank, old.action, old.calls,
+        )  # fmt: skip
+        yes = new.rank == 1 and tools[new.key, new.step] == "bash"
+        assert new.score == pytest.approx(math.exp(-0.1) if yes else 1 - math.exp(-0.1), abs=1e-6)
+    found = score(tmp_path / "s.jsonl", dataset).verifier
+    assert found is not None and found.verifier == "scripted:judge" and found.auroc.n == 40
+    assert [path.name for path in tmp_path.iterdir() if "answers" in path.name] == []
+
+
+@pytest.mark.parametrize(
+    ("completion", "score_of_it", "has_logprobs"),
+    [
+        (Completion(text="Yes", pieces=("Y", "es"), logprobs=(-0.1, -0.2)), math.exp(-0.3), True),
+        (Completion(text="**no**, it", pieces=("**", "no", "**", ", it"), logprobs=(-5, -0.5, -5, -5)),
+         1 - math.exp(-0.5), True),
+        (Completion(text="<think>yes? no.</think>\nYES"), 1.0, False),
+        (Completion(text="No."), 0.0, False),
+        (Completion(text="yes", logprobs=(-0.25,), token_ids=(9,), exact="token"), math.exp(-0.25), True),
+        (Completion(text="Yesterday"), None, False),
+        (Completion(text="I think yes"), None, False),
+        (Completion(text="<think>so long that no answer"), None, False),
+        (Completion(text=""), None, False),
+        (Completion(text="yes", pieces=("yes",), logprobs=(0.001,)), 1.0, True),
+    ],
+)  # fmt: skip
+def test_the_verdict_of_an_answer(completion: Completion, score_of_it: float | None, has_logprobs: bool) -> None:
+    verdict = read_verdict(completion)
+    assert verdict.has_logprobs is has_logprobs
+    assert verdict.score == (None if score_of_it is None else pytest.approx(score_of_it))
+
+
+def test_answers_that_say_nothing_are_counted(dataset: Path, predictions: Path, tmp_path: Path) -> None:
+    model = Scripted("judge", scripts=lambda request: "Maybe" if "repair" in request.messages[-2].content else "yes")
+    report = verify(predictions, dataset, out=tmp_path / "s.jsonl", model=model)
+    scored = [row.score for row in read_predictions(tmp_path / "s.jsonl").rows]
+    assert (report.scored, report.unreadable, report.without_logprobs) == (scored.count(1.0), scored.count(None), 20)
+    assert report.unreadable == 20
+    with pytest.raises(PredictionError, match=r"40 answers are neither yes nor no; .* max_tokens"):
+        verify(
+            predictions,
+            dataset,
+            out=tmp_path / "n.jsonl",
+            model=Scripted("judge", scripts=lambda request: "Well"),
+        )
+    assert not (tmp_path / "n.jsonl").exists() and [*tmp_path.glob(".n*")] == []
+
+
+def test_through_a_server_with_faults_and_again(dataset: Path, predictions: Path, tmp_path: Path) -> None:
+    """A server that fails: nothing is written, and the same call ends as one that never failed."""
+
+    def say(asked: Asked) -> str:
+        return "no" if "repair" in asked.text[-400:] else "yes"
+
+    options = {"backoff_s": "0.01"}
+    with serving(ModelServer(say=say)) as server:
+        where = Server(base_url=server.url, options=options, retries=1)
+        whole = verify(predictions, dataset, out=tmp_path / "whole.jsonl", model="openai:toy", server=where)
+        asked = len(server.sent("/v1/chat/completions"))
+        assert (whole.scored, whole.already_done) == (40, 0) and asked >= 40
+        server.fault("/v1/chat/completions", status=503, times=-1)
+        with pytest.raises(ModelError):
+            verify(predictions, dataset, out=tmp_path / "cut.jsonl", model="openai:toy", server=where)
+    assert not (tmp_path / "cut.jsonl").exists()
+    with serving(ModelServer(say=say)) as server:
+        where = Server(base_url=server.url, options=options, retries=0)
+        again = verify(predictions, dataset, out=tmp_path / "cut.jsonl", model="openai:toy", server=where)
+        assert again.scored == 40
+    rows_of = [[(row.key, row.step, row.rank, row.score) for row in read_predictions(tmp_path / name).rows]
+               for name in ("whole.jsonl", "cut.jsonl")]  # fmt: skip
+    assert rows_of[0] == rows_of[1]
+
+
+def test_a_run_that_was_cut_goes_on(dataset: Path, predictions: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def respond(request: Request) -> str:
+        asked.append(request.messages[-2].content)
+        if len(asked) == 15:
+            raise ModelError("gone", kind="quota")
+        return "yes"
+
+    out = tmp_path / "s.jsonl"
+    with pytest.raises(ModelError, match="gone"):
+        verify(predictions, dataset, out=out, model=Scripted("judge", scripts=respond), concurrency=1)
+    journal = tmp_path / ".s.jsonl.answers"
+    journal.write_bytes(journal.read_bytes()[:-9])  # as if the machine had stopped while it wrote
+    report = verify(predictions, dataset, out=out, model=Scripted("judge", scripts=respond), concurrency=3)
+    assert (report.scored, report.already_done, len(asked)) == (40, 13, 15 + 27)
+    assert not journal.exists()
+
+
+def test_the_answers_of_another_run_are_not_taken(dataset: Path, predictions: Path, tmp_path: Path) -> None:
+    def fail(request: Request) -> str:
+        raise ModelError("gone", kind="quota")
+
+    out = tmp_path / "s.jsonl"
+    with pytest.raises(ModelError):
+        verify(predictions, dataset, out=out, model=Scripted("judge", scripts=fail))
+    with pytest.raises(PredictionError, match="is of a run with another model, other predictions or another dataset"):
+        verify(predictions, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
+
+
+def test_requests_that_fail_are_counted_and_many_in_a_row_end_it(
+    dataset: Path, predictions: Path, tmp_path: Path
+) -> None:
+    def respond(request: Request) -> str:
+        if "repair" in request.messages[-2].content:
+            raise ModelError("too long", kind="overflow")
+        return "yes"
+
+    def fail(request: Request) -> str:
+        raise ModelError("too long", kind="overflow")
+
+    model = Scripted("judge", scripts=respond)
+    report = verify(predictions, dataset, out=tmp_path / "s.jsonl", model=model, concurrency=1)
+    assert (report.scored, report.failed) == (20, {"overflow": 20})
+    with pytest.raises(ModelError, match="too long"):
+        verify(predictions, dataset, out=tmp_path / "t.jsonl", model=Scripted("judge", scripts=fail))
+
+
+def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[Row], tmp_path: Path) -> None:
+    """In any order and range; what is not there stays without a score, and what is none is counted."""
+    lines: list[Row] = [{"key": r["key"], "step": r["step"], "score": -7.5 + n} for n, r in enumerate(gold)]
+    lines += [{"key": r["key"], "step": r["step"], "rank": 2, "score": -100} for r in gold[:10]]
+    lines[3]["score"] = float("nan")
+    extra = {"key": "nobody", "step": 1, "score": 1}
+    report = verify(
+        predictions,
+        dataset,
+        out=tmp_path / "s.jsonl",
+        scores=write(tmp_path / "reward.jsonl", [extra, *reversed(lines)]),
+    )
+    assert (report.scored, report.unused, report.problems) == (29, 1, {"bad_score": 1})
+    back = read_predictions(tmp_path / "s.jsonl")
+    found = {(row.key, row.step, row.rank): row.score for row in back.rows}
+    assert back.header is not None and back.header.verifier == "reward.jsonl"
+    for number, row in enumerate(gold):
+        assert found[row["key"], row["step"], 1] == (None if number == 3 else -7.5 + number)
+        assert found[row["key"], row["step"], 2] == (-100 if number < 10 else None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([{"key": "k", "step": 1, "score": 1}] * 2, "line 2: a second score for k step 1 rank 1"),
+        ([{"key": "k", "step": 1}], "line 1: is no score of a prediction: it has no score"),
+        ([{"step": 1}], "line 1: is no score of a prediction: it has no key"),
+        ([{"key": "k", "step": 1, "rank": 0, "score": 1}], "its rank is no number from 1 on"),
+        ([{"key": "k", "step": 1, "score": 1}], "1 of 1 scores are for predictions that are not in"),
+    ],
+)
+def test_bad_scores_are_one_line(dataset: Path, predictions: Path, tmp_path: Path, lines: list[Row], said: str) -> None:
+    with pytest.raises(PredictionError, match=said):
+        verify(predictions, dataset, out=tmp_path / "s.jsonl", scores=write(tmp_path / "r.jsonl", lines))
+    assert not (tmp_path / "s.jsonl").exists()
+
+
+def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
+    model = says("bash")
+    good = [guess(row) for row in gold]
+    out = tmp_path / "s.jsonl"
+    with pytest.raises(PredictionError, match="or allow_other_version=True verifies what fits"):
+        verify(write(tmp_path / "p.jsonl", [{"predictions": 1, "dataset": "00"}, *good]), dataset, out=out, model=model)
+    foreign = [{"key": "other", "step": n, "prediction": {"action": "repair"}} for n in range(30)]
+    with pytest.raises(PredictionError, match="30 of 50 predictions are for rows that are not among the eval rows"):
+        verify(write(tmp_path / "p.jsonl", [*good, *foreign]), dataset, out=out, model=model)
+    report = verify(write(tmp_path / "p.jsonl", [*good, *foreign[:9]]), dataset, out=out, model=model)
+    assert (report.unknown, report.scored, report.rows) == (9, 20, 29)
+    bad = [{"key": r["key"], "step": r["step"], "completion": "nonsense"} for r in gold[:5]]
+    report = verify(write(tmp_path / "p.jsonl", [*bad, *good[5:]]), dataset, out=out, model=model)
+    assert (report.no_action, report.scored, report.problems) == (5, 15, {})
+    with pytest.raises(PredictionError, match="holds no predictions"):
+        verify(write(tmp_path / "p.jsonl", []), dataset, out=out, model=model)
+    for given in ({}, {"model": model, "scores": "x"}):
+        with pytest.raises(UsageError, match="verify takes either model or scores"):
+            verify(tmp_path / "p.jsonl", dataset, out=out, **given)
+    with pytest.raises(UsageError, match="concurrency=0: give 1 or more"):
+        verify(tmp_path / "p.jsonl", dataset, out=out, model=model, concurrency=0)
+
+
+def test_pairs(dataset: Path, tmp_path: Path) -> None:
+    """A model that knows the right answers prefers all of them; one that always says the same gets one half."""
+    pairs = list(rows(dataset, "verifier", "test"))
+    right = {(json.dumps(row["prompt"]), row["chosen"][0]["content"]) for row in pairs}
+
+    def know(request: Request) -> str:
+        prompt = [{"role": m.role, "content": m.content} for m in request.messages[:-2]]
+        return "yes" if (json.dumps(prompt), request.messages[-2].content) in right else "no"
+
+    report = verify_pairs(dataset, out=tmp_path / "know.jsonl", model=Scripted("judge", scripts=know))
+    assert (report.rows, report.scored) == (len(pairs), 2 * len(pairs)) and len(pairs) > 20
+    found = score_pairs(tmp_path / "know.jsonl", dataset)
+    assert {row.accuracy.value for row in found.families} == {1.0} and found.verifier == "scripted:judge"
+    assert [row.name for row in found.families] == ["", *sorted({row["family"] for row in pairs})]
+    assert found.families[0].accuracy.n == len(pairs) == sum(row.accuracy.n for row in found.families[1:])
+    verify_pairs(dataset, out=tmp_path / "same.jsonl", model=says("", -0.5))
+    assert {row.accuracy.value for row in score_pairs(tmp_path / "same.jsonl", dataset).families} == {0.5}
+
+
+def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
+    """Half preferred rightly; what is missing is wrong, and counted."""
+    pairs = list(rows(dataset, "verifier", "test"))
+    places = [{name: row[name] for name in ("key", "step", "family", "pair")} for row in pairs]
+    lines = [place | {"chosen": n % 2, "rejected": 0.5} for n, place in enumerate(places)]
+    report = score_pairs(write(tmp_path / "r.jsonl", lines), dataset)
+    assert report.families[0].accuracy.value == round((len(pairs) // 2) / len(pairs), 4)
+    assert (report.missing, report.unknown, report.problems) == (0, 0, {})
+    lines[1]["chosen"] = float("inf")
+    report = score_pairs(write(tmp_path / "r.jsonl", lines[1:]), dataset)
+    assert (report.missing, report.problems) == (2, {"bad_chosen": 1})
+    assert report.families[0].accuracy.value == round((len(pairs) // 2 - 1) / len(pairs), 4)
+    foreign = [line | {"key": "other"} for line in lines]
+    with pytest.raises(PredictionError, match="scores are of pairs that are not among the test pairs"):
+        score_pairs(write(tmp_path / "r.jsonl", foreign), dataset)
+    header = {"pair_scores": 1, "dataset": "00"}
+    with pytest.raises(PredictionError, match="another version of"):
+        score_pairs(write(tmp_path / "r.jsonl", [header, *lines]), dataset)
+    assert score_pairs(write(tmp_path / "r.jsonl", [header, *lines]), dataset, allow_other_version=True).unknown == 0

@@ -1,0 +1,97 @@
+"""OTLP: spans with ids that hang together, times where they are known, numbers as text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from exports.any_traces import SAID
+from exports.reading import as_carried, export, read_back
+from exports.test_atif import started
+from exports.test_row_formats import CALLING, RESULT, SYSTEM, USER, make
+from foretrace.core.trace import Message, Sampled, Trace, Usage
+from foretrace.exports.base import Family
+from foretrace.registry import make_format
+from foretrace.rows.base import Drop
+
+TIMED = (
+    msgspec.structs.replace(
+        CALLING, started="2026-01-01T00:00:00Z", model_s=1.5,
+        sampled=Sampled(usage=Usage(prompt_tokens=7, completion_tokens=2), finish_reason="tool_calls"),
+    ),
+    msgspec.structs.replace(RESULT, started="2026-01-01T00:00:02Z", tool_s=0.25, is_error=True),
+)  # fmt: skip
+
+
+def spans(data: bytes) -> list[dict[str, Any]]:
+    groups = json.loads(data)["resourceSpans"]
+    return [span for group in groups for scope in group["scopeSpans"] for span in scope["spans"]]
+
+
+def attributes(span: dict[str, Any]) -> dict[str, Any]:
+    return {item["key"]: item["value"] for item in span["attributes"]}
+
+
+def test_spans_have_ids_times_and_numbers_as_the_protocol_writes_them() -> None:
+    data = export("otlp", Family(make(SYSTEM, USER, *TIMED, SAID)))
+    agent, first, tool, last = spans(data)
+    assert {span["traceId"] for span in spans(data)} == {agent["traceId"]} and len(agent["traceId"]) == 32
+    assert all(len(span["spanId"]) == 16 and int(span["spanId"], 16) for span in spans(data))
+    assert [span.get("parentSpanId") for span in (agent, first, tool, last)] == [None, *[agent["spanId"]] * 3]
+    assert int(first["endTimeUnixNano"]) - int(first["startTimeUnixNano"]) == 1_500_000_000
+    assert int(tool["endTimeUnixNano"]) - int(tool["startTimeUnixNano"]) == 250_000_000
+    assert last["startTimeUnixNano"] == last["endTimeUnixNano"]
+    found = attributes(first)
+    assert found["gen_ai.usage.input_tokens"] == {"intValue": "7"}
+    assert found["gen_ai.response.finish_reasons"] == {"arrayValue": {"values": [{"stringValue": "tool_calls"}]}}
+    assert json.loads(found["gen_ai.tool.definitions"]["stringValue"])[0]["function"]["name"] == "run"
+    assert [m["role"] for m in json.loads(found["gen_ai.input.messages"]["stringValue"])] == ["system", "user"]
+    assert [m["role"] for m in json.loads(attributes(last)["gen_ai.input.messages"]["stringValue"])] == ["tool"]
+    assert tool["status"] == {"code": 2} and tool["name"] == "execute_tool run"
+
+
+def test_what_stands_behind_the_last_reply_is_kept(tmp_path: Path) -> None:
+    for tail in ((RESULT,), (RESULT, USER), (USER, USER)):
+        trace = make(USER, CALLING, *tail)
+        assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace, "otlp")]
+
+
+def test_an_empty_result_without_a_call_takes_no_other_text(tmp_path: Path) -> None:
+    empty = msgspec.structs.replace(RESULT, content="", prefix="", tool_call_ids=())
+    trace = make(USER, CALLING, empty, RESULT, SAID)
+    assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace, "otlp")]
+
+
+def test_clocks_that_run_backwards_do_not_change_the_order(tmp_path: Path) -> None:
+    times = ("2026-01-01T00:00:09Z", None, "2026-01-01T00:00:01Z", "2026-01-01T00:00:09Z")
+    said = [msgspec.structs.replace(SAID, content=str(n), started=t, model_s=2.0) for n, t in enumerate(times)]
+    trace = make(USER, *said)
+    assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [trace]
+
+
+def test_agents_below_share_the_trace_and_lie_below_the_call(tmp_path: Path) -> None:
+    data = export(
+        "otlp", Family(make(USER, *TIMED, SAID), [Family(started("k2", "k", "a")), Family(started("k3", "k"))])
+    )
+    found = spans(data)
+    (tool,) = (span for span in found if span["name"].startswith("execute_tool"))
+    agents = [span for span in found if span["name"] == "invoke_agent"]
+    assert [span.get("parentSpanId") for span in agents] == [None, tool["spanId"], agents[0]["spanId"]]
+    assert len({span["traceId"] for span in found}) == 1
+    back = read_back("otlp", data, tmp_path)
+    assert {(t.key, t.parent.key if t.parent else None) for t in back} == {("k", None), ("k2", "k"), ("k3", "k")}
+
+
+def test_many_traces_in_one_file_stay_apart(tmp_path: Path) -> None:
+    many = [msgspec.structs.replace(make(USER, *TIMED, SAID), key=f"k{n}") for n in range(5)]
+    back = read_back("otlp", export("otlp", *map(Family, many)), tmp_path)
+    assert sorted(t.key for t in back) == [t.key for t in many]
+    assert all(len(t.messages) == 4 for t in back)
+
+
+def test_a_trace_without_a_model_call_has_no_span() -> None:
+    silent: Trace = make(USER, Message(role="assistant", author="demo", content="So."))
+    assert make_format("otlp").write(Family(silent)) == Drop("no_model_call")
