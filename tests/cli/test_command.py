@@ -272,7 +272,11 @@ def test_the_commands_from_python(tmp_path: Path, sample_dataset: Path) -> None:
         (lambda t: foretrace.build(t, out="d", seed="x"), UsageError, "seed: Expected `int`, got `str`"),
         (lambda t: foretrace.build(t, out="d", target="word"), UsageError, "target: Invalid enum value 'word'"),
         (lambda t: foretrace.build(t, out="d", sed=1), TypeError, "sed"),
-        (lambda t: foretrace.export(t, format="csv", out="e.jsonl"), UsageError, "format='csv': choose one of jsonl"),
+        (
+            lambda t: foretrace.export(t, format="csv", out="e.jsonl"),
+            UsageError,
+            "unknown format 'csv': choose one of jsonl",
+        ),
         (lambda t: foretrace.import_source("chat", t, out="x", split="s"), UsageError, "split is for rows on the Hub"),
         (lambda t: foretrace.import_source("chat=f", out="x"), UsageError, "names a file"),
     ],

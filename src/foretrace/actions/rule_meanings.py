@@ -80,7 +80,7 @@ _MEANINGS = {
     "git.difftool": "It compares with `git difftool`: a look before the agent's own edits, a check after them.",
     "git.show": "It shows a commit or file with `git show`.",
     "git.look": "It looks something up in the history of git (such as `git log`).",
-    "git.apply": "It applies a patch with git: with `--check` a check, else a write.",
+    "git.apply": "It applies a patch with git: a dry run is a check, all else a write.",
     "git.undo": "It takes back changes with git, with nothing known to be failing.",
     "git.bisect": "It looks for a bad commit with `git bisect`.",
     "git.other": "It runs another git command that changes something.",

@@ -203,6 +203,7 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
     references = _read_references(dataset)
+    scored = {name for name, config in load_configs().items() if config.has_references}
     for ending, held in repositories.items():
         configs = [config for config in held if files[config]]
         if not configs:
@@ -210,7 +211,7 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
         repo_id = f"{base}-{ending}"
         card = make_hub_card(manifest, configs).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"manifest.json": raw}
-        if references is not None and "eval" in configs:
+        if references is not None and scored.intersection(configs):
             card = put_references(card, references)
             contents[REFERENCES_FILE] = dataset / REFERENCES_FILE
         contents["README.md"] = card.encode()

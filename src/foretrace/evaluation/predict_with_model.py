@@ -191,7 +191,7 @@ class _Asking:
         if self._failures:
             raise PredictionError(
                 f"{self._failures.total():,} of {total:,} requests failed, e.g. {self._example}; what was answered is "
-                f"kept in {self._journal.path}, the same command asks for the rest"
+                f"kept in {self._journal.path}: running it again asks for the rest"
             )
 
     def _list_missing(self, rows: Sequence[DatasetRow]) -> Iterator[tuple[DatasetRow, int]]:
