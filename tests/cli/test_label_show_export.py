@@ -19,7 +19,19 @@ from foretrace.core.trace import Message, Parent, Provenance, Task, Trace
 
 COLUMNS = [
     *("key", "id", "source", "raw_file", "raw_row", "message_index", "raw_index"),
-    *("action", "rule", "effect", "state_version", "failed", "tool", "n_calls", "task", "group"),
+    *(
+        "action",
+        "rule",
+        "confidence",
+        "corrected",
+        "effect",
+        "state_version",
+        "failed",
+        "tool",
+        "n_calls",
+        "task",
+        "group",
+    ),
 ]
 
 
@@ -61,6 +73,9 @@ def test_empty_folder_gives_an_empty_file(run: Run, tmp_path: Path) -> None:
         assert run("label", tmp_path / "t", "--out", tmp_path / name).code == 0
     assert pq.read_table(tmp_path / "l.parquet").column_names == COLUMNS
     assert (tmp_path / "l.csv").read_text().strip() == ",".join(COLUMNS)
+    assert run("label", tmp_path / "t", "--review", tmp_path / "r.csv", "--json").json["review_steps"] == 0
+    empty = run("label", tmp_path / "t", "--out", tmp_path / "c.csv", "--corrections", tmp_path / "r.csv", "--json")
+    assert empty.json["corrections"]["applied"] == 0
     assert run("show", tmp_path / "t").out == "no traces\n"
 
 

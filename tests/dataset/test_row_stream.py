@@ -11,11 +11,12 @@ import datasets
 import pytest
 
 import foretrace
-from dataset.little import corpus, files, rows, runs, says, seen, trace, tree, user
+from dataset.little import calls, corpus, files, rows, runs, says, seen, system, trace, tree, user
 from foretrace.core.errors import BuildError, UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import DEMO_MODEL, Trace
 from foretrace.dataset import parquet, plan
+from foretrace.dataset.inferred_tools import DESCRIPTION
 from foretrace.dataset.settings import SPLITS
 
 PLAIN = ("proposer", "trajectories")
@@ -62,6 +63,41 @@ def test_prompts_that_a_held_out_split_has_are_left_out(tmp_path: Path) -> None:
     for split in SPLITS:
         found = loaded(tmp_path / "t", "proposer", split, shares=(0.5, 0.25, 0.25))
         assert found == written(tmp_path / "d", "proposer", split) and found
+
+
+def of_agent(number: int) -> Trace:
+    """Attempts of an agent whose tools the source does not give."""
+    agent = system("You are a careful agent that books rooms and answers letters.")
+    return trace(
+        f"k{number:02d}",
+        agent,
+        user(f"Do {number}."),
+        calls(f"book_{number % 5}", {"room": number}),
+        seen("ok"),
+        runs(f"cat {number}"),
+        seen("b"),
+        says("Done."),
+        task=f"t{number}",
+        group=f"g{number}",
+    )
+
+
+def test_inferred_tools_are_told_and_corrections_win(tmp_path: Path) -> None:
+    write_traces(map(of_agent, range(30)), tmp_path / "t")
+    lines = [f"{one.key},{one.id},2,verifier" for one in foretrace.read_traces(tmp_path / "t")]
+    (tmp_path / "c.csv").write_text("\n".join(["key,id,message_index,correct_action", *lines]))
+    shares = (0.5, 0.2, 0.3)
+    given: dict[str, dict[str, Any]] = {"plain": {}, "corrected": {"corrections": tmp_path / "c.csv"}}
+    for name, more in given.items():
+        foretrace.build(tmp_path / "t", out=tmp_path / name, statistical_gates=False, split=shares, **more)
+        for config, split in itertools.product(PLAIN, SPLITS):
+            found = loaded(tmp_path / "t", config, split, shares=shares, **more)
+            assert found == written(tmp_path / name, config, split) and found
+            if config == "proposer":
+                assert all(DESCRIPTION in row and r"{\"name\":\"bash\"" in row for row in found)
+    for split in SPLITS:
+        right, other = (written(tmp_path / name, "proposer", split) for name in ("corrected", "plain"))
+        assert len(right) == len(other) and right != other
 
 
 def test_several_folders_with_traces_in_both(tmp_path: Path) -> None:

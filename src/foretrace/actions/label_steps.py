@@ -7,12 +7,14 @@ those that end in `_tables`. `docs/actions.md` lists all rules.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from foretrace.actions.call_facts import DEFAULT_EFFECTS, CallFacts, CallKind, merge_facts
+from foretrace.actions.confidence import find_confidence
 from foretrace.actions.observation_rules import ObservedResult, classify_observation
-from foretrace.actions.repair_rules import RepairHistory, fixes_code_in_chat
+from foretrace.actions.repair_rules import Repair, RepairHistory, find_repair_in_chat
 from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.actions.text_message_rules import classify_text, find_nonstep_reason
 from foretrace.actions.tool_rules import classify_call, classify_description
@@ -45,15 +47,34 @@ def classify_calls(trace: Trace, calls: Iterable[ToolCall]) -> CallFacts | None:
 
     Its effect is the effect that `label_trace` gives such a message.
     """
-    # A call of which not even the name could be read was never executed.
-    return merge_facts(_classify_call(trace, call) for call in calls if call.name or not call.error)
+    return merge_facts(classify_each_call(trace, calls))
 
 
-class _OpenLabel(msgspec.Struct):
-    """A label that later observations may still change."""
+def classify_each_call(trace: Trace, calls: Iterable[ToolCall]) -> list[CallFacts]:
+    """What each of these calls does in this trace; one of which not even the name could be read is left out."""
+    # Such a call was never executed.
+    return [_classify_call(trace, call) for call in calls if call.name or not call.error]
+
+
+class ShownResult(NamedTuple):
+    """What one observation shows of its step."""
+
+    message_index: int
+    result: ObservedResult
+    line: str
+    """The line that shows it; empty where nothing is shown, and where the source says that the call failed."""
+
+
+class LabelEvidence(msgspec.Struct):
+    """The label of one assistant message, and what it was made from."""
 
     label: StepLabel
     facts: CallFacts
+    """What its calls do together."""
+    repair: Repair | None
+    """Why it is a repair; `None` where it is none."""
+    results: list[ShownResult]
+    """What each observation of the step shows."""
 
 
 def label_trace(trace: Trace) -> list[StepLabel]:
@@ -62,23 +83,28 @@ def label_trace(trace: Trace) -> list[StepLabel]:
     Labels depend on structure: the tool, its arguments, what went before and what answered. The words of a message
     decide only where it makes no call. A message that is no step gets the action `None` and a rule `nonstep.<why>`.
     """
+    return [evidence.label for evidence in collect_evidence(trace)]
+
+
+def collect_evidence(trace: Trace) -> list[LabelEvidence]:
+    """Make the labels of a trace as `label_trace` does, each with what it was made from."""
     history = RepairHistory()
-    labels: dict[int, _OpenLabel] = {}
+    steps: dict[int, LabelEvidence] = {}
     index_of_call: dict[str, int] = {}
     last = -1
     state_version = 0
     for index, message in enumerate(trace.messages):
         if message.role == "assistant":
-            label, facts = _label_message(trace, index, state_version, history)
-            labels[index] = _OpenLabel(label, facts)
-            state_version += label.effect in STATE_CHANGING and label.action is not None
+            evidence = _label_message(trace, index, state_version, history)
+            steps[index] = evidence
+            state_version += evidence.label.effect in STATE_CHANGING and evidence.label.action is not None
             index_of_call.update((call.id, index) for call in message.tool_calls if call.id)
             last = index
         elif last >= 0 and _is_observation(trace.messages, index, last):
             # Calls can be batched before their results: the id says which step a result answers.
             for step in {index_of_call.get(call_id, last) for call_id in message.tool_call_ids} or {last}:
-                _add_observation(labels[step], index, message, history)
-    return [each.label for each in labels.values()]
+                _add_observation(steps[step], index, message, history)
+    return list(steps.values())
 
 
 def _is_observation(messages: tuple[Message, ...], index: int, last: int) -> bool:
@@ -87,29 +113,38 @@ def _is_observation(messages: tuple[Message, ...], index: int, last: int) -> boo
     return role == "tool" or (role == "user" and index == last + 1 and bool(messages[last].tool_calls))
 
 
-def _add_observation(open_label: _OpenLabel, index: int, message: Message, history: RepairHistory) -> None:
-    """Note in a label, and in the history, what the message at `index` shows of its step."""
-    label, facts = open_label.label, open_label.facts
-    result = classify_observation(facts.kind, message)
+def _add_observation(evidence: LabelEvidence, index: int, message: Message, history: RepairHistory) -> None:
+    """Note in the evidence of a step, and in the history, what the message at `index` shows of it."""
+    label, facts = evidence.label, evidence.facts
+    result, line = classify_observation(facts.kind, message)
+    evidence.results.append(ShownResult(index, result, line))
     if result is ObservedResult.FAILED and not label.failed:
-        open_label.label = msgspec.structs.replace(label, failed=True)
+        evidence.label = msgspec.structs.replace(label, failed=True)
     if label.action is not None:
         history.add_result(label.index, index, facts, result, message.content[-400:] if message.content else "")
 
 
-def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> tuple[StepLabel, CallFacts]:
+def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> LabelEvidence:
     message = trace.messages[index]
     facts = None
     if message.author != "demo":
         facts = classify_calls(trace, message.tool_calls)
     if facts is None:
         facts = _NO_CALL
-        action, rule, effect = _label_without_call(trace, index)
+        action, rule, effect, repair = _label_without_call(trace, index)
     else:
-        action, rule, effect = _label_with_call(facts, history)
+        action, rule, effect, repair = _label_with_call(facts, history)
         history.add_step(index, facts)
-    label = StepLabel(index=index, action=action, rule=rule, effect=effect, state_version=state_version, failed=False)
-    return label, facts
+    label = StepLabel(
+        index=index,
+        action=action,
+        rule=rule,
+        effect=effect,
+        state_version=state_version,
+        failed=False,
+        confidence=find_confidence(rule, action),
+    )
+    return LabelEvidence(label, facts, repair, [])
 
 
 def _classify_call(trace: Trace, call: ToolCall) -> CallFacts:
@@ -123,25 +158,29 @@ def _classify_call(trace: Trace, call: ToolCall) -> CallFacts:
     return facts
 
 
-def _label_with_call(facts: CallFacts, history: RepairHistory) -> tuple[ActionType, str, Effect]:
-    """The action, rule and effect of a message whose calls do this together."""
+_Decision = tuple[ActionType | None, str, Effect, Repair | None]
+"""The action, rule and effect of a message, and why it is a repair."""
+
+
+def _label_with_call(facts: CallFacts, history: RepairHistory) -> _Decision:
+    """The label of a message whose calls do this together."""
     if facts.kind is CallKind.SAY:
         action, rule = classify_text(facts.payload)
-        return action, rule, facts.effect
-    if rule := history.find_repair_rule(facts):
-        return ActionType.REPAIR, rule, facts.effect
+        return action, rule, facts.effect, None
+    if repair := history.find_repair(facts):
+        return ActionType.REPAIR, repair.rule, facts.effect, repair
     if facts.kind is CallKind.COMPARE:
         action = ActionType.VERIFIER if history.has_written else ActionType.RETRIEVAL
-        return action, facts.rule, facts.effect
-    return ACTION_OF_KIND[facts.kind], facts.rule, facts.effect
+        return action, facts.rule, facts.effect, None
+    return ACTION_OF_KIND[facts.kind], facts.rule, facts.effect, None
 
 
-def _label_without_call(trace: Trace, index: int) -> tuple[ActionType | None, str, Effect]:
-    """The action, rule and effect of a message without a call."""
+def _label_without_call(trace: Trace, index: int) -> _Decision:
+    """The label of a message without a call."""
     reason = find_nonstep_reason(trace.messages, index)
     if reason:
-        return None, f"nonstep.{reason}", Effect.UNKNOWN if reason == "lost" else Effect.PURE_READ
-    if fixes_code_in_chat(trace.messages, index):
-        return ActionType.REPAIR, "repair.chat_code", DEFAULT_EFFECTS[CallKind.SAY]
-    action, rule = classify_text(trace.messages[index].content)
-    return action, rule, DEFAULT_EFFECTS[CallKind.SAY]
+        return None, f"nonstep.{reason}", Effect.UNKNOWN if reason == "lost" else Effect.PURE_READ, None
+    effect = DEFAULT_EFFECTS[CallKind.SAY]
+    if repair := find_repair_in_chat(trace.messages, index):
+        return ActionType.REPAIR, repair.rule, effect, repair
+    return *classify_text(trace.messages[index].content), effect, None

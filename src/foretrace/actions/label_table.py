@@ -17,6 +17,7 @@ from foretrace.core.errors import UsageError
 from foretrace.core.files import atomic_file, open_compressed
 
 if TYPE_CHECKING:
+    from foretrace.actions.corrections import Corrections
     from foretrace.core.trace import Trace
 
 Table = Any
@@ -27,13 +28,14 @@ _TABLE_ROWS = 8192
 _BATCH_TRACES = 64
 
 
-def make_label_rows(trace: Trace) -> list[dict[str, Any]]:
+def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> list[dict[str, Any]]:
     """Make one row for each assistant message of the trace; `action` is `None` where it is no step."""
     from foretrace.actions.label_steps import label_trace
 
     origin = trace.provenance
     rows: list[dict[str, Any]] = []
-    for label in label_trace(trace):
+    labels = label_trace(trace)
+    for label in labels if corrections is None else corrections.apply(trace, labels):
         message = trace.messages[label.index]
         rows.append(
             {
@@ -46,6 +48,8 @@ def make_label_rows(trace: Trace) -> list[dict[str, Any]]:
                 "raw_index": message.raw_index,
                 "action": None if label.action is None else str(label.action),
                 "rule": label.rule,
+                "confidence": label.confidence,
+                "corrected": label.corrected,
                 "effect": str(label.effect),
                 "state_version": label.state_version,
                 "failed": label.failed,
@@ -59,12 +63,17 @@ def make_label_rows(trace: Trace) -> list[dict[str, Any]]:
 
 
 def make_label_tables(
-    folder: Path, *, workers: int = 1, report_traces: Callable[[int], None] = lambda n: None
+    folder: Path,
+    *,
+    corrections: Corrections | None = None,
+    workers: int = 1,
+    report_traces: Callable[[int], None] = lambda n: None,
 ) -> Iterator[Table]:
     """Label all traces, in tables of any size.
 
     Args:
         folder: the traces folder.
+        corrections: actions that a person gave, which win.
         workers: processes that label.
         report_traces: called with the number of traces labelled so far.
 
@@ -79,17 +88,19 @@ def make_label_tables(
     if workers <= 1 or len(store.shards) <= 1:
         stream = store.read()
         while batch := list(islice(stream, _BATCH_TRACES)):
-            yield _make_table(batch)
+            yield _make_table(batch, corrections)
             done += len(batch)
             report_traces(done)
         return
-    for table, count in _label_shards(folder, store.shards, min(workers, len(store.shards))):
+    for table, count in _label_shards(folder, store.shards, corrections, min(workers, len(store.shards))):
         done += count
         report_traces(done)
         yield table
 
 
-def _label_shards(folder: Path, shards: list[int], workers: int) -> Iterator[tuple[Table, int]]:
+def _label_shards(
+    folder: Path, shards: list[int], corrections: Corrections | None, workers: int
+) -> Iterator[tuple[Table, int]]:
     """Label shards in other processes; no more than `workers` + 1 tables wait to be written."""
     from concurrent.futures import Future
 
@@ -99,14 +110,14 @@ def _label_shards(folder: Path, shards: list[int], workers: int) -> Iterator[tup
     with worker_pool(workers) as pool:
         assert pool is not None
         for shard in shards:
-            waiting.append(pool.submit(_label_shard, folder, shard))
+            waiting.append(pool.submit(_label_shard, folder, shard, corrections))
             if len(waiting) > workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def _label_shard(folder: Path, shard: int) -> tuple[Table, int]:
+def _label_shard(folder: Path, shard: int, corrections: Corrections | None) -> tuple[Table, int]:
     import pyarrow as pa
 
     from foretrace.core.store import TraceStore
@@ -114,15 +125,16 @@ def _label_shard(folder: Path, shard: int) -> tuple[Table, int]:
     stream = TraceStore(folder).read(shard)
     tables, count = [_make_schema().empty_table()], 0
     while batch := list(islice(stream, _BATCH_TRACES)):
-        tables.append(_make_table(batch))
+        tables.append(_make_table(batch, corrections))
         count += len(batch)
     return pa.concat_tables(tables), count
 
 
-def _make_table(traces: list[Trace]) -> Table:
+def _make_table(traces: list[Trace], corrections: Corrections | None) -> Table:
     import pyarrow as pa
 
-    return pa.Table.from_pylist([row for trace in traces for row in make_label_rows(trace)], schema=_make_schema())
+    rows = [row for trace in traces for row in make_label_rows(trace, corrections)]
+    return pa.Table.from_pylist(rows, schema=_make_schema())
 
 
 def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], None]) -> None:
@@ -206,6 +218,8 @@ def _make_schema() -> Any:
             ("raw_index", number),
             ("action", text),
             ("rule", text),
+            ("confidence", pa.float64()),
+            ("corrected", pa.bool_()),
             ("effect", text),
             ("state_version", number),
             ("failed", pa.bool_()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from typing import NamedTuple
 
 from foretrace.actions.call_facts import OPEN_FILE, TESTED_CODE, CallFacts, CallKind
 from foretrace.actions.observation_rules import ObservedResult, reports_exception
@@ -17,6 +18,26 @@ MIN_SIMILARITY = 0.4
 """Two code cells or SQL texts that share at least this part of their words are attempts at the same thing."""
 
 
+class Repair(NamedTuple):
+    """Why a step is a repair: what it does over, and where that was seen to fail. Indexes are of messages."""
+
+    rule: str
+    target: str = ""
+    """The file, tool, function or class that it does over; empty where it is none."""
+    step: int | None = None
+    """The step that did it before: the first write of the file, the call that failed."""
+    shown_by: int | None = None
+    """The message that shows the failure."""
+
+
+class _Failure(NamedTuple):
+    """A write or call that failed."""
+
+    payload: str
+    step: int
+    shown_by: int
+
+
 class RepairHistory:
     """What the agent of one trace has written so far, and what of it was seen to fail or was refused.
 
@@ -25,7 +46,6 @@ class RepairHistory:
     """
 
     __slots__ = (
-        "_answer_rejected",
         "_created_files",
         "_defined_names",
         "_failed_calls",
@@ -33,6 +53,7 @@ class RepairHistory:
         "_failing_names",
         "_open_file",
         "_refused_writes",
+        "_rejected_answer",
         "_unconfirmed_files",
         "_written_files",
     )
@@ -44,16 +65,16 @@ class RepairHistory:
         """File that the agent wrote before a check failed, with no passing check since -> when it failed."""
         self._unconfirmed_files: dict[str, int] = {}
         """File that the agent edited before a check that showed neither success nor failure -> when that was."""
-        self._refused_writes: dict[str, tuple[int, str]] = {}
-        """Target of a refused write -> (when, new content)."""
-        self._failed_calls: dict[str, tuple[int, str]] = {}
-        """`retry_key` of a failed call -> (when, payload)."""
+        self._refused_writes: dict[str, _Failure] = {}
+        """Target of a refused write -> the write, whose payload is the new content."""
+        self._failed_calls: dict[str, _Failure] = {}
+        """`retry_key` of a failed call -> the call."""
         self._defined_names: dict[str, int] = {}
         """Function or class of a code cell -> when it was last defined."""
-        self._failing_names: set[str] = set()
-        """Those of them that were defined before a check, or a cell that uses them, failed."""
-        self._answer_rejected = False
-        """Whether an answer was rejected, with no other call since."""
+        self._failing_names: dict[str, int] = {}
+        """Those of them that were defined before a check, or a cell that uses them, failed -> when it failed."""
+        self._rejected_answer: _Failure | None = None
+        """The answer that was rejected, with no other call since."""
         self._open_file = ""
 
     @property
@@ -61,50 +82,64 @@ class RepairHistory:
         """Whether the agent has written anything."""
         return bool(self._written_files)
 
-    def find_repair_rule(self, facts: CallFacts) -> str:
-        """Find the rule by which a call made now is a repair; empty text where it is none."""
+    def find_repair(self, facts: CallFacts) -> Repair | None:
+        """Find why a call made now is a repair; `None` where it is none."""
         if facts.kind is CallKind.UNDO:
-            return "repair.undo" if facts.rule == "tool.undo" or self._failing_files or self._refused_writes else ""
-        if facts.kind is CallKind.WRITE and (rule := self._find_write_repair(facts)):
-            return rule
-        if not self._failing_names.isdisjoint(facts.defines):
-            return "repair.failing_definition"
+            return self._find_undo(facts)
+        if facts.kind is CallKind.WRITE and (repair := self._find_write_repair(facts)):
+            return repair
+        if name := next((name for name in facts.defines if name in self._failing_names), ""):
+            return Repair("repair.failing_definition", name, self._defined_names[name], self._failing_names[name])
         if facts.retry_key == TESTED_CODE:
             earlier = self._failed_calls.get(TESTED_CODE)
-            return "repair.failing_code" if earlier is not None and earlier[1] != facts.payload else ""
+            if earlier is None or earlier.payload == facts.payload:
+                return None
+            return Repair("repair.failing_code", TESTED_CODE, earlier.step, earlier.shown_by)
         if facts.kind in (CallKind.OTHER, CallKind.SEARCH, CallKind.WRITE) and facts.retry_key:
             return self._find_retry(facts)
-        return ""
+        return None
 
-    def _find_write_repair(self, facts: CallFacts) -> str:
+    def _find_undo(self, facts: CallFacts) -> Repair | None:
+        target = facts.writes[0] if facts.writes else ""
+        if self._failing_files:
+            path, shown_by = max(self._failing_files.items(), key=lambda item: item[1])
+            return Repair("repair.undo", target, self._written_files.get(path), shown_by)
+        if self._refused_writes:
+            refused = max(self._refused_writes.values(), key=lambda failure: failure.shown_by)
+            return Repair("repair.undo", target, refused.step, refused.shown_by)
+        return Repair("repair.undo", target) if facts.rule == "tool.undo" else None
+
+    def _find_write_repair(self, facts: CallFacts) -> Repair | None:
         for path in facts.writes:
             target = self._find_known_path(self._resolve_target(path))
             if target in self._failing_files:
-                return "repair.failing_target"
-            if target in self._refused_writes:
-                return "repair.refused_write"
+                written = self._written_files.get(target)
+                return Repair("repair.failing_target", target, written, self._failing_files[target])
+            if refused := self._refused_writes.get(target):
+                return Repair("repair.refused_write", target, refused.step, refused.shown_by)
             if target in self._unconfirmed_files and not facts.creates:
-                return "repair.doubtful_target"
-        if len(facts.payload) >= MIN_SAME_CONTENT and any(
-            facts.payload == payload for _, payload in self._refused_writes.values()
-        ):
-            return "repair.refused_write"
-        return ""
+                written = self._written_files.get(target)
+                return Repair("repair.doubtful_target", target, written, self._unconfirmed_files[target])
+        if len(facts.payload) >= MIN_SAME_CONTENT:
+            for target, refused in self._refused_writes.items():
+                if facts.payload == refused.payload:
+                    return Repair("repair.refused_write", target, refused.step, refused.shown_by)
+        return None
 
-    def _find_retry(self, facts: CallFacts) -> str:
-        if self._answer_rejected and facts.retry_key == "code":
-            return "repair.wrong_answer"
+    def _find_retry(self, facts: CallFacts) -> Repair | None:
+        if self._rejected_answer is not None and facts.retry_key == "code":
+            return Repair("repair.wrong_answer", "", self._rejected_answer.step, self._rejected_answer.shown_by)
         earlier = self._failed_calls.get(facts.retry_key)
         if earlier is None or (facts.kind is CallKind.SEARCH and facts.retry_key not in ("code", "sql")):
-            return ""
-        if facts.retry_key in ("code", "sql") and compute_similarity(earlier[1], facts.payload) < MIN_SIMILARITY:
-            return ""
-        return "repair.reissued"
+            return None
+        if facts.retry_key in ("code", "sql") and compute_similarity(earlier.payload, facts.payload) < MIN_SIMILARITY:
+            return None
+        return Repair("repair.reissued", facts.retry_key, earlier.step, earlier.shown_by)
 
     def add_step(self, index: int, facts: CallFacts) -> None:
         """Note what the step at `index` writes and defines."""
         if facts.kind < CallKind.TERMINAL:
-            self._answer_rejected = False
+            self._rejected_answer = None
         for path in facts.writes:
             target = self._find_known_path(self._resolve_target(path))
             if target and facts.kind is not CallKind.UNDO:
@@ -113,7 +148,7 @@ class RepairHistory:
                 self._written_files.setdefault(target, index)
         for name in facts.defines:
             self._defined_names[name] = index
-            self._failing_names.discard(name)
+            self._failing_names.pop(name, None)
         if facts.kind is CallKind.READ and facts.reads and facts.rule in ("tool.open", "tool.open_file"):
             self._open_file = facts.reads[0]
         if facts.rule == "tool.create":
@@ -129,28 +164,28 @@ class RepairHistory:
         elif facts.kind is CallKind.WRITE:
             self._add_write(index, now, facts, failed)
         if facts.kind in (CallKind.TERMINAL, CallKind.GIVE_UP) and failed:
-            self._answer_rejected = True
+            self._rejected_answer = _Failure(facts.payload, index, now)
         if failed and facts.retry_key == "code":
             used = set(_WORD.findall(facts.payload))
-            self._failing_names.update(n for n, when in self._defined_names.items() if when <= index and n in used)
+            self._failing_names.update({n: now for n, at in self._defined_names.items() if at <= index and n in used})
         if facts.retry_key:
             if failed:
-                self._failed_calls[facts.retry_key] = (now, facts.payload)
-            elif facts.retry_key in self._failed_calls and self._failed_calls[facts.retry_key][0] < index:
-                alike = compute_similarity(self._failed_calls[facts.retry_key][1], facts.payload) >= MIN_SIMILARITY
+                self._failed_calls[facts.retry_key] = _Failure(facts.payload, index, now)
+            elif (earlier := self._failed_calls.get(facts.retry_key)) is not None and earlier.shown_by < index:
+                alike = compute_similarity(earlier.payload, facts.payload) >= MIN_SIMILARITY
                 if alike or facts.retry_key not in ("code", "sql"):
                     del self._failed_calls[facts.retry_key]
 
     def _add_check(self, index: int, now: int, failed: bool, passed: bool) -> None:
         if failed:
             self._failing_files.update({path: now for path, when in self._written_files.items() if when < index})
-            self._failing_names.update(name for name, when in self._defined_names.items() if when < index)
+            self._failing_names.update({name: now for name, when in self._defined_names.items() if when < index})
             self._unconfirmed_files.clear()
             return
         self._failing_files = {path: when for path, when in self._failing_files.items() if when >= index}
         if passed:
             self._unconfirmed_files.clear()
-            self._failing_names = {name for name in self._failing_names if self._defined_names[name] >= index}
+            self._failing_names = {n: at for n, at in self._failing_names.items() if self._defined_names[n] >= index}
         else:
             edited = {
                 path: now
@@ -163,12 +198,12 @@ class RepairHistory:
         for path in facts.writes:
             target = self._find_known_path(self._resolve_target(path))
             if failed:
-                self._refused_writes[target] = (now, facts.payload)
+                self._refused_writes[target] = _Failure(facts.payload, index, now)
                 # A refused write is no write: nothing of the agent's is in that file because of it.
                 if self._written_files.get(target) == index:
                     del self._written_files[target]
                     self._created_files.discard(target)
-            elif target in self._refused_writes and self._refused_writes[target][0] < index:
+            elif target in self._refused_writes and self._refused_writes[target].shown_by < index:
                 del self._refused_writes[target]
 
     def _resolve_target(self, path: str) -> str:
@@ -191,11 +226,15 @@ def compute_similarity(a: str, b: str) -> float:
     return len(left & right) / len(left | right) if left or right else 1.0
 
 
-def fixes_code_in_chat(messages: tuple[Message, ...], index: int) -> bool:
-    """Whether a message shows code right after a report that the agent's own earlier code failed."""
+def find_repair_in_chat(messages: tuple[Message, ...], index: int) -> Repair | None:
+    """Find why a message that shows code is a repair: a report that the agent's own earlier code failed stands right
+    before it."""
     if "```" not in messages[index].content:
-        return False
+        return None
     before = messages[index - 1] if index else None
     if before is None or before.role == "assistant" or not reports_exception(before.content):
-        return False
-    return any(m.role == "assistant" and "```" in m.content for m in messages[:index])
+        return None
+    for at in range(index - 1, -1, -1):
+        if messages[at].role == "assistant" and "```" in messages[at].content:
+            return Repair("repair.chat_code", "", at, index - 1)
+    return None

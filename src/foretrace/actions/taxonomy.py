@@ -43,9 +43,14 @@ class StepLabel(msgspec.Struct, frozen=True, kw_only=True):
     action: ActionType | None
     """The action type, `None` where the message is no step (see `rule`)."""
     rule: str
-    """Name of the rule that decided, e.g. `terminal_call` or `shell.verify`; for a non-step `nonstep.<why>`."""
+    """Name of the rule that decided, e.g. `terminal_call` or `shell.verify`; for a non-step `nonstep.<why>`; where a
+    person decided, `corrected`."""
     effect: Effect
     state_version: int
     """Number of earlier steps in this trace that wrote (local_write or external_write)."""
     failed: bool
     """Whether what answered the step shows a failure."""
+    confidence: float
+    """How likely a careful reader gives the same action, from 0 to 1: by the rule alone, and 1 where a person did."""
+    corrected: bool = False
+    """Whether the action is a person's correction."""

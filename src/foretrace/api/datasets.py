@@ -33,6 +33,7 @@ def build(
     statistical_gates: bool = True,
     allow_demo: bool = False,
     allow_unread: bool = False,
+    corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
     references: bool = False,
@@ -51,6 +52,7 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
+        corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
         references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
@@ -78,6 +80,7 @@ def build(
         recipes=recipes,
         statistical_gates=statistical_gates,
         allow_demo=allow_demo,
+        corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
     )
     settings.check()
@@ -115,18 +118,21 @@ def load(
     seed: int = 0,
     recipes: Sequence[str] = (),
     allow_demo: bool = False,
+    corrections: str | Path | None = None,
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
 
     They are those that `build` writes with the same settings, in the same order, and as `datasets` shows them. Nothing
     is written and little is held, so that is for where the disk is small; but no gate is run. Each iteration reads the
-    traces again. The first also reads the splits that are held out more, whose prompts a row may not have.
+    traces again. The first also reads the train groups, whose calls tell what agents were offered where a source does
+    not say so, and the splits that are held out more, whose prompts a row may not have.
 
     Args:
         config: `proposer` or `trajectories`, or one of a recipe from outside; not one whose rows are chosen among all
             rows, as those of `verifier` and `eval` are.
         split: `train`, `validation` or `test`.
         shares: Shares of the splits, by group: what `build` calls `split`.
+        corrections: Table of a person's actions for steps (`label_folder`), which win.
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
@@ -146,6 +152,7 @@ def load(
         seed=seed,
         recipes=recipes,
         allow_demo=allow_demo,
+        corrections=None if corrections is None else str(corrections),
     )
     return RowStream(folders, config, split, settings)
 

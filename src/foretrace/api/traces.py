@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.core.errors import StoreError
+from foretrace.core.errors import Setting, StoreError, UsageError
 
 if TYPE_CHECKING:
+    from foretrace.actions.corrections import CorrectionCounts
     from foretrace.actions.taxonomy import StepLabel
     from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
@@ -33,9 +34,15 @@ class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
     """Assistant messages that are no step."""
     actions: dict[str, int]
     """Steps of each action, in the order of `ActionType`."""
-    out: str
+    out: str | None
+    """The file of labels; `None` where none was asked for."""
     replaced: bool
     """Whether a file was there before."""
+    review: str | None = None
+    """The file of unsure steps."""
+    review_steps: int = 0
+    corrections: CorrectionCounts | None = None
+    """What became of the corrections, where some were given."""
 
 
 def import_source(
@@ -144,48 +151,107 @@ def label(trace: Trace) -> list[StepLabel]:
 
 
 def label_folder(
-    traces: str | Path, *, out: str | Path, workers: int = 1, progress: ProgressFunc | None = None
+    traces: str | Path,
+    *,
+    out: str | Path | None = None,
+    review: str | Path | None = None,
+    lowest: int = 200,
+    corrections: str | Path | None = None,
+    workers: int = 1,
+    progress: ProgressFunc | None = None,
 ) -> LabelReport:
-    """Label all traces of a folder into the file `out` (.parquet, .jsonl or .csv), one row a step.
+    """Label all traces of a folder, one row a step.
+
+    Args:
+        out: File of all labels (.parquet, .jsonl or .csv).
+        review: File of the `lowest` least sure steps (.csv or .jsonl), to be filled in and given back as `corrections`.
+        corrections: Table of a person's actions (.csv, .jsonl or .parquet); they win.
 
     Raises:
-        UsageError: `out` has another ending, or lies in the traces folder.
-        StoreError: the traces cannot be read, or `out` cannot be written.
+        UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
+        SourceError, StoreError: the corrections or traces cannot be read, or a file cannot be written.
     """
-    from foretrace.actions.label_table import find_label_format, make_label_tables, write_labels
+    from foretrace.actions.corrections import read_corrections
+    from foretrace.actions.label_table import make_label_tables, write_labels
+    from foretrace.actions.review import write_review
     from foretrace.actions.taxonomy import ActionType
-    from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
 
-    traces, out = Path(traces), Path(out)
-    refuse_inside_folder(out, traces)
-    find_label_format(out)
+    files = _check_label_files(Path(traces), out, review)
+    given = None if corrections is None else read_corrections(Path(corrections))
     store = TraceStore(traces)
-    _check_sealed(store, out)
-    replaced, total = out.is_file(), len(store.read_columns("key"))
-    actions: Counter[str | None] = Counter()
-    done = 0
+    for file in files:
+        _check_sealed(store, file)
+    replaced, total = out is not None and Path(out).is_file(), len(store.read_columns("key"))
+    counts = _LabelCounts(lowest if review is not None else 0)
 
-    def count(number: int) -> None:
-        nonlocal done
-        done = number
+    def report_traces(done: int) -> None:
+        counts.traces = done
         if progress is not None:
-            progress(f"labelling {traces}", number, total)
+            progress(f"labelling {traces}", done, total)
 
-    write_labels(
-        make_label_tables(traces, workers=workers, report_traces=count),
-        out,
-        lambda table: actions.update(table["action"].to_pylist()),
-    )
-    nonsteps = actions.pop(None, 0)
+    tables = make_label_tables(Path(traces), corrections=given, workers=workers, report_traces=report_traces)
+    if out is not None:
+        write_labels(tables, Path(out), counts.add)
+    else:
+        for table in tables:
+            counts.add(table)
+    unsure = counts.unsure.take()
+    if review is not None:
+        write_review(unsure, store, Path(review))
     return LabelReport(
-        traces=done,
-        steps=sum(actions.values()),
-        nonsteps=nonsteps,
-        actions={str(action): actions[str(action)] for action in ActionType},
-        out=str(out),
+        traces=counts.traces,
+        steps=counts.actions.total() - counts.actions[None],
+        nonsteps=counts.actions[None],
+        actions={str(action): counts.actions[str(action)] for action in ActionType},
+        out=None if out is None else str(out),
         replaced=replaced,
+        review=None if review is None else str(review),
+        review_steps=len(unsure),
+        corrections=None if given is None else given.count([store], counts.corrected),
     )
+
+
+class _LabelCounts:
+    """What is counted while labels are made."""
+
+    def __init__(self, lowest: int) -> None:
+        from foretrace.actions.review import LeastSure
+
+        self.traces = 0
+        self.actions: Counter[str | None] = Counter()
+        self.corrected = 0
+        self.unsure = LeastSure(lowest)
+
+    def add(self, table: Any) -> None:
+        """Count a table of labels."""
+        self.actions.update(table["action"].to_pylist())
+        self.corrected += sum(table["corrected"].to_pylist())
+        self.unsure.add(table)
+
+
+def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> list[Path]:
+    """The files that labelling is to write.
+
+    Raises:
+        UsageError: there is none, one has a wrong name or lies in the traces folder, or both are one.
+    """
+    from foretrace.actions.label_table import find_label_format
+    from foretrace.actions.review import check_review_file
+    from foretrace.core.files import refuse_inside_folder
+
+    files = [Path(file) for file in (out, review) if file is not None]
+    if not files:
+        raise UsageError("name a file to write: ", Setting("out", "labels.parquet"), " or ", Setting("review", "r.csv"))
+    if len({file.absolute() for file in files}) < len(files):
+        raise UsageError(f"{out}: all labels and the review cannot be one file")
+    for file in files:
+        refuse_inside_folder(file, traces)
+    if out is not None:
+        find_label_format(Path(out))
+    if review is not None:
+        check_review_file(Path(review))
+    return files
 
 
 def export(

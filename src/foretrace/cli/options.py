@@ -71,6 +71,15 @@ NoRedact = Annotated[
 ]
 RedactEmails = Annotated[bool, typer.Option("--redact-emails", help="Take e-mail addresses out too.")]
 RedactAddresses = Annotated[bool, typer.Option("--redact-addresses", help="Take IP addresses out too.")]
+
+
+def corrections_option() -> Any:
+    """The option `--corrections`: a file."""
+    return typer.Option(
+        "--corrections", metavar="FILE", parser=parse_file, help="A person's actions, which win: an edited --review."
+    )
+
+
 Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
 
 

@@ -14,16 +14,33 @@ if TYPE_CHECKING:
     from foretrace.dataset.settings import BuildSettings
 
 
-def label_with_progress(output: Output, traces: Path, out: Path, *, workers: int) -> LabelReport:
-    """Write the labels of a traces folder."""
+def label_with_progress(
+    output: Output,
+    traces: Path,
+    out: Path | None,
+    *,
+    review: Path | None = None,
+    lowest: int = 200,
+    corrections: Path | None = None,
+    workers: int,
+) -> LabelReport:
+    """Write the labels of a traces folder, its least sure steps, or both."""
     output.stay_small()
     from foretrace.api.traces import label_folder
     from foretrace.cli.display.traces import warn_unsealed
 
     warn_unsealed(output, traces)
-    output.interrupt_message = f"interrupted; nothing was written to {out}"
+    output.interrupt_message = f"interrupted; nothing was written to {out or review}"
     with output.progress(f"labelling {traces}") as progress:
-        return label_folder(traces, out=out, workers=workers, progress=progress)
+        return label_folder(
+            traces,
+            out=out,
+            review=review,
+            lowest=lowest,
+            corrections=corrections,
+            workers=workers,
+            progress=progress,
+        )
 
 
 def build_with_progress(

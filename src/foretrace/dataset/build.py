@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
 from foretrace.core.progress import ProgressFunc, ignore_progress
@@ -24,6 +25,7 @@ from foretrace.dataset.card import make_card
 from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
+from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.plan import check_room, make_plan
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.recipes.base import Config
@@ -31,7 +33,7 @@ from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards
+from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, infer_tools_of_shards
 from foretrace.dataset.statistical_gates import PairSample, SampledPair, make_statistical_gates, remove_families
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
@@ -189,6 +191,7 @@ class _Builder:
         self.progress = progress
         self.warnings: list[str] = []
         self._workers = workers
+        self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
 
@@ -200,6 +203,10 @@ class _Builder:
         jobs, inputs = self._plan()
         ours_alone = not any(":" in name for name in self.settings.recipes)
         with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
+            inferred = InferredTools()
+            for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
+                inferred.merge(found)
+            jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
             built = self._build(pool, "building", jobs)
             if shared := built.find_shared_prompts():
                 jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
@@ -220,12 +227,16 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts)
+        if self._corrections is not None:
+            self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
         difficulty = {
             family: measured
             for family, measured in measure_difficulty(built.shallow.take()).items()
             if family in built.counts.families  # and was not removed
         }
-        manifest = make_manifest(self.settings, inputs, built.counts, configs, gates, difficulty, self.warnings)
+        manifest = make_manifest(
+            self.settings, inputs, built.counts, configs, gates, difficulty, self.warnings, self._corrections
+        )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
         (self.folder / "README.md").write_text(make_card(manifest, list(self.configs.values())), encoding="utf-8")
@@ -250,6 +261,7 @@ class _Builder:
                 candidates_folder=str(self.candidates_folder),
                 settings=self.settings,
                 splits=plan.splits,
+                corrections=self._corrections,
             )
             for number, shards in enumerate(plan.shards)
         ]

@@ -114,6 +114,7 @@ class _ShardChecker:
 
     def _compare_with_trace(self, trace: Trace, steps: dict[int, dict[bytes, str]]) -> None:
         result, settings = self._result, self._job.settings
+        trace = self._job.inferred_tools.offer(trace)
         counter = make_token_counter(settings.tokenizer)
         instruction = make_instruction(settings.target)
         history = History(trace.messages)

@@ -22,7 +22,6 @@ from foretrace.core.references import FILE as REFERENCES_FILE
 from foretrace.core.references import References, read_references
 from foretrace.dataset.card import make_hub_card, put_references
 from foretrace.dataset.demonstration import describe_demonstration
-from foretrace.dataset.recipes.eval import CONFIG as PREDICTED
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.secrets_left import find_secrets_left
 from foretrace.dataset.settings import SPLITS
@@ -208,6 +207,7 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
     references = _read_references(dataset)
+    scored = {name for name, config in load_configs().items() if config.has_references}
     for ending, held in repositories.items():
         configs = [config for config in held if files[config]]
         if not configs:
@@ -215,7 +215,7 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
         repo_id = f"{base}-{ending}"
         card = make_hub_card(manifest, configs).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"manifest.json": raw}
-        if references is not None and PREDICTED.name in configs:
+        if references is not None and scored.intersection(configs):
             card = put_references(card, references)
             contents[REFERENCES_FILE] = dataset / REFERENCES_FILE
         contents["README.md"] = card.encode()

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from foretrace.actions.corrections import Corrections
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
 from foretrace.dataset.difficulty import Difficulty
@@ -36,6 +37,10 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Traces of the demo model."""
     steps: int = 0
     """Assistant messages."""
+    corrected: int = 0
+    """Those of them whose action is a person's correction."""
+    with_inferred_tools: int = 0
+    """Traces whose prompts tell of tools that were inferred."""
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls that were not read, by source."""
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -87,6 +92,7 @@ def make_manifest(
     gates: Iterable[Gate],
     difficulty: Mapping[str, Difficulty],
     warnings: list[str],
+    corrections: Corrections | None = None,
 ) -> dict[str, Any]:
     """The manifest: nothing in it depends on time, place or number of workers.
 
@@ -98,6 +104,7 @@ def make_manifest(
         gates: With their verdicts.
         difficulty: How much of each family is easy.
         warnings: For the reader of the card.
+        corrections: Those that were given.
     """
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
@@ -108,7 +115,7 @@ def make_manifest(
             "renderer": RENDERER_VERSION,
             "pyarrow": version("pyarrow"),
         },
-        "settings": msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"},
+        "settings": _describe_settings(settings, corrections),
         "token_counter": make_token_counter(settings.tokenizer).method,
         "instruction": make_instruction(settings.target),
         "inputs": inputs,
@@ -122,6 +129,8 @@ def make_manifest(
             "traces_of_demo_model": counts.of_demo_model,
             "traces_unredacted": counts.unredacted,
             "steps": counts.steps,
+            **({"traces_with_inferred_tools": counts.with_inferred_tools} if counts.with_inferred_tools else {}),
+            **({} if corrections is None else {"steps_corrected": counts.corrected}),
         },
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,
@@ -131,6 +140,16 @@ def make_manifest(
         "difficulty": msgspec.to_builtins(difficulty),
         "warnings": warnings,
     }
+
+
+def _describe_settings(settings: BuildSettings, corrections: Corrections | None) -> dict[str, Any]:
+    """The settings without names of files, which depend on the place."""
+    described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
+    if corrections is None:
+        del described["corrections"]
+    else:
+        described["corrections"] = corrections.compute_digest()
+    return described
 
 
 def describe_files(folder: Path, splits: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import refuse_demo_traces
+from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.parquet import RowWindow, make_table
 from foretrace.dataset.plan import check_room, make_plan
 from foretrace.dataset.prompt_digests import Digests, pack_digests
@@ -52,10 +54,15 @@ class RowStream:
         self._split = split
         self._settings = settings
         self._plan = make_plan(self._stores, settings)
+        self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
+        self._inferred_tools: InferredTools | None = None
         self._held_out: Digests | None = None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows as `datasets` shows them: messages as `{role, content}`, an action as its number."""
+        if self._inferred_tools is None:
+            shards = (shard for of_job in self._plan.shards for shard in of_job)
+            self._inferred_tools = infer_tools(read_traces_once(self._stores, shards), self._plan.splits)
         if self._held_out is None:
             self._held_out = self._find_held_out_prompts()
         for shards in self._plan.shards:
@@ -89,13 +96,15 @@ class RowStream:
     def _read_tasks(self, shards: tuple[int, ...], split: str) -> Iterator[list[Attempt]]:
         """The attempts at each task, of one group at a time, with their targets."""
         counter = make_token_counter(self._settings.tokenizer)
+        inferred, corrections = self._inferred_tools, self._corrections
+        assert inferred is not None
 
         def is_in_split(trace: Trace) -> bool:
             return self._plan.splits[trace.task.group] == split
 
         traces = filter(is_in_split, read_traces_once(self._stores, shards))
         for _, of_task in groupby(traces, key=lambda trace: trace.task.id):
-            attempts = [make_attempt(trace, self._settings, counter) for trace in of_task]
+            attempts = [make_attempt(trace, self._settings, counter, inferred, corrections) for trace in of_task]
             for group in sorted({attempt.trace.task.group for attempt in attempts}):
                 in_group = [attempt for attempt in attempts if attempt.trace.task.group == group]
                 select_targets(in_group)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import Setting, UsageError
 
 SPLITS = ("train", "validation", "test")
@@ -39,12 +41,18 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     allow_unread: bool = False
     """Take traces of which more than 2 % of the agent's messages make a call that was not read."""
 
+    corrections: str | None = None
+    """Table of a person's actions for steps, which win over the labels; the manifest holds its digest."""
+
     def check(self) -> None:
         """Refuse what cannot be served, before any work is done.
 
         Raises:
             UsageError: naming the setting.
+            SourceError: the corrections cannot be read.
         """
+        if self.corrections is not None:
+            read_corrections(Path(self.corrections))
         if self.max_context_tokens < 1024:
             raise UsageError(Setting("max_context_tokens", self.max_context_tokens), ": the smallest is 1024")
         if any(s < 0 for s in self.split) or not abs(sum(self.split) - 1) <= 1e-6 or self.split[0] == 0:

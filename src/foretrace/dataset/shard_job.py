@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from foretrace.actions.corrections import Corrections
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.redactions import is_redacted, read_redactions
@@ -18,6 +19,7 @@ from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
+from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
@@ -46,6 +48,8 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     settings: BuildSettings
     splits: dict[str, str]
     """Split of each group."""
+    corrections: Corrections | None = None
+    inferred_tools: InferredTools = msgspec.field(default_factory=InferredTools)
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -73,6 +77,13 @@ def build_shards(job: ShardJob) -> ShardResult:
         for task, traces in groupby(read_traces_once(stores, job.shards, builder.counts), key=lambda t: t.task.id):
             builder.add(task, list(traces))
         return builder.finish()
+
+
+def infer_tools_of_shards(job: ShardJob) -> InferredTools:
+    """Note what agents call in the train groups of the job's shards, where the source does not say what they have."""
+    release_memory()
+    stores = [TraceStore(Path(store)) for store in job.stores]
+    return infer_tools(read_traces_once(stores, job.shards), job.splits)
 
 
 def read_traces_once(
@@ -140,7 +151,9 @@ class _ShardBuilder:
         counts.of_demo_model += is_demo_model(trace.provenance.model)
         counts.licenses[trace.provenance.license or "unknown"] += 1
         counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
-        attempt = make_attempt(trace, settings, self._counter)
+        attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
+        counts.with_inferred_tools += attempt.has_inferred_tools
+        counts.corrected += sum(label.corrected for label in attempt.labels)
         counts.steps += len(attempt.labels)
         count_unread_calls(trace, counts)
         return attempt

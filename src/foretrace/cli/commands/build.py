@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from foretrace.cli.options import NoRedact, out_option
+from foretrace.cli.options import NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.engines.processes import usable_cores
@@ -129,6 +129,7 @@ def build(
     statistical_gates: _Gates = True,
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
+    corrections: Annotated[Path | None, corrections_option()] = None,
     references: _References = False,
     no_redact: NoRedact = False,
     workers: _Workers = None,
@@ -168,6 +169,7 @@ def build(
         statistical_gates=statistical_gates,
         allow_demo=allow_demo,
         allow_unread=allow_unread,
+        corrections=None if corrections is None else str(corrections),
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()

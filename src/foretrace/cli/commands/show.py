@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foretrace.cli.options import corrections_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, UsageError
 
@@ -26,25 +27,28 @@ def show(
     *,
     step: Annotated[int | None, typer.Option("--step", metavar="N", min=0, help="Only this step, whole.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing.")] = False,
+    corrections: Annotated[Path | None, corrections_option()] = None,
     every: Annotated[bool, typer.Option("--all", help=f"List all traces, not the first {_PAGE}.")] = False,
 ) -> None:
     """List traces, or show one as a person reads it.
 
     With KEY: its steps, calls, observations (shortened unless --full), and the label and rule of each step.
     """
+    from foretrace.actions.corrections import read_corrections
     from foretrace.cli.display.traces import show_trace, trace_facts, warn_unsealed
     from foretrace.core.store import TraceStore
 
     store = TraceStore(traces)
     warn_unsealed(output, traces)
     if key is None:
-        for setting, given in (("step", step is not None), ("full", full)):
+        for setting, given in (("step", step is not None), ("full", full), ("corrections", corrections is not None)):
             if given:
                 raise UsageError(Setting(setting), " needs the KEY of a trace")
         _list(output, store, every)
         return
     if every:
         raise UsageError(Setting("all"), " lists traces; leave it out together with a KEY")
+    given = None if corrections is None else read_corrections(corrections)
     trace = store.get(key)
     numbers = [s.index for s in trace.steps()]
     if step is not None and step not in numbers:
@@ -52,9 +56,9 @@ def show(
             f"{trace.key} has no step {step}; steps are numbered by their message: "
             f"{', '.join(map(str, numbers[:20]))}{', ...' if len(numbers) > 20 else ''}"
         )
-    if output.write_json(trace_facts(trace, step) if output.json else None):
+    if output.write_json(trace_facts(trace, step, given) if output.json else None):
         return
-    show_trace(output, trace, step=step, full=full or step is not None)
+    show_trace(output, trace, step=step, full=full or step is not None, corrections=given)
 
 
 def _list(output: Output, store: TraceStore, every: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.cli.output import Cell, Output
 
 if TYPE_CHECKING:
+    from foretrace.actions.corrections import CorrectionCounts
     from foretrace.api.traces import LabelReport
     from foretrace.dataset.push import PushedRepository
 
@@ -84,19 +85,34 @@ def show_actions(output: Output, actions: dict[str, int]) -> None:
     )
 
 
-def show_labels(output: Output, report: LabelReport, out: Path) -> None:
-    """Say what was labelled, and where the labels are."""
+def show_labels(output: Output, report: LabelReport) -> None:
+    """Say what was labelled, and where the labels and the unsure steps are."""
     from foretrace.core.files import describe_output
 
     show_actions(output, report.actions)
-    output.print_fields(
-        [
-            ("traces", report.traces),
-            ("steps", report.steps),
-            ("not a step", report.nonsteps),
-            ("labels", describe_output(out, report.replaced)),
-        ]
-    )
+    fields: list[tuple[str, Cell]] = [
+        ("traces", report.traces),
+        ("steps", report.steps),
+        ("not a step", report.nonsteps),
+    ]
+    if report.corrections is not None:
+        fields.append(("corrected", report.corrections.applied))
+    if report.out is not None:
+        fields.append(("labels", describe_output(report.out, report.replaced)))
+    if report.review is not None:
+        fields.append(("to review", f"{report.review_steps:,} steps in {report.review}"))
+    output.print_fields(fields)
+    if report.corrections is not None:
+        warn_corrections(output, report.corrections)
+    if report.review is not None:
+        actions = ", ".join([*report.actions, "no_step"])
+        output.note(f"next: write into correct_action of {report.review} where the label is wrong, one of {actions}")
+
+
+def warn_corrections(output: Output, counts: CorrectionCounts) -> None:
+    """Say which corrections were not applied."""
+    for warning in counts.warnings:
+        output.warn(f"warning: {warning}", "yellow")
 
 
 def show_pushed(output: Output, pushed: Sequence[PushedRepository], *, dry_run: bool) -> None:

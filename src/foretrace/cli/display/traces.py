@@ -19,6 +19,7 @@ from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
 
 if TYPE_CHECKING:
+    from foretrace.actions.corrections import Corrections
     from foretrace.exports.export_traces import ExportReport
 
 _WIDTH = 180
@@ -101,9 +102,9 @@ def show_export(output: Output, counts: Mapping[str, int], report: ExportReport,
     output.print_fields([*fields, ("bytes", report.bytes), where])
 
 
-def trace_facts(trace: Trace, step: int | None) -> dict[str, Any]:
+def trace_facts(trace: Trace, step: int | None, corrections: Corrections | None = None) -> dict[str, Any]:
     """The trace and its labels (or those of one step) as one JSON object."""
-    labels = label_trace(trace)
+    labels = _label(trace, corrections)
     if step is None:
         return {"trace": trace, "labels": labels}
     chosen = next(s for s in trace.steps() if s.index == step)
@@ -116,9 +117,21 @@ def trace_facts(trace: Trace, step: int | None) -> dict[str, Any]:
     }
 
 
-def show_trace(output: Output, trace: Trace, *, step: int | None = None, full: bool = False) -> None:
+def _label(trace: Trace, corrections: Corrections | None) -> list[StepLabel]:
+    labels = label_trace(trace)
+    return labels if corrections is None else corrections.apply(trace, labels)
+
+
+def show_trace(
+    output: Output,
+    trace: Trace,
+    *,
+    step: int | None = None,
+    full: bool = False,
+    corrections: Corrections | None = None,
+) -> None:
     """Print the trace, or one step of it; texts are shortened unless `full`."""
-    labels = {label.index: label for label in label_trace(trace)}
+    labels = {label.index: label for label in _label(trace, corrections)}
     printer = _MessagePrinter(output, full)
     if step is not None:
         chosen = next(s for s in trace.steps() if s.index == step)

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from foretrace.actions.corrections import Corrections
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.trace import Message, Trace
+from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target_text import make_message_text, make_target_text
@@ -69,10 +71,20 @@ def make_action_key(message: Message) -> ActionKey:
 class Attempt:
     """One labelled trace, with its prompts."""
 
-    def __init__(self, trace: Trace, labels: list[StepLabel], prompts: Prompts, settings: BuildSettings) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        labels: list[StepLabel],
+        prompts: Prompts,
+        settings: BuildSettings,
+        *,
+        has_inferred_tools: bool = False,
+    ) -> None:
         self.trace = trace
         self.labels = labels
         self.prompts = prompts
+        self.has_inferred_tools = has_inferred_tools
+        """Whether the prompts tell of tools that were inferred."""
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
@@ -154,10 +166,28 @@ class Attempt:
         }
 
 
-def make_attempt(trace: Trace, settings: BuildSettings, counter: TokenCounter) -> Attempt:
-    """Label a trace, and prepare its prompts."""
-    prompts = Prompts(trace, settings.target, settings.max_context_tokens, counter)
-    return Attempt(trace, label_trace(trace), prompts, settings)
+def make_attempt(
+    trace: Trace,
+    settings: BuildSettings,
+    counter: TokenCounter,
+    inferred_tools: InferredTools,
+    corrections: Corrections | None,
+) -> Attempt:
+    """Label a trace, and prepare its prompts.
+
+    Args:
+        trace: As its source gives it.
+        settings: Of the build.
+        counter: Counts the tokens of prompts.
+        inferred_tools: What its prompts tell of where the source does not say what the agent was offered.
+        corrections: A person's actions, which win over the labels.
+    """
+    labels = label_trace(trace)
+    if corrections is not None:
+        labels = corrections.apply(trace, labels)
+    offered = inferred_tools.offer(trace)
+    prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter)
+    return Attempt(trace, labels, prompts, settings, has_inferred_tools=offered is not trace)
 
 
 def select_targets(attempts: Sequence[Attempt]) -> None:

@@ -132,6 +132,8 @@ class Config:
     rows."""
     selector: Callable[[BuildSettings], RowSelector] | None = None
     """Chooses which of the recipe's rows stay; such a config has the split `test` alone. `None`: all rows stay."""
+    has_references: bool = False
+    """Whether references are scored on its rows: their figures then go to its repository on the Hub."""
 
     def make_row(self, values: dict[str, Any]) -> Row:
         """A row of these values, made by a recipe or read back."""

@@ -95,6 +95,7 @@ CONFIG = Config(
     about="Held-out steps with gold action and call; `natural` and `balanced` mark the two slices.",
     repository="eval",
     selector=EvalSlices,
+    has_references=True,
 )
 
 

@@ -1,0 +1,78 @@
+"""Every rule that can occur has a sentence that says what it means, and no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import foretrace.actions
+from foretrace.actions import rule_meanings
+from foretrace.actions.call_facts import CallKind
+from foretrace.actions.rule_agreement import SAMPLES, SOURCES
+from foretrace.actions.rule_meanings import find_rule_meaning
+from foretrace.actions.shell.program_tables import PROGRAMS
+from foretrace.actions.tool_tables import TOOL_GROUPS, TOOL_KINDS
+
+FOLDER = Path(foretrace.actions.__file__).parent
+NAMES = re.compile(r"(?:tool|shell|git|python|cell|text|repair|nonstep)\.[a-z_]+|terminal_[a-z_]+|hand_over|ask_call")
+NO_RULES = {"rule_meanings", "rule_agreement", "confidence"}
+"""Modules that name rules and make none."""
+
+
+def list_made_rules() -> set[str]:
+    """Rules that stand as texts in the code, and those that it puts together from tables."""
+    rules: set[str] = set()
+    for path in FOLDER.rglob("*.py"):
+        if path.stem not in NO_RULES:
+            texts = [
+                node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)
+            ]
+            rules |= {text for text in texts if isinstance(text, str) and NAMES.fullmatch(text)}
+    rules |= {f"shell.{rule}" for _, _, rule in PROGRAMS.values()}
+    rules |= {f"git.{verb}" for verb in ("diff", "status", "difftool")}
+    rules |= {f"tool.{tool}" for tool in TOOL_KINDS}
+    rules |= {f"tool.{tool}" for tool, group in TOOL_GROUPS.items() if group == "code_mode"}
+    rules |= {
+        f"tool.{command}" for command in ("create", "str_replace", "insert", "write", "edit", "append", "replace")
+    }
+    # A cell has the kind of a tool that it calls as a function.
+    rules |= {f"cell.{kind.name.lower()}" for kind in {kind for kind, _ in TOOL_KINDS.values()} | {CallKind.TERMINAL}}
+    rules |= {f"nonstep.{reason}" for reason in list_nonstep_reasons()}
+    return rules
+
+
+def list_nonstep_reasons() -> set[str]:
+    module = ast.parse((FOLDER / "text_message_rules.py").read_text("utf-8"))
+    function = next(n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "find_nonstep_reason")
+    returned = [
+        n.value.value for n in ast.walk(function) if isinstance(n, ast.Return) and isinstance(n.value, ast.Constant)
+    ]
+    return {str(reason) for reason in returned if reason}
+
+
+@pytest.mark.parametrize("rule", sorted(list_made_rules() | {rule for rule, _ in [*SAMPLES, *SOURCES]}))
+def test_a_rule_has_a_sentence(rule: str) -> None:
+    meaning = find_rule_meaning(rule)
+    assert meaning[0].isupper() and meaning.endswith(".") and "\n" not in meaning and len(meaning) < 120
+
+
+def test_no_sentence_is_of_a_rule_that_does_not_occur() -> None:
+    listed = set(rule_meanings._MEANINGS)
+    assert listed - list_made_rules() == {rule_meanings.CORRECTED_RULE}
+
+
+def test_the_rules_of_the_page_have_sentences() -> None:
+    """`docs/actions.md` names every rule that has no tool's name."""
+    page = (FOLDER.parents[2] / "docs" / "actions.md").read_text("utf-8")
+    named = {rule for text in re.findall(r"`([^`\n]+)`", page) if NAMES.fullmatch(rule := text)}
+    assert len(named) > 80
+    for rule in named:
+        find_rule_meaning(rule)
+
+
+def test_an_unknown_rule_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        find_rule_meaning("shell.nothing")
