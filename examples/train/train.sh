@@ -4,13 +4,15 @@
 #     train.sh TRACES MODEL OUT
 #
 # TRACES is a folder that `foretrace import` or `generate` made, MODEL a chat model (a folder or a name on the Hub), OUT a
-# new folder. TRAIN_OPTIONS goes to TRL, BUILD_OPTIONS to `foretrace build`, REPLAY_OPTIONS to `foretrace replay`.
+# new folder. What stands in TRAIN_OPTIONS goes to TRL, in BUILD_OPTIONS, PREDICT_OPTIONS and REPLAY_OPTIONS to the commands
+# of foretrace: a model that was trained on --max_length 4096 needs BUILD_OPTIONS="--max-context-tokens 3072".
 set -euo pipefail
 traces=$1 model=$2 out=$3
 here=$(cd "$(dirname "$0")" && pwd)
 port=${PORT:-8137}
 read -ra train <<< "${TRAIN_OPTIONS:-}"
 read -ra build <<< "${BUILD_OPTIONS:-}"
+read -ra predict <<< "${PREDICT_OPTIONS:-}"
 read -ra replay <<< "${REPLAY_OPTIONS:-}"
 mkdir -p "$out"
 
@@ -42,7 +44,7 @@ until curl --silent --fail "http://localhost:$port/health" > "$out/health"; do
     sleep 1
 done
 foretrace predict "$out/dataset" --model "openai:$out/proposer" --base-url "http://localhost:$port" --samples 3 \
-    --out "$out/guesses.jsonl"
+    --out "$out/guesses.jsonl" "${predict[@]}"
 
 echo "== the verifier's opinion of them"
 python "$here/rate.py" "$out/verifier" "$out/dataset" "$out/guesses.jsonl" "$out/scores.jsonl"
