@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 
 _COMMENT = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.S)
+_NO_CODE = re.compile(r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|--[^\n]*|/\*(?:.*?\*/|.*)""", re.S)
+"""Literals, quoted names and comments: what stands in them is no statement."""
 _READS = re.compile(r"\s*\(*\s*(?:SELECT|PRAGMA|SHOW|DESCRIBE|DESC|EXPLAIN|WITH|VALUES|\.(?:tables|schema))\b", re.I)
 _CHANGES = re.compile(
     r"\s*(?:INSERT\s+(?:INTO|OR)|UPDATE\s+\S+\s+SET|DELETE\s+FROM|(?:CREATE|DROP|ALTER|TRUNCATE)\s+"
@@ -16,6 +18,12 @@ _CHANGES = re.compile(
     r"MERGE\s+INTO|GRANT\s|REVOKE\s)",
     re.I,
 )
+_CHANGES_INSIDE = re.compile(
+    r"\b(?:INSERT\s+INTO|UPDATE\s+\S+\s+SET|DELETE\s+FROM|REPLACE\s+INTO|MERGE\s+INTO"
+    r"|INTO\s+(?:OUTFILE|DUMPFILE|TEMP\w*|TABLE)\b)|\A\s*PRAGMA\s+[\w.]+\s*=",
+    re.I,
+)
+"""What changes data in a statement that begins as a query does: behind a WITH, after EXPLAIN ANALYZE."""
 _FULL_QUERY = re.compile(
     r"\s*\(*\s*(?:SELECT\b[\s\S]*?\bFROM\b|SELECT\s+[\w(*]|PRAGMA\s+\w+|SHOW\s+\w+|DESCRIBE\s+\w+"
     r"|WITH\s+\w+\s+AS)",
@@ -25,12 +33,15 @@ _FULL_QUERY = re.compile(
 
 def is_read_only_sql(text: str) -> bool | None:
     """True for a query, false for a statement that changes data, `None` for what is no SQL."""
-    head = text[:4000]
+    head = text
     while comment := _COMMENT.match(head):
         head = head[comment.end() :]
     if _CHANGES.match(head):
         return False
-    return True if _READS.match(head) else None
+    if not _READS.match(head):
+        return None
+    statements = _NO_CODE.sub("''", head).split(";")
+    return not any(_CHANGES.match(statement) or _CHANGES_INSIDE.search(statement) for statement in statements)
 
 
 def is_sql_query(text: str) -> bool:
