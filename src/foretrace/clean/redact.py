@@ -20,7 +20,7 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.placeholders import PLACEHOLDER, USER_NAME, USER_PLACEHOLDER
 from foretrace.core.redactions import FIELD, NAME
-from foretrace.core.trace import Message, Trace
+from foretrace.core.trace import Failure, Message, Outcome, Trace, add_trace_id
 from foretrace.rows.base import Drop
 
 VERSION = 1
@@ -76,6 +76,15 @@ class Redactor:
             self._redact(trace, own, {text: suspects[text] for text in own if text in suspects})
             for trace, own in zip(traces, of_traces, strict=True)
         ]
+
+    def redact_attempt(self, trace: Trace) -> Trace:
+        """One attempt of ours without its secrets; without all that was said, where they could not be looked for."""
+        result = self.apply([trace])[0]
+        if isinstance(result, Drop):
+            task = msgspec.structs.replace(trace.task, statement=None, extra={})
+            outcome = Outcome(status="error", error=Failure(kind=result.reason, message=result.detail))
+            result = msgspec.structs.replace(trace, task=task, messages=(), outcome=outcome, extra={})
+        return add_trace_id(result)
 
     def _find_suspects(self, texts: Iterable[str]) -> dict[str, list[Suspect]]:
         texts = list(texts)

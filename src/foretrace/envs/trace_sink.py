@@ -1,4 +1,4 @@
-"""Rollouts as traces on disk: durable one by one, sealed into a traces folder at the end."""
+"""Rollouts as traces on disk, without secrets: durable one by one, sealed into a traces folder at the end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
+from foretrace.clean.redact import Redactor
 from foretrace.core.journal import Journal, JournalEntry, encode_entry
 from foretrace.core.store import TraceStore, TraceWriter
 from foretrace.core.trace import Trace
@@ -31,6 +32,7 @@ class TraceSink:
             return
         self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left behind
         self._writer.checkpoint()
+        self._redactor = Redactor()
         self._journal = AsyncJournal(Journal(self._writer.folder, run))
         for key in TraceStore(folder).read_columns("key")["key"].to_pylist():
             prefix, _, sample = key.rpartition("/")
@@ -50,7 +52,8 @@ class TraceSink:
             StoreError: it could not be written.
         """
         if self._journal is not None:
-            await self._journal.put(encode_entry(JournalEntry(key=trace.key, trace=trace)))
+            redacted = self._redactor.redact_attempt(trace)
+            await self._journal.put(encode_entry(JournalEntry(key=trace.key, trace=redacted)))
 
     async def close(self) -> None:
         """Seal what was added. May be called twice."""

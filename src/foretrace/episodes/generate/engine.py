@@ -17,7 +17,7 @@ from foretrace.core.journal import Journal, JournalEntry, encode_entry
 from foretrace.core.problem import Problem
 from foretrace.core.redactions import read_redactions
 from foretrace.core.store import TraceWriter
-from foretrace.core.trace import Failure, Outcome, Trace, add_trace_id
+from foretrace.core.trace import Trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
@@ -32,7 +32,6 @@ from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, Throttle
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
-from foretrace.rows.base import Drop
 from foretrace.sandbox.base import Sandbox
 
 _TICK_S = 0.25
@@ -313,14 +312,9 @@ class _Run:
         """The trace without its secrets; without all that was said, where they cannot be looked for."""
         if self._redactor is None:
             return trace
-        result = self._redactor.apply([trace])[0]
-        if isinstance(result, Drop):
-            failure = Failure(kind=result.reason, message=result.detail)
-            task = msgspec.structs.replace(trace.task, statement=None, extra={})
-            outcome = Outcome(status="error", error=failure)
-            result = msgspec.structs.replace(trace, task=task, messages=(), outcome=outcome, extra={})
+        result = self._redactor.redact_attempt(trace)
         self._redacted.update(read_redactions(result))
-        return add_trace_id(result)
+        return result
 
     async def _roll_out(self, attempt: PlannedAttempt, model: MeteredModel) -> Trace:
         """Make one attempt, and return its trace."""
