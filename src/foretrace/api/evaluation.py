@@ -200,9 +200,8 @@ def predict(
     from foretrace.evaluation.predict import PredictSettings
 
     settings = make_settings(PredictSettings, rows=rows, k=k, limit=limit, seed=seed, folds=folds, times=times)
-    count = (
-        (lambda done, total: None) if progress is None else (lambda done, total: progress("predicting", done, total))
-    )
+    doing = f"predicting with {predictor or model}" if isinstance(predictor or model, str) else "predicting"
+    count = (lambda done, total: None) if progress is None else (lambda done, total: progress(doing, done, total))
     if (predictor is None) == (model is None):
         raise UsageError("name one that guesses: ", Setting("predictor"), " or ", Setting("model"))
     if predictor is not None:

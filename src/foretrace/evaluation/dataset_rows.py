@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import PredictionError, Setting
+from foretrace.core.errors import PredictionError
 from foretrace.core.predictions import PredictedCall, find_first_object, read_calls
 from foretrace.evaluation.prompt_reading import ChatText
 
@@ -28,23 +26,6 @@ class DatasetRow(NamedTuple):
     action: str
     calls: tuple[PredictedCall, ...]
     """Empty where the step calls no tool, and where the dataset's target is the type alone."""
-
-
-def read_target(dataset: Path) -> str:
-    """What the completions of a dataset are, by its manifest: `type` or `call`.
-
-    Raises:
-        PredictionError: no dataset, or one whose completions are whole messages.
-    """
-    try:
-        manifest = msgspec.json.decode((dataset / "manifest.json").read_bytes())
-        target = str(manifest["settings"]["target"])
-    except (OSError, msgspec.DecodeError, KeyError, TypeError):
-        raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
-    if target == "message":
-        message, call = Setting("target", "message"), Setting("target", "call")
-        raise PredictionError(f"{dataset}: was built with ", message, "; build with ", call, " to predict actions")
-    return target
 
 
 def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:

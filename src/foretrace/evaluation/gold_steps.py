@@ -55,7 +55,7 @@ def read_target(dataset: Path) -> str:
         raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
     if target == "message":
         message, call = Setting("target", "message"), Setting("target", "call")
-        raise PredictionError(f"{dataset}: was built with ", message, "; build with ", call, " to score actions")
+        raise PredictionError(f"{dataset}: was built with ", message, "; build with ", call, " to predict actions")
     return target
 
 

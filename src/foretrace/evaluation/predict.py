@@ -25,7 +25,8 @@ from foretrace.core.predictions import (
     write_predictions,
 )
 from foretrace.core.version import __version__
-from foretrace.evaluation.dataset_rows import DatasetRow, read_rows, read_target
+from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
+from foretrace.evaluation.gold_steps import read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
 
 PredictedConfig = Literal["eval", "proposer"]
