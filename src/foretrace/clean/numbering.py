@@ -15,6 +15,7 @@ class Numbering:
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], int] = {}
         self._taken: dict[str, set[int]] = {}
+        self._lowest_free: dict[str, int] = {}
 
     def replace(self, type: str, value: str) -> str:
         """The placeholder of a secret."""
@@ -26,10 +27,14 @@ class Numbering:
 
     def _give(self, type: str, wanted: int | None) -> int:
         taken = self._taken.setdefault(type, set())
-        number = wanted if wanted is not None and wanted not in taken else 1
+        if wanted is not None and wanted not in taken:
+            taken.add(wanted)
+            return wanted
+        number = self._lowest_free.get(type, 1)
         while number in taken:
             number += 1
         taken.add(number)
+        self._lowest_free[type] = number + 1
         return number
 
     @staticmethod
