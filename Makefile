@@ -14,7 +14,7 @@ test: .venv/dev
 	$(MAKE) --no-print-directory -j 2 check pytest
 
 pytest: .venv/dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not integration" \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not integration and not slow" \
 		--ignore tests/integrations
 
 check: .venv/dev
@@ -31,7 +31,7 @@ bench: .venv/dev
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`.
 test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/browser
-	$(BIN)/python -m pytest -m integration tests
+	$(BIN)/python -m pytest -m "integration or slow" tests
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -10,7 +10,7 @@ import pytest
 _Case = TypeVar("_Case")
 
 in_portions = pytest.mark.parametrize(
-    "portion", [pytest.param(5, id="a fifth"), pytest.param(1, id="all", marks=pytest.mark.integration)]
+    "portion", [pytest.param(10, id="a tenth"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 """Marks a test that takes `portion` for `take`."""
 

@@ -48,6 +48,7 @@ def test_the_table_of_the_samples_is_not_stale(script: ModuleType, own_steps: Se
     assert script.count_agreement(own_steps) == rule_agreement.SAMPLES, "run scripts/measure_rule_agreement.py"
 
 
+@pytest.mark.slow
 def test_the_table_of_the_sources_is_not_stale(script: ModuleType, source_steps: Sequence[Any]) -> None:
     assert script.count_agreement(source_steps) == rule_agreement.SOURCES, "run scripts/measure_rule_agreement.py"
 

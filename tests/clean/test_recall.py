@@ -33,6 +33,7 @@ def test_planted_secrets_are_found(seed: int) -> None:
     assert missed.total() <= (1 - LEAST) * len(planted), missed
 
 
+@pytest.mark.slow
 def test_planted_secrets_are_found_in_the_middle_of_long_texts() -> None:
     rng = random.Random(5)
     words = [

@@ -195,6 +195,7 @@ def test_a_secret_at_the_border_of_two_parts_is_found(at: int) -> None:
     assert GITHUB not in clean(make_trace(say(content))).messages[0].content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cli.conftest import write_rows
 from fakes.model_server import ModelServer, serving
 
@@ -105,6 +107,7 @@ def test_notes_of_generate_do_not_run_into_its_progress(tmp_path: Path) -> None:
     assert not any(re.search(r"\(\d+ s\)\s*$", line) for line in left), left
 
 
+@pytest.mark.slow
 def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
     """Each of the two imports is quick from when it has said so."""
     (tmp_path / "slow_source.py").write_text(SLOW_SOURCE)

@@ -279,6 +279,7 @@ _KILLED = textwrap.dedent("""
 """)
 
 
+@pytest.mark.slow
 def test_kill_nine_anywhere_in_the_sealing(tmp_path: Path) -> None:
     start = tmp_path / "start"
     write_traces([make(n) for n in range(100, 104)], start, replace=False)

@@ -172,6 +172,7 @@ def test_a_trick_that_works_in_two_pairs_of_three_is_caught(change: Change, gues
     assert [shortcut.verdict for shortcut in caught].count("fail") >= 2, [describe_shortcut(one) for one in caught]
 
 
+@pytest.mark.slow
 def test_clean_pairs_pass_in_every_guesser_and_for_every_seed():
     """10 seeds x 3 guessers. By the interval's arithmetic one alarm in all is a 1-in-200 event: none is allowed."""
     results = [found(seed, most=1)[guesser] for seed in range(10) for guesser in GUESSERS]
@@ -225,6 +226,7 @@ def test_the_figures_do_not_depend_on_the_order_of_pairs_or_families():
     assert [one.guesser for one in first] == GUESSERS * 2
 
 
+@pytest.mark.slow
 def test_the_figures_are_the_same_in_another_process_with_another_hash_seed():
     code = (
         "import msgspec, sys; from foretrace.dataset.blind_guessers import Pair, find_shortcuts;"

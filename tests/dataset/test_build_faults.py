@@ -257,6 +257,7 @@ def test_disk_full(start: Start, previous: Path, window_rows: int) -> None:
     assert tree(previous) == before and [p.name for p in previous.parent.iterdir()] == ["dataset"]
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(
     start: Start, traces: Path, previous: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

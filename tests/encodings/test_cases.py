@@ -183,6 +183,7 @@ HEADS += ['Action: a\nAction Input: {"x": "', "I.\n\n```\nstr_replace_editor cre
 TAILS = ["", "\n</parameter>\n</function>", '"}}</tool_call>', '"}', "'\n```"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", range(len(HEADS)))
 def test_long_texts_take_linear_time(head: int) -> None:
     """A quadratic reader takes minutes to hours on these; the limit is a hang guard, no measurement."""

@@ -412,6 +412,7 @@ def table(counts: Counts) -> str:
     return "\n".join(["", head, *rows])
 
 
+@pytest.mark.slow
 def test_rates() -> None:
     """The bar: nothing is executed wrongly, over the excluded pairs too, and what can be told is recovered.
 
@@ -652,6 +653,7 @@ def test_after_a_call_without_a_clear_end_nothing_is_executed() -> None:
     assert calls and all(c.error and c.code is None for c in calls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["<tool_call>", '<tool_call>{"code": "', '"', "'", "\\", "\\n", "{", '{"code": "x"},', "```\n"]
 )

@@ -222,6 +222,7 @@ def test_what_only_looks_like_a_result(text: str) -> None:
     assert find_hallucinated_result(text) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", [*NOISE, "\n[CODE]\n(", "\n<code>\n(</code>", "\n```python\n(\n```\n", "\n[THINK]\n[CODE]\n", "`"]
 )

@@ -99,6 +99,7 @@ def wait_for_journal(process: psutil.Process, out: Path, *, there: bool) -> None
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_kill_nine_at_random_moments(tmp_path: Path, command: list[str], fork: Callable[[], psutil.Process]) -> None:
     out, moments = tmp_path / "killed", random.Random(3)
     done: set[str] = set()

@@ -309,6 +309,7 @@ def test_a_turn_at_a_server_that_takes_ids(stage: Stage, kind: str) -> None:
 # --- with a real model
 
 
+@pytest.mark.slow
 def test_a_real_stream_is_rescored_to_the_same_logprobs(stage: Stage) -> None:
     """By the network itself, over the whole stream at once."""
     model = Demo()

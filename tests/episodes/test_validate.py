@@ -265,6 +265,7 @@ def test_the_empty_class_has_the_methods_of_the_reference() -> None:
     assert make_empty_answer(problem("a", entry_point=None)) == ""
 
 
+@pytest.mark.slow
 def test_human_eval_is_sound(shared: Path) -> None:
     path = shared / "data" / "problems" / "HumanEval.jsonl.gz"
     found = real(list(load_plugin("problems", "humaneval")().load(path)))

@@ -41,6 +41,7 @@ def test_auroc_is_that_of_scikit_learn(pairs: list[tuple[float, bool, str]]) -> 
         assert found.low is not None and found.high is not None and 0 <= found.low <= found.high <= 1
 
 
+@pytest.mark.slow
 def test_the_interval_of_auroc_is_that_of_drawn_groups() -> None:
     """Against scikit-learn with the draws as weights."""
     from sklearn.metrics import roc_auc_score

@@ -229,6 +229,7 @@ def test_a_server_is_asked_for_logprobs(dataset: Path, tmp_path: Path) -> None:
     assert all(row.seconds is not None and row.tokens for row in found.rows)
 
 
+@pytest.mark.slow
 def test_a_command_that_was_killed_goes_on(dataset: Path, tmp_path: Path) -> None:
     """As a process, with kill -9 in the middle: what was answered is not asked again."""
     out = tmp_path / "p.jsonl"

@@ -82,6 +82,7 @@ def test_families_hold_each_trace_once_whatever_their_parents_are(tmp_path: Path
     assert before["own"] == Parent(key="own")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FOLDERS, "atif:1.8", "otlp"])
 def test_real_sessions_come_back_whole(name: str, shared: Path, tmp_path: Path) -> None:
     data = shared / "data"
@@ -103,6 +104,7 @@ def test_real_sessions_come_back_whole(name: str, shared: Path, tmp_path: Path) 
     assert one.keys() == two.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["chat", "openai", "sharegpt", "verifiers_sft"])
 def test_real_sessions_are_rows_that_come_back(name: str, shared: Path, tmp_path: Path) -> None:
     data = shared / "data"
@@ -116,6 +118,7 @@ def test_real_sessions_are_rows_that_come_back(name: str, shared: Path, tmp_path
     assert back.traces + same == report.written and not sum(back.drops.values())
 
 
+@pytest.mark.slow
 def test_memory_is_flat(tmp_path: Path) -> None:
     def peak(count: int, name: str) -> int:
         folder = store(

@@ -288,6 +288,7 @@ def test_a_line_longer_than_any_row(run: Import, monkeypatch: pytest.MonkeyPatch
     one_drop(run(spoil(3, change(messages="x" * 300_000))), "line_too_long")
 
 
+@pytest.mark.slow
 def test_fifty_megabyte_line(tmp_path: Path) -> None:
     """It is imported, and memory stays within a small multiple of it."""
     messages = xml_messages(["ls"])

@@ -98,6 +98,7 @@ def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]],
     assert list(tmp_path.glob("foretrace-*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2, 0.4])
 def test_nor_one_that_is_killed_while_it_starts(
     keeper: list[subprocess.Popen[bytes]], delay: float, tmp_path: Path

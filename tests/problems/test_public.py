@@ -210,6 +210,7 @@ def test_any_text_gives_tests_that_call_the_function(text: str) -> None:
         assert calls and any(isinstance(node, ast.Assert) for node in body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -171,6 +171,7 @@ print(json.dumps(asyncio.run(main())))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are caught on Linux")
 @pytest.mark.parametrize("level", [3, 2, 1, 0])
 def test_a_closed_sandbox_leaves_nothing_for_others_to_wait_for(level: int, tmp_path: Any) -> None:

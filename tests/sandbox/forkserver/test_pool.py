@@ -143,6 +143,7 @@ def test_many_runs_at_one_time(runner: asyncio.Runner) -> None:
         assert [r.ending for r in results] == ["error" if i % 7 == 0 else "ok" for i in range(60)]
 
 
+@pytest.mark.slow
 def test_three_hundred_runs_leak_nothing(runner: asyncio.Runner) -> None:
     async def runs(box: Box, count: int) -> None:
         for i in range(count):

@@ -114,6 +114,7 @@ def test_nothing_of_earlier_children_is_found(runner: asyncio.Runner, level: int
             assert by_proc == "yes" or level > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [3])
 def test_without_wiped_memory_it_would_be_found(runner: asyncio.Runner, spoiled: Any, level: int) -> None:
     spoiled("server/parent_connection.py", "memory.madvise(_WIPE_ON_FORK)", "pass")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foretrace.core.problem import Test, TestResult
+from portions import in_portions, take
 from sandbox.judge_fixture import LOOP, Judge, outcome
 
 
@@ -293,10 +294,11 @@ if __name__ == "__main__":
     assert judged(code, "for n in (10, 20):\n    assert f(n) == {10: 55, 20: 6765}[n]").passed
 
 
-def test_humaneval(judged: Judge, shared: Path) -> None:
+@in_portions
+def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
     with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:
         rows = [json.loads(line) for line in file]
-    for row in rows:
+    for row in take(rows, portion):
         where = {"entry_point": row["entry_point"], "prompt": row["prompt"]}
         whole = row["prompt"] + row["canonical_solution"]
         right = judged(whole, row["test"], **where)

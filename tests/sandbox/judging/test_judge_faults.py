@@ -107,6 +107,7 @@ def test_tests_that_are_none(box: Box, tests: Any) -> None:
     assert judge(box, ADD, ASSERTS).passed
 
 
+@pytest.mark.slow
 def test_a_hung_test_is_ended(request: pytest.FixtureRequest, runner: asyncio.Runner) -> None:
     """At every level that is to be had, all at one time: each waits for seconds."""
     loops = "def check(candidate):\n    while True: candidate(1, 2)\n    assert False"
