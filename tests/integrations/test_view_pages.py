@@ -22,7 +22,7 @@ import pytest
 import foretrace
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Outcome, Trace
-from report.hostile_dataset import build_hostile_dataset, write_guesses
+from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
 from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces
 
 pytestmark = pytest.mark.integration
@@ -290,7 +290,8 @@ def dataset_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = build_hostile_dataset(place)
     for name, wrong in (("a", 4), ("b", 3)):
         write_guesses(dataset, place / f"{name}.jsonl", wrong=wrong)
-    foretrace.view([dataset, place / "a.jsonl", place / "b.jsonl"], out=place / "view")
+    results = write_results(dataset, place / "a.jsonl", place)
+    foretrace.view([dataset, place / "a.jsonl", place / "b.jsonl", *results], out=place / "view")
     return place / "view" / "index.html"
 
 
@@ -299,6 +300,11 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     tab.open(dataset_page)
     assert "groups_disjoint" in tab.page.inner_text("main")
     assert len(tab.texts(".confusion")) == 2 and len(tab.texts(".reliability")) == 2
+    assert [text for text in tab.texts(".panel h2") if text in ("Score", "Replay")] == ["Score", "Replay"]
+    assert (
+        "time saved" in tab.page.inner_text("main")
+        and tab.page.eval_on_selector_all("path.curve", "n => n.length") == 2
+    )
     button = tab.page.locator(".confusion").first.get_by_role("button").filter(has_not_text="0").last
     count = int(button.inner_text())
     button.click()

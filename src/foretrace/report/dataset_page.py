@@ -24,6 +24,7 @@ from foretrace.dataset.settings import SPLITS
 from foretrace.report.data_files import encode_json
 from foretrace.report.page import Page
 from foretrace.report.predictions import Guesses
+from foretrace.report.result_files import read_result_file
 
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
@@ -54,6 +55,7 @@ def write_dataset_page(
     limits: RowLimits,
     progress: ProgressFunc,
     *,
+    results: Sequence[Path] = (),
     title: str | None = None,
 ) -> tuple[int, int]:
     """Put all that a page of a dataset shows into `page`; its title is the folder's name where none is given.
@@ -62,11 +64,12 @@ def write_dataset_page(
         How many rows it lists, and of how many the texts are left out.
 
     Raises:
-        StoreError: the dataset cannot be read.
+        StoreError: the dataset, or a result of `score` or `replay`, cannot be read.
         PredictionError: a file of predictions cannot be read.
     """
     manifest: dict[str, Any] = msgspec.json.decode((dataset / "manifest.json").read_bytes())
     configs, files = load_configs(), [Guesses(path) for path in predictions]
+    found = [read_result_file(path) for path in results]
     listed = {name: _Rows(page, name) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]}
     for name, rows in listed.items():
         limit = limits.eval if name == "eval" else limits.of_split
@@ -89,6 +92,7 @@ def write_dataset_page(
         "lengths": {name: rows.describe_lengths() for name, rows in listed.items()},
         "strengths": {name: rows.strengths for name, rows in listed.items()},
         "predictions": [guesses.describe() for guesses in files],
+        "results": found,
         "left_out": left_out,
     }
     page.put("meta", facts, needed=True)

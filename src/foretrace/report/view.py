@@ -14,6 +14,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
 from foretrace.report.page import Page, SinglePage
+from foretrace.report.result_files import is_result_file
 from foretrace.report.traces_page import name_folders, was_changed, write_traces_page
 
 MAX_RUNS = 2
@@ -38,7 +39,8 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
     """Write a page that shows the inputs; `make_page` gives an empty one.
 
     Args:
-        inputs: One or two traces folders; or a dataset and up to two files of predictions for it.
+        inputs: One or two traces folders; or a dataset, and for it up to two files of predictions and any results of
+            `score` and `replay`.
 
     Raises:
         UsageError: inputs that do not go together.
@@ -72,14 +74,15 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
 
 
 def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
-    predictions = [path for path in inputs if path not in datasets]
+    results = [path for path in inputs if is_result_file(path)]
+    predictions = [path for path in inputs if path not in datasets and path not in results]
     try:
         if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
             raise UsageError(
-                f"view shows one dataset, with up to {MAX_RUNS} files of predictions behind it: name the folder that "
-                "`build` wrote, then the files"
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
+                "`replay` behind it: name the folder that `build` wrote, then the files"
             )
-        rows, left_out = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress)
+        rows, left_out = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress, results=results)
         path = page.finish(datasets[0].resolve().name)
     except BaseException:
         page.discard()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretrace.cli.options import parse_file
+from foretrace.cli.options import out_option, parse_file
 from foretrace.cli.output import Output
 
 
@@ -52,6 +52,9 @@ def replay(
         Path | None,
         typer.Option("--frontier", metavar="FILE", help="Picture of what each threshold saves: .svg or .png."),
     ] = None,
+    out: Annotated[
+        Path | None, out_option("FILE.json", "File to write all figures to, as --json has them.", parser=parse_file)
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Measure what a predictor would have saved on your traces.
@@ -65,6 +68,7 @@ def replay(
     from foretrace.api.evaluation import replay
     from foretrace.cli.display.replay import show_replay
     from foretrace.cli.display.traces import warn_unsealed
+    from foretrace.core.files import replace_file
     from foretrace.evaluation.frontier_picture import check_picture, write_picture
 
     if frontier is not None:
@@ -90,6 +94,8 @@ def replay(
     if frontier is not None:
         write_picture(frontier, report)
     facts = {"traces_folder": str(traces), "predictions": str(predictions), **msgspec.to_builtins(report)}
+    if out is not None:
+        replace_file(out, msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
     if not output.write_json(facts):
         show_replay(output, report)
         if frontier is not None:

@@ -19,7 +19,8 @@ def view(
     inputs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="TRACES|DATASET ...", help="Traces folder, or two; or a dataset and files of predictions."
+            metavar="TRACES|DATASET ...",
+            help="Traces folder, or two; or a dataset, files of predictions, and results of score and replay.",
         ),
     ],
     *,
@@ -34,8 +35,8 @@ def view(
 ) -> None:
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
-    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, and predictions
-    beside the eval rows.
+    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
+    the eval rows, and what score and replay wrote with --out.
     """
     output.stay_small()
     import msgspec
