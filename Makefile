@@ -14,7 +14,7 @@ test: .venv/dev
 	$(MAKE) --no-print-directory -j 2 check pytest
 
 pytest: .venv/dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not integration and not slow" \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not integration and not slow" \
 		--ignore tests/integrations
 
 check: .venv/dev

@@ -15,7 +15,7 @@ SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 settings.register_profile(
     "foretrace",
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
     # The same examples every time; other ones are looked for with FORETRACE_EXPLORE=1.
