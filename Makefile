@@ -48,7 +48,7 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/b
 
 .venv/trl: .venv/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl]" "transformers[serving]" peft
 	touch $@
 
 .venv/servers: .venv/dev
