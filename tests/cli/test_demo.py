@@ -96,6 +96,7 @@ def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_makes_the_same(made: Made, run: Run, tmp_path: Path) -> None:
     """What the demo does are runs of `generate` and `build` like any other: nothing is left to be done, and made anew
     it is the same, to the last byte of the dataset."""
@@ -117,6 +118,7 @@ def test_a_folder_that_is_not_its_own_is_left_alone(run: Run, traces: Path) -> N
     assert len(list(read_traces(traces))) == 4
 
 
+@pytest.mark.slow
 def test_what_to_do_next_works_as_it_stands(
     made: Made, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
