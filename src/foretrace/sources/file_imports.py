@@ -145,6 +145,7 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             if (reason := taker.take(result, str(state.path), may_grow=True)) is not None:
                 drops[reason] += 1
+                own.drops[reason] += 1
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
             if taker.is_full(0):

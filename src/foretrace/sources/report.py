@@ -100,11 +100,14 @@ class SourceReport(msgspec.Struct, kw_only=True):
     """What became of the records of those that were read now."""
     counts: TraceCounts = msgspec.field(default_factory=TraceCounts)
     """What is in the traces of those that were read now."""
+    drops: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Their rows or conversations that were dropped, by reason."""
 
     def add(self, other: SourceReport) -> None:
         """Take over the counts of another."""
         self.files += other.files
         self.files_done += other.files_done
+        self.drops.update(other.drops)
         self.account.add(other.account)
         self.counts.add(other.counts)
 

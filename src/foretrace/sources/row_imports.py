@@ -109,6 +109,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             reason = taker.take(result, f"{at.file or self.rows.label} row {at.row}")
             if reason is not None:
                 account.drop(reason)
+                own.drops[reason] += 1
             elif isinstance(result, Drop):
                 account.ignore(result.reason)
             else:
