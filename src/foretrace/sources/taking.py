@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from foretrace.core.errors import Setting
@@ -27,6 +28,8 @@ class Taker:
         self.report = report
         self._outcomes: dict[str, str] = {}
         """Outcomes of the traces taken so far, by key, where one can take another's place."""
+        self._changed: set[str] = set()
+        """Sources whose cursors have changed since the last checkpoint."""
 
     def is_full(self, rows: int) -> bool:
         """Whether so many rows since the last checkpoint, or what they gave, ask for the next one."""
@@ -105,25 +108,30 @@ class Taker:
         self.forget_drops(name)
         manifest.drops = dict(Counter(manifest.drops) + Counter(cursor.drops))
         manifest.inputs[name] = cursor
+        self._changed.add(cursor.source)
 
     def forget_drops(self, name: str) -> None:
         """Let the manifest count the drops of an input no more."""
         manifest = self.writer.manifest
         if (cursor := manifest.inputs.get(name)) is not None:
             manifest.drops = dict(Counter(manifest.drops) - Counter(cursor.drops))
+            self._changed.add(cursor.source)
 
     def checkpoint(self) -> None:
         """Seal what was taken, and list it with the cursors."""
         manifest = self.writer.manifest
         manifest.counts["rows"] = sum(cursor.rows for cursor in manifest.inputs.values())
-        manifest.accounts = _sum_accounts(manifest.inputs)
+        summed = _sum_accounts([cursor for cursor in manifest.inputs.values() if cursor.source in self._changed])
+        kept = {name: account for name, account in manifest.accounts.items() if name not in self._changed}
+        manifest.accounts = dict(sorted({**kept, **summed}.items()))
+        self._changed.clear()
         self.writer.checkpoint()
 
 
-def _sum_accounts(inputs: dict[str, Cursor]) -> dict[str, dict[str, Any]]:
-    """Records, turns, calls, results and times of all inputs, by source."""
+def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:
+    """Records, turns, calls, results and times of inputs, by source."""
     sums: dict[str, tuple[Account, TraceCounts]] = {}
-    for cursor in inputs.values():
+    for cursor in cursors:
         account, counts = sums.setdefault(cursor.source, (Account(), TraceCounts()))
         account.add(Account.from_dict(cursor.account))
         counts.add(TraceCounts.from_dict(cursor.counts))
