@@ -29,7 +29,7 @@ FIELDS = {
     "messages": (),
     "role": (),
     "content": (),
-    "tools": ("tools", "available_tools", "functions", "tool_defs", "responses_create_params.tools"),
+    "tools": ("tools", "available_tools", "functions", "tool_defs", "responses_create_params.tools", "request.tools"),
     "id": ("id", "traj_id", "trajectory_id", "session_id"),
     "instance": (
         "instance",
@@ -43,7 +43,7 @@ FIELDS = {
     "group": ("group", "repo", "repository", "task.group"),
     "success": ("success", "resolved", "passed", "outcome.success"),
     "reward": ("reward", "score", "outcome.reward"),
-    "model": ("model", "model_name", "provenance.model", "response.model"),
+    "model": ("model", "model_name", "provenance.model", "response.model", "request.model"),
     "exit_reason": ("exit_status", "exit_reason"),
 }
 """What `columns` can map (dots lead into objects), and the columns that are looked for when it does not. Role and
