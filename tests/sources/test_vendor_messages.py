@@ -11,6 +11,7 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
+from foretrace.sources.row_turns import find_turns
 
 ASK: dict[str, Any] = {"role": "user", "content": "Weather?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Oslo"}'}}
@@ -128,6 +129,21 @@ def test_one_conversation_in_every_form(row: dict[str, Any]) -> None:
 def test_replies_in_a_request_were_logged_before() -> None:
     said = [m for m in read(ROWS["request and choices"]).messages if m.role == "assistant"]
     assert [m.train for m in said] == [False, None]
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [
+        ({"messages": [OPENAI[:1], OPENAI[:1]]}, {"choices": [{"message": REPLY}]}),
+        ({"messages": OPENAI[:1]}, {"choices": [{"message": REPLY}] * 2}),
+        ({"messages": OPENAI[:1]}, {"choices": []}),
+        ({"messages": OPENAI[:1]}, {"error": {"message": "rate limit"}}),
+    ],
+)
+def test_a_log_without_one_reply_to_one_conversation_is_none(
+    request_: dict[str, Any], response: dict[str, Any]
+) -> None:
+    assert find_turns({"request": request_, "response": response}) is None
 
 
 @pytest.mark.parametrize(

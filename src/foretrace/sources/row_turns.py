@@ -189,8 +189,8 @@ def _find_exchange(row: Row) -> FoundTurns | None:
         return None
     body = asked[1]
     messages = next((body[name] for name in ("messages", "contents") if isinstance(body.get(name), list)), None)
-    if messages and isinstance(messages[0], list):  # a batch of one
-        messages = messages[0]
+    if messages and isinstance(messages[0], list):  # one conversation of a batch: others would be lost
+        messages = messages[0] if len(messages) == 1 else None
     turns, reply = _list_turns(messages), _find_reply(said[1])
     if not turns or reply is None:
         return None
@@ -210,14 +210,14 @@ def _open_body(value: Any) -> Row:
 
 
 def _find_reply(body: Row) -> Row | None:
-    """The message of the model in a response of one of the APIs."""
+    """The message of the model in a response of one of the APIs; of several choices none is a guess of ours."""
     for path in _REPLY_PATHS:
         value: Any = body
         for key in path:
             if isinstance(value, dict) and isinstance(key, str):
                 value = value.get(key)
             else:
-                value = value[0] if isinstance(value, list) and value else None
+                value = value[0] if isinstance(value, list) and len(value) == 1 else None
         if isinstance(value, dict) and is_turn(value):
             return value
     return None
