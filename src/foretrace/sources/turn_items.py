@@ -152,10 +152,11 @@ def _read_item(item: Row) -> Iterator[Row]:
             yield unwrapped
             return
     content = item.get("content", item.get("value"))
-    other = next((key for key in ("text", "system_prompt", "message") if isinstance(item.get(key), str)), None)
-    if content is None and other is not None:
-        content = item[other]
-        item = {**{k: v for k, v in item.items() if k != other}, "content": content}
+    if content is None:
+        other = next((key for key in ("text", "system_prompt", "message") if isinstance(item.get(key), str)), None)
+        if other is not None:
+            content = item[other]
+            item = {**{k: v for k, v in item.items() if k != other}, "content": content}
     if isinstance(content, list) and any(isinstance(b, dict) and b.get("type") in _BLOCKS for b in content):
         yield from _split_blocks(item, content)
     elif isinstance(content, dict):
