@@ -23,6 +23,7 @@ check: .venv/dev
 	$(BIN)/pyright
 
 bench: .venv/dev
+	$(BIN)/python benchmarks/bench_import.py
 	$(BIN)/python benchmarks/bench_build.py
 	$(BIN)/python benchmarks/bench_sandbox.py
 	$(BIN)/python benchmarks/bench_generate.py

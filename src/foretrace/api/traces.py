@@ -91,7 +91,7 @@ def import_source(
 
     Raises:
         UsageError: an option that does not fit.
-        SourceError: input that cannot be read, or that several sources know.
+        SourceError: input that cannot be read, or none that one source knows.
         StoreError: `out` cannot be written.
     """
     from foretrace.clean.redact import make_redactor

@@ -274,4 +274,6 @@ def _import(
     if report.found is not None and report.found.unknown:
         first = report.found.unknown[0]
         output.note(f"not recognised: {report.found.unknown_count:,} files, e.g. {first.path}: {first.seen}")
+    for file in report.found.ambiguous if report.found is not None else ():
+        output.warn(f"warning: left out: {file.describe()}; import it under the name of one of them")
     return import_facts(report, text, into)
