@@ -62,7 +62,6 @@ def _tune_allocation() -> None:
 def release_memory() -> None:
     """Return freed memory to the system, where the C library (glibc) keeps it for later: otherwise a worker that runs
     many shard jobs would grow with each of them, and a process that has imported would stay large while it builds."""
-    gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
