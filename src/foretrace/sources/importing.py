@@ -85,7 +85,7 @@ def import_inputs(
         ]
         needed = workers if _weigh(inputs, limit) >= _MIN_POOL_BYTES else 1
         try:
-            with _open_pool(needed) as pool:
+            with _open_pool(needed, small=all(map(_is_ours, inputs))) as pool:
                 for number, (group, jobs) in enumerate(zip(inputs, row_jobs, strict=True)):
                     _scan(group.source, jobs, replace)
                     source: Any = group.source
@@ -129,10 +129,15 @@ def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
         source.scan(itertools.chain.from_iterable(report_progress(job.read(), job, "looking") for job in jobs))
 
 
+def _is_ours(group: SourceInputs) -> bool:
+    """Whether no code from outside reads it, which may want pandas."""
+    return type(group.source).__module__.startswith("foretrace.")
+
+
 @contextlib.contextmanager
-def _open_pool(workers: int) -> Generator[Executor | None]:
+def _open_pool(workers: int, *, small: bool) -> Generator[Executor | None]:
     kept = "what was sealed so far is kept, the same import goes on from there"
-    with worker_pool(workers, small=False, helps=True, kept=kept) as pool:
+    with worker_pool(workers, small=small, helps=True, kept=kept) as pool:
         yield pool
 
 
