@@ -104,7 +104,7 @@ def test_a_prompt_that_peeks_at_the_outcome(fails: Any, monkeypatch: pytest.Monk
     def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
         honest(self, trace, *arguments)
         if trace.outcome.success:
-            self._task[0] += " "
+            self._head = self._head._replace(task=[self._head.task[0] + " ", *self._head.task[1:]])
 
     monkeypatch.setattr(Prompts, "__init__", peeks)
     fails("causality")
@@ -115,7 +115,8 @@ def test_a_prompt_that_knows_how_long_the_trace_is(fails: Any, monkeypatch: pyte
 
     def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
         honest(self, trace, *arguments)
-        self._system = ChatText("system", f"{self._system.content}\n{len(trace.messages)} messages")
+        told = f"{self._head.system.content}\n{len(trace.messages)} messages"
+        self._head = self._head._replace(system=ChatText("system", told))
 
     monkeypatch.setattr(Prompts, "__init__", peeks)
     fails("causality")

@@ -84,13 +84,12 @@ class _ShardChecker:
     def _read_back(self, path: Path, config: Config, split: str) -> None:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
-        for group in read_groups(path, config, [name for name in config.columns if name in read]):
+        for group in read_groups(path, config, [name for name in config.columns if name in read], digests=True):
             keys, steps = group.values["key"], group.values["step"]
             result.rows[config.name] += len(keys)
             result.groups[split].update(group.values["group"])
             result.keys[split].update(keys)
-            for key, step, prompt in zip(keys, steps, group.messages.get("prompt", ()), strict=False):
-                digest = digest_prompt(prompt)
+            for key, step, digest in zip(keys, steps, group.prompts, strict=False):
                 self._prompts[split].add(digest)
                 rows = self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})
                 rows[digest] = f"{config.name}/{split} {key} {step}"
@@ -123,12 +122,14 @@ class _ShardChecker:
             # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
             other = Prompts(replace_ending(trace, step), settings.target, settings.max_context_tokens, counter, other)
             prompt = other.render(step)
+            tokens, with_target = 0, False
             for _, text in prompt:
-                if text not in facts:
+                fact = facts.get(text)
+                if fact is None:
                     has_other_target = has_target(text.removeprefix(instruction))
-                    facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
-            tokens = sum(facts[text][0] for _, text in prompt)
-            with_target = any(facts[text][1] for _, text in prompt)
+                    fact = facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
+                tokens += fact[0]
+                with_target = with_target or fact[1]
             is_history = history.is_shown_by(prompt, step)
             result.max_prompt_tokens = max(result.max_prompt_tokens, tokens)
             for checks in self._checks.values():

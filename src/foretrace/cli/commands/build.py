@@ -10,7 +10,7 @@ import typer
 from foretrace.cli.options import NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
-from foretrace.engines.processes import usable_cores
+from foretrace.engines.processes import release_memory, usable_cores
 
 if TYPE_CHECKING:
     from foretrace.registry import SourceSpec
@@ -176,7 +176,9 @@ def build(
     if references:
         check_references(target)
     check_output(out, overwrite=overwrite)
-    folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact)
+    folders, imported = _collect_folders(
+        output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact, workers=workers or usable_cores()
+    )
     workers = workers or min(4, usable_cores())
     report = build_with_progress(output, folders, out, settings, workers=workers, overwrite=overwrite)
     facts: dict[str, Any] = {
@@ -200,7 +202,14 @@ def build(
 
 
 def _collect_folders(
-    output: Output, inputs: list[str], out: Path, limit: int | None, *, allow_demo: bool, redact: bool
+    output: Output,
+    inputs: list[str],
+    out: Path,
+    limit: int | None,
+    *,
+    allow_demo: bool,
+    redact: bool,
+    workers: int,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Traces folders as they are, and the one into which sources are imported; a report of each import."""
     from foretrace.cli.display.traces import warn_unsealed
@@ -223,7 +232,8 @@ def _collect_folders(
         return folders, []
     jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read
     into = out.with_name(out.name + "-traces")
-    imported = [_import(output, *job, into, limit, redact=redact) for job in jobs]
+    imported = [_import(output, *job, into, limit, redact=redact, workers=workers) for job in jobs]
+    release_memory()
     return [*folders, into], imported
 
 
@@ -255,6 +265,7 @@ def _import(
     limit: int | None,
     *,
     redact: bool,
+    workers: int,
 ) -> dict[str, Any]:
     from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
@@ -266,7 +277,7 @@ def _import(
     with output.progress(f"opening {text}") as progress:
         inputs = [spec.path] if spec.path is not None else []
         report = import_source(
-            source, inputs, out=into, split=spec.split, limit=limit, redact=redact, progress=progress
+            source, inputs, out=into, split=spec.split, limit=limit, redact=redact, workers=workers, progress=progress
         )
     note_redactions(output, report.total.counts)
     check_not_empty(report, text, into)

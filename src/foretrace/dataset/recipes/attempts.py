@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +93,9 @@ class Attempt:
         """Steps that can be targets, in order, once `select_targets` has found them."""
         self._settings = settings
         self._action_keys: dict[int, ActionKey] = {}
-        self._steps_by_action: dict[ActionKey, list[int]] | None = None
+        self._steps_by_action: dict[ActionKey, list[int]] = {}
+        """Indexes of the steps that did something, ascending; empty until it is asked for."""
+        self._repeats: dict[int, bool] = {}
 
     def select_targets(self, until: int | None = None) -> None:
         """Fill `targets` with the steps up to message `until`, or with all steps."""
@@ -107,15 +110,23 @@ class Attempt:
 
     def is_shown(self, action_key: ActionKey, index: int) -> bool:
         """Whether the prompt at `index` shows a step before it that did this."""
-        if self._steps_by_action is None:
-            self._steps_by_action = {}
-            for label in self.labels:
-                self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
-        steps = self._steps_by_action.get(action_key)
+        steps = (self._steps_by_action or self._index_actions()).get(action_key)
         if steps is None or steps[0] >= index:
             return False
-        first_shown = self.prompts.find_first_shown(index)
-        return any(first_shown <= step < index for step in steps)
+        place = bisect.bisect_left(steps, index) - 1
+        return steps[place] >= self.prompts.find_first_shown(index)
+
+    def is_repeat(self, index: int) -> bool:
+        """Whether the prompt at `index` shows a step before it that did the same as the one at `index`."""
+        if index not in self._repeats:
+            self._repeats[index] = self.is_shown(self.find_action_key(index), index)
+        return self._repeats[index]
+
+    def _index_actions(self) -> dict[ActionKey, list[int]]:
+        self._steps_by_action = {}
+        for label in self.labels:
+            self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
+        return self._steps_by_action
 
     def count_shared_messages(self, other: Attempt) -> int:
         """How many of the first messages two attempts share; behind them, their prompts differ."""

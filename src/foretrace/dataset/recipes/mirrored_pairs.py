@@ -56,7 +56,7 @@ def find_mirrored_pairs(
             for first, second in find_candidates(shuffled[place], others):
                 if tries[place] == MAX_TRIES or quota.is_full(attempt):
                     break
-                if (first, second) in used or not quota.has_room_for([(first, second)]):
+                if (first, second) in used or not quota.has_room(first, second):
                     continue
                 if family in REPEAT_BALANCED and _is_repeat_rule_right(first, second):
                     continue
@@ -88,6 +88,15 @@ class _Quota:
     def is_full(self, attempt: Attempt) -> bool:
         """Whether there is no room for a pair of this attempt alone."""
         return self._rows[attempt.trace.key] + 2 > self._pairs
+
+    def has_room(self, first: Target, second: Target) -> bool:
+        """Whether there is room for this pair: asked of every candidate."""
+        if first in self._used or second in self._used or first is second:
+            return False
+        if first.attempt is second.attempt:
+            return not self.is_full(first.attempt)
+        rows, left = self._rows, self._pairs - 1
+        return rows[first.attempt.trace.key] <= left and rows[second.attempt.trace.key] <= left
 
     def has_room_for(self, pairs: Iterable[tuple[Target, Target]]) -> bool:
         """Whether there is room for all of these pairs."""

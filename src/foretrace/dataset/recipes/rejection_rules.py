@@ -44,8 +44,7 @@ def are_same_targets(one: Target, other: Target) -> bool:
 def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
     """Apply the rule "reject what was already done" to a pair: 1 where it is right, -1 where it is wrong, 0 where
     the prompt shows both actions or neither."""
-    is_shown = at.attempt.is_shown
-    return is_shown(wrong.action_key, at.index) - is_shown(at.action_key, at.index)
+    return at.attempt.is_shown(wrong.action_key, at.index) - at.attempt.is_repeat(at.index)
 
 
 def are_interchangeable(first: Target, second: Target) -> bool:
