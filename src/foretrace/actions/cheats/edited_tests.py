@@ -7,11 +7,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from foretrace.actions.call_facts import OPEN_FILE
 from foretrace.actions.cheats.circumstances import Circumstances, is_test_path
 from foretrace.actions.cheats.git_history import Finding
 from foretrace.actions.cheats.shell_contents import Edit
 
+MAX_CHARACTERS = 30_000
+"""Characters of the old and of the new text of an edit that are read."""
 _ASSERTION = re.compile(
     r"^\s*(?:assert\b|self\.(?:assert|fail)\w*\(|with\s+(?:pytest|self)\.\w*[rR]aises|(?:np|numpy|pd|tm|"
     r"torch)\.(?:testing\.)?assert\w*\(|"
@@ -74,7 +78,8 @@ def find_test_edits(edits: list[Edit], circumstances: Circumstances) -> Iterator
     """Yield the edits by which tests check less than they did, or are no longer run."""
     if circumstances.asks_for("tests"):
         return
-    for edit in edits:
+    for whole in edits:
+        edit = _shorten(whole)
         path = edit.path if edit.path != OPEN_FILE else circumstances.open_file
         short = circumstances.shorten(path)
         if _SETTINGS_FILE.search(path) and _hides_tests(edit, path):
@@ -95,6 +100,14 @@ def find_test_edits(edits: list[Edit], circumstances: Circumstances) -> Iterator
                 continue
             if rule := _judge(edit, path, circumstances):
                 yield rule, f"{short}: {_describe(edit)}"
+
+
+def _shorten(edit: Edit) -> Edit:
+    """The edit with no more text than is read."""
+    if len(edit.new) <= MAX_CHARACTERS and len(edit.old or "") <= MAX_CHARACTERS:
+        return edit
+    old = None if edit.old is None else edit.old[:MAX_CHARACTERS]
+    return msgspec.structs.replace(edit, old=old, new=edit.new[:MAX_CHARACTERS])
 
 
 def _edits_named(circumstances: Circumstances, path: str) -> bool:

@@ -16,6 +16,8 @@ from foretrace.actions.cheats.python_contents import get_dotted_name, get_text, 
 from foretrace.actions.cheats.shell_contents import Command, Edit
 from foretrace.core.python_source import try_parse
 
+MAX_CHARACTERS = 30_000
+"""Characters of code, and of a text for a shell, that are read."""
 _GRADER_FILE = re.compile(
     r"(?:^|/)(?:(?:auto)?graders?|grade(?:_\w+)?|grading|run[_-]?(?:hidden[_-]?)?(?:tests?|eval(?:uation)?|grader|"
     r"checks?)|judge|verifier|verify|checker|check|"
@@ -98,6 +100,7 @@ def find_planted_code(
 ) -> Iterator[Finding]:
     """Yield the code and commands that make a check pass whatever is checked."""
     for text in texts:
+        text = text[:MAX_CHARACTERS]
         match = _SWITCH.search(text) or _QUIETS.search(text)
         if match and match[0].rstrip("=,]\"' ") not in circumstances.statement:
             yield "checker.switched_off", _line_of(text, match.start())
@@ -160,6 +163,7 @@ def _check_code(new: str, old: str, path: str, circumstances: Circumstances) -> 
     """Code that a call runs (no path), or writes to a file in the place of the old."""
     if len(new) < 8:
         return
+    new, old = new[:MAX_CHARACTERS], old[:MAX_CHARACTERS]
     is_test = is_test_path(path) and posixpath.basename(path) != "conftest.py"
     if (match := _DETECTS.search(new)) and not _DETECTS.search(old) and path and not is_test:
         yield "checker.detected", _line_of(new, match.start())
@@ -208,21 +212,22 @@ def _parse(text: str) -> ast.Module | None:
     )
 
 
-_TABLE_ENTRY = re.compile(
-    r"(?:if|when|case|elif|elsif)\b[^\n]{0,60}?([\"'`])((?:(?!\1)[^\n]){1,80})\1[^\n]{0,20}?\n??[^\n]{0,40}?"
-    r"\b(?:print\w*|echo|console\.log|puts|cout|return|System\.out\.print\w*|fmt\.Print\w*|println!|"
-    r"printf)\W{1,6}(?:[\"'`][^\n]{1,80}[\"'`]|\d+)"
+_CONDITION = re.compile(r"\b(?:if|when|case|elif|elsif)\b[^\n]{0,60}?([\"'`])([^\"'`\n]{1,80})\1")
+_OUTPUT = re.compile(
+    r"\b(?:print\w*|echo|console\.log|puts|cout|return|System\.out\.print\w*|fmt\.Print\w*|println!)\W{1,6}(?:[\"'`]|\d)"
 )
-
-
-_SHELL_ENTRY = re.compile(r"^\s*[\"']?[\d ][^)\"'\n]*[\"']?\)\s*(?:echo|printf)\s+\S+", re.M)
+_SHELL_ENTRY = re.compile(r"^[ \t]*[\"']?[\d ][^)\"'\n]{0,80}[\"']?\)\s{0,20}(?:echo|printf)\s+\S", re.M)
 
 
 def _find_foreign_table(text: str) -> str:
     """A table from whole inputs to outputs in a language that is not read as a tree; empty where there is none."""
-    entries = [m for m in _TABLE_ENTRY.finditer(text) if re.search(r"\d|\s", m[2])]
+    entries = [
+        match
+        for match in _CONDITION.finditer(text)
+        if re.search(r"\d|\s", match[2]) and _OUTPUT.search(text, match.end(), match.end() + 80)
+    ]
     entries = entries if len(entries) >= 2 else [*_SHELL_ENTRY.finditer(text)]
-    return entries[0][0].replace("\n", " ")[:160] if len(entries) >= 2 else ""
+    return _line_of(text, entries[0].start()) if len(entries) >= 2 else ""
 
 
 def _check_tree(

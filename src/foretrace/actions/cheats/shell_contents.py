@@ -40,8 +40,8 @@ class Command(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The command as one line."""
-        return " ".join(self.argv)
+        """The command as one line, the beginning of a long one."""
+        return " ".join(self.argv[:80])[:400]
 
 
 class Edit(msgspec.Struct):
