@@ -26,15 +26,16 @@ from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
-from foretrace.dataset.plan import check_room, make_plan
+from foretrace.dataset.plan import check_room, make_plan, plan_shards
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, infer_tools_of_shards
+from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, examine_shards, infer_tools_of_shards
 from foretrace.dataset.statistical_gates import PairSample, SampledPair, make_statistical_gates, remove_families
+from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, select_traces
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
@@ -200,9 +201,13 @@ class _Builder:
         self._clear()
         check_room(self.settings)
         before = [store.compute_fingerprint() for store in self.stores]
-        jobs, inputs = self._plan()
+        jobs = self._make_jobs()
         ours_alone = not any(":" in name for name in self.settings.recipes)
         with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
+            selection = self._select(pool, jobs)
+            plan = make_plan(self.stores, self.settings, selection)
+            self.warnings += plan.warnings
+            jobs = [msgspec.structs.replace(job, splits=plan.splits, selection=selection) for job in jobs]
             inferred = InferredTools()
             for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
                 inferred.merge(found)
@@ -226,7 +231,7 @@ class _Builder:
         self._fail_on(gates)
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
-            raise self._make_empty_error(built.counts)
+            raise self._make_empty_error(built.counts, selection)
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
         difficulty = {
@@ -235,7 +240,15 @@ class _Builder:
             if family in built.counts.families  # and was not removed
         }
         manifest = make_manifest(
-            self.settings, inputs, built.counts, configs, gates, difficulty, self.warnings, self._corrections
+            self.settings,
+            plan.inputs,
+            built.counts,
+            configs,
+            gates,
+            difficulty,
+            self.warnings,
+            self._corrections,
+            selection,
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -247,25 +260,29 @@ class _Builder:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
 
-    def _plan(self) -> tuple[list[ShardJob], dict[str, Any]]:
-        """The jobs, and what the manifest says of the inputs."""
-        plan = make_plan(self.stores, self.settings)
-        self.warnings += plan.warnings
-        jobs = [
+    def _make_jobs(self) -> list[ShardJob]:
+        shards = plan_shards(self.stores)
+        return [
             ShardJob(
                 number=number,
-                count=len(plan.shards),
+                count=len(shards),
                 stores=tuple(sorted(str(store.folder) for store in self.stores)),
-                shards=shards,
+                shards=of_job,
                 folder=str(self.folder),
                 candidates_folder=str(self.candidates_folder),
                 settings=self.settings,
-                splits=plan.splits,
                 corrections=self._corrections,
             )
-            for number, shards in enumerate(plan.shards)
+            for number, of_job in enumerate(shards)
         ]
-        return jobs, plan.inputs
+
+    def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
+        """What the filters leave out, and the groups that they merge."""
+        filters = make_trace_filters(self.settings)
+        if not filters:
+            return TraceSelection()
+        examined = [trace for _, found in self._run(pool, "looking at traces", examine_shards, jobs) for trace in found]
+        return select_traces(filters, examined)
 
     def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))
@@ -342,15 +359,15 @@ class _Builder:
                 left = {n: remove_families(self.folder / n, config, families, self.settings.seed) for n in listed}
                 files[config.name][split] = {name: rows for name, rows in left.items() if rows}
 
-    def _make_empty_error(self, counts: BuildCounts) -> BuildError:
-        drops: Counter[str] = Counter()
+    def _make_empty_error(self, counts: BuildCounts, selection: TraceSelection) -> BuildError:
+        drops = Counter(f"{name} (whole traces)" for name in selection.left_out.values())
         for reasons in counts.drops.values():
             drops.update(reasons)
         outcomes = ", ".join(f"{n} {name}" for name, n in sorted(counts.outcomes.items()))
         why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()) if n)
+        traces = counts.outcomes.total() + len(selection.left_out)
         return BuildError(
-            f"no row could be made from {counts.outcomes.total()} traces ({outcomes}); left out: {why or 'nothing'}; "
-            "the setting is ",
+            f"no row could be made from {traces} traces ({outcomes}); left out: {why or 'nothing'}; the setting is ",
             Setting("outcomes", self.settings.outcomes),
             ": not_failed takes attempts of unknown outcome too, all takes all",
         )

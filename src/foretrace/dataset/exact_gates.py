@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from foretrace.core.store import TraceStore
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
@@ -19,7 +18,7 @@ from foretrace.dataset.recipes.base import Config, RowCheck
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
-from foretrace.dataset.shard_job import ShardJob, read_traces_once
+from foretrace.dataset.shard_job import ShardJob, read_selected
 from foretrace.dataset.target_text import has_target
 from foretrace.dataset.turn_text import ChatText, History
 from foretrace.engines.processes import release_memory
@@ -105,8 +104,7 @@ class _ShardChecker:
         prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
         too.
         """
-        stores = [TraceStore(Path(store)) for store in self._job.stores]
-        for trace in read_traces_once(stores, self._job.shards):
+        for trace in read_selected(self._job):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # of no trace

@@ -13,6 +13,7 @@ from foretrace.dataset import splits
 from foretrace.dataset.prompts import make_instruction, make_token_counter
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
 from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.trace_filters import TraceSelection
 
 MESSAGES_PER_JOB = 24_000
 """About how many messages one job gets. The number of jobs, and so of files, follows from the traces alone."""
@@ -23,15 +24,13 @@ class BuildPlan(NamedTuple):
 
     splits: dict[str, str]
     """Split of each group."""
-    shards: list[tuple[int, ...]]
-    """The shards of each job."""
     inputs: dict[str, Any]
     """What the manifest says of the inputs."""
     warnings: list[str]
 
 
-def make_plan(stores: Sequence[TraceStore], settings: BuildSettings) -> BuildPlan:
-    """Read a few columns of the traces folders and decide.
+def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
+    """The shards of each job, by one column of the traces folders.
 
     Raises:
         UsageError: no folder, or folders of several numbers of shards.
@@ -43,20 +42,27 @@ def make_plan(stores: Sequence[TraceStore], settings: BuildSettings) -> BuildPla
         raise UsageError(
             "build takes traces folders with one number of shards; import again with the same ", Setting("shards")
         )
-    tables = [store.read_columns("key", "id", "group", "n_messages", "success") for store in stores]
-    keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
-    if not keys:
+    messages = [n for store in stores for n in store.read_columns("n_messages")["n_messages"].to_pylist()]
+    if not messages:
         raise BuildError(f"{stores[0].folder}: holds no traces")
-    groups = sorted({g for t in tables for g in _read_lists(t, "group")[0]})
-    outcomes = [row for t in tables for row in zip(*_read_lists(t, "group", "success"), strict=True)]
-    with_rows = {group for group, success in outcomes if is_wanted_outcome(settings.outcomes, success)}
-    assigned, warnings = splits.assign_splits(groups, settings.split, settings.seed, with_rows)
-    messages = sum(sum(_read_lists(t, "n_messages")[0]) for t in tables)
     used = sorted({s for store in stores for s in store.shards})
-    count = max(1, min(len(used), -(-messages // MESSAGES_PER_JOB)))
-    shards = [tuple(used[len(used) * n // count : len(used) * (n + 1) // count]) for n in range(count)]
+    count = max(1, min(len(used), -(-sum(messages) // MESSAGES_PER_JOB)))
+    return [tuple(used[len(used) * n // count : len(used) * (n + 1) // count]) for n in range(count)]
+
+
+def make_plan(stores: Sequence[TraceStore], settings: BuildSettings, selection: TraceSelection) -> BuildPlan:
+    """Read a few columns of the traces folders and decide, but for the traces that were left out."""
+    tables = [store.read_columns("key", "id", "group", "success") for store in stores]
+    keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
+    of_traces: list[tuple[str, str, bool | None]] = [
+        row for t in tables for row in zip(*_read_lists(t, "key", "group", "success"), strict=True)
+    ]
+    kept = [(selection.groups.get(g, g), success) for key, g, success in of_traces if key not in selection.left_out]
+    groups = sorted({group for group, _ in kept})
+    with_rows = {group for group, success in kept if is_wanted_outcome(settings.outcomes, success)}
+    assigned, warnings = splits.assign_splits(groups, settings.split, settings.seed, with_rows)
     inputs = {"traces": len(keys), "groups": len(groups), "digest": digest(*(x for k in keys for x in k), size=16)}
-    return BuildPlan(assigned, shards, inputs, warnings)
+    return BuildPlan(assigned, inputs, warnings)
 
 
 def check_room(settings: BuildSettings) -> None:

@@ -17,6 +17,7 @@ from foretrace.dataset.difficulty import Difficulty
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.trace_filters import TraceSelection
 
 DatasetFiles = dict[str, dict[str, dict[str, int]]]
 """Rows by config, split and file; files are named relative to their folder."""
@@ -93,6 +94,7 @@ def make_manifest(
     difficulty: Mapping[str, Difficulty],
     warnings: list[str],
     corrections: Corrections | None = None,
+    selection: TraceSelection | None = None,
 ) -> dict[str, Any]:
     """The manifest: nothing in it depends on time, place or number of workers.
 
@@ -105,6 +107,7 @@ def make_manifest(
         difficulty: How much of each family is easy.
         warnings: For the reader of the card.
         corrections: Those that were given.
+        selection: Which traces were left out before rows were made.
     """
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
@@ -122,6 +125,7 @@ def make_manifest(
         "sources": dict(sorted(counts.sources.items())),
         "licenses": dict(sorted(counts.licenses.items())),
         "redacted": dict(sorted(counts.redacted.items())),
+        **({"filters": selection.filters} if selection and selection.filters else {}),
         "counts": {
             "traces": counts.outcomes.total(),
             **{f"traces_{name}": counts.outcomes[name] for name in ("success", "failed", "unknown")},

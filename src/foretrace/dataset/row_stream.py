@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import refuse_demo_traces
 from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.parquet import RowWindow, make_table
-from foretrace.dataset.plan import check_room, make_plan
+from foretrace.dataset.plan import check_room, make_plan, plan_shards
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
 from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, make_attempt, select_targets
@@ -25,6 +25,7 @@ from foretrace.dataset.recipes.base import Config, Recipe
 from foretrace.dataset.recipes.load import load_recipes
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import read_traces_once
+from foretrace.dataset.trace_filters import TraceSelection, examine_trace, make_trace_filters, select_traces
 
 _ROWS_AT_ONCE = 64
 """Rows that are made into Python values at a time."""
@@ -53,19 +54,23 @@ class RowStream:
             refuse_demo_traces(self._stores)
         self._split = split
         self._settings = settings
-        self._plan = make_plan(self._stores, settings)
+        self._shards = plan_shards(self._stores)
+        self._selection = TraceSelection()
+        self._splits: dict[str, str] | None = None
         self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
         self._inferred_tools: InferredTools | None = None
         self._held_out: Digests | None = None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows as `datasets` shows them: messages as `{role, content}`, an action as its number."""
+        if self._splits is None:
+            self._selection = self._select()
+            self._splits = make_plan(self._stores, self._settings, self._selection).splits
         if self._inferred_tools is None:
-            shards = (shard for of_job in self._plan.shards for shard in of_job)
-            self._inferred_tools = infer_tools(read_traces_once(self._stores, shards), self._plan.splits)
+            self._inferred_tools = infer_tools(self._read_selected(self._list_shards()), self._splits)
         if self._held_out is None:
             self._held_out = self._find_held_out_prompts()
-        for shards in self._plan.shards:
+        for shards in self._shards:
             window = RowWindow(self._config, self._settings.seed)
             for attempts in self._read_tasks(shards, self._split):
                 for attempt in attempts:
@@ -78,11 +83,24 @@ class RowStream:
                             yield from self._show(window.take())
             yield from self._show(window.take())
 
+    def _list_shards(self) -> list[int]:
+        return [shard for of_job in self._shards for shard in of_job]
+
+    def _select(self) -> TraceSelection:
+        """What the filters leave out, which reads all traces once."""
+        filters = make_trace_filters(self._settings)
+        traces = read_traces_once(self._stores, self._list_shards() if filters else ())
+        return select_traces(filters, [examine_trace(trace, filters) for trace in traces])
+
+    def _read_selected(self, shards: Iterable[int]) -> Iterator[Trace]:
+        traces = read_traces_once(self._stores, shards)
+        return (kept for trace in traces if (kept := self._selection.apply(trace)) is not None)
+
     def _find_held_out_prompts(self) -> Digests:
         """Prompts that a more held-out split has, which keeps them."""
         found: set[bytes] = set()
         for split in SPLITS[SPLITS.index(self._split) + 1 :]:
-            for shards in self._plan.shards:
+            for shards in self._shards:
                 for attempts in self._read_tasks(shards, split):
                     found.update(t.prompt_digest for attempt in attempts if attempt.wanted for t in attempt.targets)
         return pack_digests(found)
@@ -100,9 +118,10 @@ class RowStream:
         assert inferred is not None
 
         def is_in_split(trace: Trace) -> bool:
-            return self._plan.splits[trace.task.group] == split
+            assert self._splits is not None
+            return self._splits[trace.task.group] == split
 
-        traces = filter(is_in_split, read_traces_once(self._stores, shards))
+        traces = filter(is_in_split, self._read_selected(shards))
         for _, of_task in groupby(traces, key=lambda trace: trace.task.id):
             attempts = [make_attempt(trace, self._settings, counter, inferred, corrections) for trace in of_task]
             for group in sorted({attempt.trace.task.group for attempt in attempts}):

@@ -29,6 +29,13 @@ from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import PairSample, SampledPair
+from foretrace.dataset.trace_filters import (
+    ExaminedTrace,
+    TraceSelection,
+    examine_trace,
+    make_trace_filters,
+    name_source,
+)
 from foretrace.dataset.unread_calls import count_unread_calls
 from foretrace.engines.processes import release_memory
 
@@ -46,8 +53,10 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     candidates_folder: str
     """Where rows go from which a selector chooses in the end."""
     settings: BuildSettings
-    splits: dict[str, str]
+    splits: dict[str, str] = {}
     """Split of each group."""
+    selection: TraceSelection = msgspec.field(default_factory=TraceSelection)
+    """What is left out, and the groups that were merged."""
     corrections: Corrections | None = None
     inferred_tools: InferredTools = msgspec.field(default_factory=InferredTools)
     excluded: dict[bytes, str] = {}
@@ -73,8 +82,7 @@ def build_shards(job: ShardJob) -> ShardResult:
     """Write the job's files and count what happened."""
     release_memory()
     with _ShardBuilder(job) as builder:
-        stores = [TraceStore(Path(store)) for store in job.stores]
-        for task, traces in groupby(read_traces_once(stores, job.shards, builder.counts), key=lambda t: t.task.id):
+        for task, traces in groupby(read_selected(job, builder.counts), key=lambda t: t.task.id):
             builder.add(task, list(traces))
         return builder.finish()
 
@@ -82,8 +90,22 @@ def build_shards(job: ShardJob) -> ShardResult:
 def infer_tools_of_shards(job: ShardJob) -> InferredTools:
     """Note what agents call in the train groups of the job's shards, where the source does not say what they have."""
     release_memory()
+    return infer_tools(read_selected(job), job.splits)
+
+
+def examine_shards(job: ShardJob) -> list[ExaminedTrace]:
+    """Look at the traces of the job's shards for the filters that the settings ask for."""
+    release_memory()
+    filters = make_trace_filters(job.settings)
     stores = [TraceStore(Path(store)) for store in job.stores]
-    return infer_tools(read_traces_once(stores, job.shards), job.splits)
+    return [examine_trace(trace, filters) for trace in read_traces_once(stores, job.shards)]
+
+
+def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
+    """Read the traces of the job's shards that were not left out, each in its group."""
+    stores = [TraceStore(Path(store)) for store in job.stores]
+    traces = read_traces_once(stores, job.shards, counts)
+    return (kept for trace in traces if (kept := job.selection.apply(trace)) is not None)
 
 
 def read_traces_once(
@@ -150,7 +172,7 @@ class _ShardBuilder:
         counts.unredacted += not is_redacted(trace)
         counts.of_demo_model += is_demo_model(trace.provenance.model)
         counts.licenses[trace.provenance.license or "unknown"] += 1
-        counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
+        counts.sources[name_source(trace)] += 1
         attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
         counts.with_inferred_tools += attempt.has_inferred_tools
         counts.corrected += sum(label.corrected for label in attempt.labels)

@@ -1,0 +1,152 @@
+"""What a build decides about whole traces before it makes rows: which stay, and which groups no split may part.
+
+A filter looks at each trace in a worker process, and decides in the parent by what was found in all of them. The
+filters are asked in turn, and each sees the traces that those before it left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from foretrace.core.trace import Trace
+from foretrace.dataset.settings import BuildSettings
+
+
+class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """What decisions are made by."""
+
+    key: str
+    id: str
+    task: str
+    group: str
+    source: str
+    """`source:split`, as the manifest counts traces."""
+    success: bool | None
+    n_messages: int
+    n_steps: int
+    """Messages of the agent."""
+    findings: dict[str, Any] = {}
+    """By filter; without those that found nothing."""
+
+
+class Decision(msgspec.Struct, kw_only=True):
+    """What one filter decided."""
+
+    left_out: dict[str, str] = {}
+    """The reason, by key of a trace."""
+    merged_groups: list[tuple[str, ...]] = []
+    """Groups that become one."""
+    figures: dict[str, Any] = {}
+    """For the manifest."""
+    notes: list[str] = []
+    """Sentences for the card."""
+
+
+class TraceFilter(Protocol):
+    """One reason for which traces are left out, or groups are merged."""
+
+    name: str
+
+    def examine(self, trace: Trace) -> Any:
+        """What the decision has to know of one trace: small, and made of plain values; `None` where that is nothing.
+        It runs in a worker process."""
+        ...
+
+    def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
+        """Decide about the traces that earlier filters left, in the order of their keys."""
+        ...
+
+
+class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
+    """What all filters decided."""
+
+    left_out: dict[str, str] = {}
+    """The filter that leaves it out, by key of a trace."""
+    groups: dict[str, str] = {}
+    """The new group of each group that was merged with others."""
+    filters: dict[str, Any] = {}
+    """What the manifest says of each filter."""
+
+    def apply(self, trace: Trace) -> Trace | None:
+        """The trace in its group, or `None` where it is left out."""
+        if trace.key in self.left_out:
+            return None
+        group = self.groups.get(trace.task.group, trace.task.group)
+        if group == trace.task.group:
+            return trace
+        return msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
+
+
+def make_trace_filters(settings: BuildSettings) -> list[TraceFilter]:
+    """The filters that the settings ask for, in the order in which they decide."""
+    return []
+
+
+def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
+    """Look at one trace for all filters."""
+    findings = {each.name: found for each in filters if (found := each.examine(trace)) is not None}
+    return ExaminedTrace(
+        key=trace.key,
+        id=trace.id,
+        task=trace.task.id,
+        group=trace.task.group,
+        source=name_source(trace),
+        success=trace.outcome.success,
+        n_messages=len(trace.messages),
+        n_steps=sum(message.role == "assistant" for message in trace.messages),
+        findings=findings,
+    )
+
+
+def name_source(trace: Trace) -> str:
+    """Source and split of a trace, as the manifest names them."""
+    return f"{trace.provenance.source}:{trace.provenance.split or '-'}"
+
+
+def select_traces(filters: Sequence[TraceFilter], examined: Sequence[ExaminedTrace]) -> TraceSelection:
+    """Let the filters decide, in turn."""
+    left = sorted(examined, key=lambda trace: trace.key)
+    left_out: dict[str, str] = {}
+    described: dict[str, Any] = {}
+    merges: list[tuple[str, ...]] = []
+    for each in filters:
+        decision = each.decide(left)
+        gone = {trace.key: trace for trace in left if trace.key in decision.left_out}
+        left_out |= dict.fromkeys(gone, each.name)
+        merges += decision.merged_groups
+        described[each.name] = _describe(decision, left, gone)
+        left = [trace for trace in left if trace.key not in gone]
+    return TraceSelection(left_out=left_out, groups=merge_groups(merges), filters=described)
+
+
+def _describe(decision: Decision, traces: Sequence[ExaminedTrace], gone: Mapping[str, ExaminedTrace]) -> dict[str, Any]:
+    by_source: dict[str, Counter[str]] = {}
+    for key, trace in gone.items():
+        by_source.setdefault(trace.source, Counter())[decision.left_out[key]] += 1
+    return {
+        "traces": len(traces),
+        "left_out": len(gone),
+        "by_source": {source: dict(sorted(reasons.items())) for source, reasons in sorted(by_source.items())},
+        **decision.figures,
+        **({"notes": decision.notes} if decision.notes else {}),
+    }
+
+
+def merge_groups(merges: Sequence[Sequence[str]]) -> dict[str, str]:
+    """The new group of each group that is merged with others: the first of them by name. Merges that share a group
+    become one."""
+    parents: dict[str, str] = {}
+
+    def find(group: str) -> str:
+        while (parent := parents.setdefault(group, group)) != group:
+            parents[group] = group = parents[parent]
+        return group
+
+    for groups in merges:
+        for other in groups[1:]:
+            first, second = sorted((find(groups[0]), find(other)))
+            parents[second] = first
+    return {group: find(group) for group in sorted(parents) if find(group) != group}
