@@ -27,6 +27,7 @@ COLUMNS = [
         "effect",
         "state_version",
         "failed",
+        "flags",
         "tool",
         "n_calls",
         "task",

@@ -130,7 +130,7 @@ def test_a_folder_that_is_written_meanwhile_is_read_again(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The segments that were listed are gone: as after `import --replace`, or a merge of small ones."""
-    label, done = traces_page.label_trace, []
+    label, done = traces_page.collect_evidence, []
 
     def write_meanwhile(trace: Any) -> Any:
         if not done:
@@ -142,7 +142,7 @@ def test_a_folder_that_is_written_meanwhile_is_read_again(
             (traces / "manifest.json").write_text(re.sub(r"/0(\d+\.parquet)", r"/9\1", manifest))
         return label(trace)
 
-    monkeypatch.setattr(traces_page, "label_trace", write_meanwhile)
+    monkeypatch.setattr(traces_page, "collect_evidence", write_meanwhile)
     assert foretrace.view(traces, out=tmp_path / "v").listed == 5
     assert done
 
