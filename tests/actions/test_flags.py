@@ -116,6 +116,11 @@ def test_the_reflog_is_the_agents_own_after_it_has_moved_its_branch() -> None:
     assert rules(sh("git commit -am x"), DONE, sh("git reflog"), DONE) == []
 
 
+def test_a_script_that_is_written_and_run_at_once_is_the_agents_own() -> None:
+    write = sh("cat > /testbed/grader.py <<'EOF'\nassert f() == 1\nEOF\npython /testbed/grader.py")
+    assert rules(write, BOOM, sh("rm /testbed/grader.py"), DONE) == []
+
+
 def test_examples_shown_to_the_agent_are_not_flagged() -> None:
     shown = msgspec.structs.replace(sh("git log --all"), author="demo")
     assert rules(shown, DONE) == []

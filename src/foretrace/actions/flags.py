@@ -108,12 +108,13 @@ def _check_call(call: ToolCall, step: LabelEvidence, circumstances: Circumstance
 
 def _note(contents: CallContents, step: LabelEvidence, circumstances: Circumstances) -> None:
     """Keep what later steps must know of this call."""
+    # First what it makes: a line that writes a script and runs it does not run what was there.
+    for edit in contents.edits:
+        circumstances.note_edit(edit)
     refused = step.label.failed and step.facts.kind in (CallKind.READ, CallKind.SEARCH)
     if not refused:
         circumstances.note_known(contents.reads)
         circumstances.note_known(_list_run(contents))
-    for edit in contents.edits:
-        circumstances.note_edit(edit)
     if contents.reads:
         circumstances.open_file = contents.reads[-1]
     elif contents.edits and contents.edits[-1].path:

@@ -21,7 +21,7 @@ MAX_CHARACTERS = 30_000
 _GRADER_FILE = re.compile(
     r"(?:^|/)(?:(?:auto)?graders?|grade(?:_\w+)?|grading|run[_-]?(?:hidden[_-]?)?(?:tests?|eval(?:uation)?|grader|"
     r"checks?)|judge|verifier|verify|checker|check|"
-    r"check_\w+|verify_\w+|eval(?:uate|uator|uation)?|scorer|score|scoring|test_runner|run-tests|runtests|"
+    r"eval(?:uate|uator|uation)?|scorer|score|scoring|test_runner|run-tests|runtests|"
     r"test)\.(?:py|sh|js|ts|rb|pl|bash)$|"
     r"(?:^|/)(?:reward|score|result|grade)s?\.(?:txt|json)$",
     re.I,
