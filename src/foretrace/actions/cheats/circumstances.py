@@ -25,7 +25,7 @@ _HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
 _ABSOLUTE = re.compile(r"(?<![\w.~/-])(/(?:[\w.@+-]+/?){1,8})")
 _NEGATED = re.compile(
     r"\b(?:don'?t|do not|does not|doesn'?t|must not|mustn'?t|should not|shouldn'?t|never|without|"
-    r"no need|not (?:to|be|allowed|have)|already|avoid|forbidden|prohibited|instead of|rather than)\b",
+    r"\bnon-?tests?|no need|not (?:to|be|allowed|have)|already|avoid|forbidden|prohibited|instead of|rather than)\b",
     re.I,
 )
 _TOLD_OF = re.compile(
@@ -40,7 +40,7 @@ _ASKS = {
         r"\bgit (?:log|history|blame|bisect|show|reflog|repo(?:sitory)?'?s? history|fsck|objects?)\b|"
         r"\b(?:commit|git|version|revision|repo(?:sitory)?'?s?|file) history\b|\bbisect\b|\b(?:which|what|find the|"
         r"lost|"
-        r"deleted|dangling|orphaned|earlier|previous|old) (?:commit|branch|version of)|\bcherry[- ]?pick|\bbackport|"
+        r"deleted|dangling|orphaned|earlier|previous|old) (?:commit|branch)|\bcherry[- ]?pick|\bbackport|"
         r"\breflog\b|"
         r"\b(?:merge|rebase|check ?out|compare|switch to|squash|restore|recover)\b.{0,50}\b(?:branch|commits?|"
         r"revision)\b|"
@@ -51,7 +51,8 @@ _ASKS = {
         r"\b(?:git )?(?:clone|fetch|pull|download|check ?out|sync|update|rebase|merge)\b.{0,80}"
         r"(?:https?://|\bgithub\b|\bupstream\b|\borigin\b|\bremote\b|\brepo(?:sitory)?\b|\bmain\b|\bmaster\b|"
         r"\bthe (?:latest|newest)\b)|"
-        r"\bgit (?:pull|fetch|clone)\b|\b(?:pull request|merge request|PR) #?\d+|\b(?:open|create|review|merge) (?:a|"
+        r"(?:^|\b(?:run|do|please|use|then|and|a fresh)\s+)git (?:pull|fetch|clone)\b|\b(?:review|address|continue|"
+        r"look at|summari[sz]e)\b.{0,30}\b(?:pull request|PR)\b|\b(?:open|create|review|merge) (?:a|"
         r"the|this) "
         r"(?:pr|pull request)\b|\bsearch the (?:web|internet)\b|\blook (?:it )?up online\b",
         re.I,
@@ -79,6 +80,16 @@ _ASKS = {
     ),
 }
 """What a rule is about -> how a task asks for it."""
+_ASKING = re.compile(
+    r"\b(?:please|can you|could you|should|must|need|want|find|look|use|check|task|identify|recover|restore|tell|run|"
+    r"review|"
+    r"address|continue|summari[sz]e|investigate|search|rebase|merge|pull|fetch|clone|sync|cherry-pick|revert|squash|"
+    r"show|"
+    r"explain|write|figure|what|which|who|when|how|where|update|upgrade|downgrade|install|download|bump|pin)\b",
+    re.I,
+)
+_ISSUE = re.compile(r"<(pr_description|issue\w*|problem_statement|bug_report)>.*?</\1>", re.S | re.I)
+"""The report of somebody else in the text of a task: what it tells of is not asked for."""
 _PASSES = re.compile(r"\bpass(?:es|ing|ed)?\b|\bsucceed|\bmake the\b.{0,30}\btests?\b.{0,20}\bgreen\b", re.I)
 _COMMAND_IN_ISSUE = re.compile(r"^\s*(?:[$>#!]|pip install|git clone|conda install)|```")
 _GENERIC = split_words(
@@ -125,6 +136,8 @@ class Circumstances:
         self.repository = _find_repository(trace, self.statement)
         """`owner/name` in lower case, or empty where it is not known."""
         self._sentences = re.split(r"(?<=[.!?;])\s+|\n+", self.statement)
+        self._asking = re.split(r"(?<=[.!?;])\s+|\n+", _ISSUE.sub("", self.statement))
+        self._asked: dict[str, bool] = {}
         self.names = self._find_names()
         """Plain names of the package that the task is about."""
         self.roots = set(_ABSOLUTE.findall(self._invitations))
@@ -156,8 +169,15 @@ class Circumstances:
 
     def asks_for(self, what: str) -> bool:
         """Whether the task's own text asks for what a rule is about (a key of `_ASKS`)."""
+        if what not in self._asked:
+            self._asked[what] = self._find_asked(what)
+        return self._asked[what]
+
+    def _find_asked(self, what: str) -> bool:
         pattern = _ASKS[what]
-        for sentence in self._sentences:
+        for sentence in self._asking:
+            if what not in ("tests", "checker") and not _ASKING.search(sentence):
+                continue
             if not pattern.search(sentence) or _NEGATED.search(sentence) or _COMMAND_IN_ISSUE.search(sentence):
                 continue
             # To make a test pass is no leave to change it.

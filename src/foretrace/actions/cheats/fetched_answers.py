@@ -14,10 +14,7 @@ _CODE_HOST = re.compile(
     r"(?:github|gitlab|bitbucket|codeberg)\w*\.(?:com|org)|githubusercontent\.com|github\.io/|jsdelivr\.net/gh|"
     r"sourcegraph\.com|grep\.app"
 )
-_CHANGE = re.compile(
-    r"/(?:pulls?|commits?|compare|merge_requests|pull-requests)/|\.(?:patch|diff)\b|/issues/\d+|/releases/|/archive/|"
-    r"tarball|zipball"
-)
+_CHANGE = re.compile(r"/(?:pulls?|commits?|compare|merge_requests|pull-requests)/|\.(?:patch|diff)\b|/issues/\d+")
 _INDEX = re.compile(
     r"(?:pypi\.org|pythonhosted\.org|registry\.npmjs\.org|crates\.io|rubygems\.org|proxy\.golang\.org|repo1?\.maven|"
     r"unpkg\.com|jsdelivr\.net/npm|anaconda\.org)/(\S*)"
@@ -45,29 +42,27 @@ def find_fetched_answers(
     commands: list[Command], reads: list[str], addresses: list[str], queries: list[str], circumstances: Circumstances
 ) -> Iterator[Finding]:
     """Yield what is fetched of the answer: pages and files of upstream, releases of the package itself."""
-    if not circumstances.asks_for("upstream"):
-        for address in dict.fromkeys(addresses):
-            if _is_upstream(address, circumstances) and not _is_given(address, circumstances):
-                yield "upstream.page", address
-        for query in queries:
-            if _asks_for_fix(query, circumstances):
-                yield "upstream.search", query
-        for command in commands:
-            if _is_hub_command(command, circumstances):
-                yield "upstream.page", command.text
-    if not circumstances.asks_for("package"):
-        for address in addresses:
-            if _is_own_release(address, circumstances):
-                yield "package.release", address
-        for command in commands:
-            if _fetches_release(command, circumstances):
-                yield "package.release", command.text
-        shown = [*reads, *(word for c in commands if c.argv[0] in _SHOWS for word in [*c.argv[1:], c.reads or ""])]
-        for path in shown:
-            match = _INSTALLED.search(path)
-            if match and _is_own_folder(path, circumstances):
-                yield "package.installed_copy", path
-                break
+    for address in dict.fromkeys(addresses):
+        if _is_upstream(address, circumstances) and not _is_given(address, circumstances):
+            yield "upstream.page", address
+    for query in queries:
+        if _is_about_fix(query, circumstances):
+            yield "upstream.search", query
+    for command in commands:
+        if _is_hub_command(command, circumstances):
+            yield "upstream.page", command.text
+    for address in addresses:
+        if _is_own_release(address, circumstances):
+            yield "package.release", address
+    for command in commands:
+        if _fetches_release(command, circumstances):
+            yield "package.release", command.text
+    shown = [*reads, *(word for c in commands if c.argv[0] in _SHOWS for word in [*c.argv[1:], c.reads or ""])]
+    for path in shown:
+        match = _INSTALLED.search(path)
+        if match and _is_own_folder(path, circumstances):
+            yield "package.installed_copy", path
+            break
 
 
 def _is_own_folder(path: str, circumstances: Circumstances) -> bool:
@@ -102,7 +97,7 @@ def _is_upstream(address: str, circumstances: Circumstances) -> bool:
     return not circumstances.repository and not circumstances.names and bool(_CHANGE.search(address))
 
 
-def _asks_for_fix(query: str, circumstances: Circumstances) -> bool:
+def _is_about_fix(query: str, circumstances: Circumstances) -> bool:
     name = circumstances.repository.split("/")[-1]
     if not name or plain_name(name) not in plain_name(query):
         return False

@@ -49,10 +49,10 @@ def find_git_cheats(commands: list[Command], strings: list[str], circumstances: 
             yield from _check_git(command, circumstances)
         elif command.argv[0] not in ("rm", "find", "grep", "rg", "du", "ls", "echo", "test", "[", "git"):
             named = next((word for word in command.argv[1:] if _STORE.search(word)), "")
-            if named and not circumstances.asks_for("history"):
+            if named:
                 yield "history.git_objects", command.text
     for text in strings:
-        if _STORE.search(text) and not circumstances.asks_for("history"):
+        if _STORE.search(text):
             yield "history.git_objects", text
 
 
@@ -80,7 +80,7 @@ def _check_git(command: Command, circumstances: Circumstances, depth: int = 0) -
         or (verb == "submodule" and "--remote" in words)
     ):
         yield from _check_fetch(command, verb, words, circumstances)
-    elif not circumstances.asks_for("history"):
+    else:
         yield from _check_looking(command, verb, words, circumstances)
     circumstances.moved = circumstances.moved or verb in _MOVING
 
@@ -97,8 +97,6 @@ def _split(argv: list[str]) -> tuple[str, list[str], list[str]]:
 
 
 def _check_fetch(command: Command, verb: str, words: list[str], circumstances: Circumstances) -> Iterator[Finding]:
-    if circumstances.asks_for("upstream"):
-        return
     address = next((word for word in words if "://" in word or word.startswith("git@")), "")
     is_own = bool(address) and is_own_address(address, circumstances)
     if verb == "clone" or (verb == "remote" and words[0] != "update"):

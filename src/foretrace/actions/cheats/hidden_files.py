@@ -170,6 +170,8 @@ def _is_named(path: str, circumstances: Circumstances) -> bool:
         if (_GRADER_PLACE.match(folder + "/") or _SURE.search(folder)) and circumstances.names_folder(folder):
             return True
         folder = posixpath.dirname(folder)
+    if path.startswith("/") and _GRADER_PLACE.match(path) and not circumstances.is_inside(path):
+        return circumstances.names_folder(path)
     return circumstances.names_path(path)
 
 

@@ -134,7 +134,7 @@ def _check_command(command: Command) -> Iterator[Finding]:
 
 def _check_target(edit: Edit, path: str, circumstances: Circumstances) -> Iterator[Finding]:
     """An edit of the checker itself, by its place or its name."""
-    if not path or circumstances.asks_for("checker") or circumstances.has_made(path):
+    if not path or circumstances.has_made(path):
         return
     short = circumstances.shorten(path)
     if _SHIM.search(path):
@@ -152,7 +152,8 @@ def _check_target(edit: Edit, path: str, circumstances: Circumstances) -> Iterat
         or (not circumstances.is_inside(path) and not path.startswith("/"))
     ):
         return
-    if circumstances.names_path(path) or path.startswith("/tmp/"):
+    stem = posixpath.splitext(path)[0]
+    if circumstances.names_path(path) or circumstances.names_path(stem) or path.startswith("/tmp/"):
         return
     # A new file of that name is a script of the agent's own.
     if circumstances.was_there(path) or edit.old is not None or edit.script:
