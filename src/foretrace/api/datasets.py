@@ -33,6 +33,7 @@ def build(
     statistical_gates: bool = True,
     allow_demo: bool = False,
     allow_unread: bool = False,
+    keep_flagged: bool = False,
     corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
@@ -52,6 +53,7 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
+        keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/clean.md).
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
@@ -82,6 +84,7 @@ def build(
         allow_demo=allow_demo,
         corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
+        keep_flagged=keep_flagged,
     )
     settings.check()
     if references:
@@ -118,6 +121,7 @@ def load(
     seed: int = 0,
     recipes: Sequence[str] = (),
     allow_demo: bool = False,
+    keep_flagged: bool = False,
     corrections: str | Path | None = None,
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
@@ -152,6 +156,7 @@ def load(
         seed=seed,
         recipes=recipes,
         allow_demo=allow_demo,
+        keep_flagged=keep_flagged,
         corrections=None if corrections is None else str(corrections),
     )
     return RowStream(folders, config, split, settings)

@@ -40,6 +40,8 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Take traces of the demo model too: the dataset is then marked as a demonstration, and cannot be pushed."""
     allow_unread: bool = False
     """Take traces of which more than 2 % of the agent's messages make a call that was not read."""
+    keep_flagged: bool = False
+    """Take successes although a step of theirs is flagged as a cheat."""
 
     corrections: str | None = None
     """Table of a person's actions for steps, which win over the labels; the manifest holds its digest."""

@@ -98,6 +98,9 @@ _AllowDemo = Annotated[
 _AllowUnread = Annotated[
     bool, typer.Option("--allow-unread", help="Take traces although calls in their text were not read.")
 ]
+_KeepFlagged = Annotated[
+    bool, typer.Option("--keep-flagged", help="Take successes although a step of theirs is flagged as a cheat.")
+]
 _References = Annotated[
     bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
 ]
@@ -129,6 +132,7 @@ def build(
     statistical_gates: _Gates = True,
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
+    keep_flagged: _KeepFlagged = False,
     corrections: Annotated[Path | None, corrections_option()] = None,
     references: _References = False,
     no_redact: NoRedact = False,
@@ -169,6 +173,7 @@ def build(
         statistical_gates=statistical_gates,
         allow_demo=allow_demo,
         allow_unread=allow_unread,
+        keep_flagged=keep_flagged,
         corrections=None if corrections is None else str(corrections),
     )
     # Before hours of importing, what the build itself would refuse after them.

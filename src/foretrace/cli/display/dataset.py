@@ -95,6 +95,7 @@ def show_labels(output: Output, report: LabelReport) -> None:
         ("steps", report.steps),
         ("not a step", report.nonsteps),
     ]
+    fields += [(f"flagged {rule}", count) for rule, count in report.flags.items()]
     if report.corrections is not None:
         fields.append(("corrected", report.corrections.applied))
     if report.out is not None:
