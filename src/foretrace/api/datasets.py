@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.row_stream import RowStream
-    from foretrace.dataset.settings import Outcomes, TargetFormat
+    from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat
 
 
 def build(
@@ -33,6 +33,7 @@ def build(
     statistical_gates: bool = True,
     allow_demo: bool = False,
     allow_unread: bool = False,
+    dedup: Dedup | None = None,
     corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
@@ -52,6 +53,7 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/clean.md).
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
@@ -82,6 +84,7 @@ def build(
         allow_demo=allow_demo,
         corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
+        dedup=dedup,
     )
     settings.check()
     if references:

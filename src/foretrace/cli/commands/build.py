@@ -98,6 +98,10 @@ _AllowDemo = Annotated[
 _AllowUnread = Annotated[
     bool, typer.Option("--allow-unread", help="Take traces although calls in their text were not read.")
 ]
+_Dedup = Annotated[
+    Literal["keep-best"] | None,
+    typer.Option("--dedup", help="Keep one of trajectories that are copies: successful, then the shortest."),
+]
 _References = Annotated[
     bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
 ]
@@ -129,6 +133,7 @@ def build(
     statistical_gates: _Gates = True,
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
+    dedup: _Dedup = None,
     corrections: Annotated[Path | None, corrections_option()] = None,
     references: _References = False,
     no_redact: NoRedact = False,
@@ -169,6 +174,7 @@ def build(
         statistical_gates=statistical_gates,
         allow_demo=allow_demo,
         allow_unread=allow_unread,
+        dedup=dedup,
         corrections=None if corrections is None else str(corrections),
     )
     # Before hours of importing, what the build itself would refuse after them.
