@@ -5,14 +5,18 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from datasketch import MinHash
 
+from foretrace.api.traces import import_source
 from foretrace.clean import copies as copies_module
 from foretrace.clean.copies import Copies, find_copies
+from foretrace.clean.task_texts import find_statement
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
+from foretrace.core.store import TraceStore
 
 _RNG = random.Random(11)
 _SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "ar", "en", "il", "os", "ut")]
@@ -146,3 +150,37 @@ def test_every_pair_that_is_alike_by_another_minhash_is_compared(monkeypatch: py
     assert len(alike) >= 20
     assert alike <= compared
     assert all(estimates[pair] >= 0.25 for pair in compared)
+
+
+@pytest.fixture(scope="module")
+def statements(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The statements of all tasks in the shared sources, by task."""
+    folder = tmp_path_factory.mktemp("shared") / "traces"
+    import_source("auto", shared / "data/traces", out=folder, workers=1)
+    found = {trace.task.id: find_statement(trace) for trace in TraceStore(folder).read()}
+    return {task: text for task, text in found.items() if text is not None}
+
+
+def test_of_real_tasks_only_copies_are_merged(statements: dict[str, str]) -> None:
+    """Templates of one source, short requests and alike environments merge nothing."""
+    tasks = [*statements]
+    found = find([*statements.values()])
+    clusters = [[statements[tasks[i]] for i in cluster] for cluster in found.list_clusters()]
+    assert len(tasks) > 80
+    assert [len(cluster) for cluster in clusters] == [3]
+    asked = {re.sub(r"(?s).*Question:", "", text) for text in clusters[0]}
+    assert len(asked) == 1 and "bipropellant rocket engine with kerosene" in asked.pop()
+
+
+def test_planted_copies_of_real_tasks_are_found(statements: dict[str, str]) -> None:
+    rng = random.Random(2)
+    texts = [text for text in statements.values() if len(text.split()) >= 60]
+    firsts = find(texts)
+    texts = [text for place, text in enumerate(texts) if firsts.firsts[place] == place]
+    found = found_of = 0
+    for _ in range(3):
+        clusters = find([*texts, *(reword(text, rng) for text in texts)]).list_clusters()
+        of = {place: number for number, cluster in enumerate(clusters) for place in cluster}
+        found += sum(place in of and of[place] == of.get(place + len(texts)) for place in range(len(texts)))
+        found_of += len(texts)
+    assert found / found_of >= 0.98

@@ -121,6 +121,7 @@ def load(
     seed: int = 0,
     recipes: Sequence[str] = (),
     allow_demo: bool = False,
+    dedup: Dedup | None = None,
     corrections: str | Path | None = None,
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
@@ -135,6 +136,7 @@ def load(
             rows, as those of `verifier` and `eval` are.
         split: `train`, `validation` or `test`.
         shares: Shares of the splits, by group: what `build` calls `split`.
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
 
     Raises:
@@ -155,6 +157,7 @@ def load(
         seed=seed,
         recipes=recipes,
         allow_demo=allow_demo,
+        dedup=dedup,
         corrections=None if corrections is None else str(corrections),
     )
     return RowStream(folders, config, split, settings)

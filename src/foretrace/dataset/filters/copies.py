@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,20 +50,27 @@ class CopyFilter:
                 folder of its own.
         """
         self._keeps_best = keeps_best
-        self._own_folder = None if scratch is not None else tempfile.TemporaryDirectory(prefix="foretrace-copies-")
-        self._folder = str(scratch) if self._own_folder is None else self._own_folder.name
-        self._file: Any = None
+        self._scratch = scratch
+        self._own_folder: tempfile.TemporaryDirectory[str] | None = None
+        self._path: Path | None = None
 
     def examine(self, trace: Trace) -> tuple[str, int, int, int]:
         """Write the trace's texts to the scratch folder."""
-        if self._file is None:
-            self._file = tempfile.NamedTemporaryFile(prefix="copies-", dir=self._folder, delete=False)  # noqa: SIM115
-        start = self._file.tell()
-        statement, actions = read_statement(trace), _read_actions(trace)
-        middle = start + self._file.write(b"" if statement is None else _encode(statement))
-        end = middle + self._file.write(b"" if actions is None else _encode(actions))
-        self._file.flush()
-        return _Finding(self._file.name, start, middle, end)
+        texts = [b"" if text is None else _encode(text) for text in (read_statement(trace), _read_actions(trace))]
+        self._path = self._path or self._make_file()
+        with self._path.open("ab") as file:
+            start = file.tell()
+            file.write(b"".join(texts))
+        middle = start + len(texts[0])
+        return _Finding(str(self._path), start, middle, middle + len(texts[1]))
+
+    def _make_file(self) -> Path:
+        if self._scratch is None:
+            self._own_folder = tempfile.TemporaryDirectory(prefix="foretrace-copies-")
+        folder = self._scratch if self._own_folder is None else self._own_folder.name
+        handle, path = tempfile.mkstemp(prefix="copies-", dir=folder)
+        os.close(handle)
+        return Path(path)
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Merge the groups of copies; with `keeps_best`, leave out all but the best of copied trajectories."""
@@ -71,6 +79,8 @@ class CopyFilter:
             tasks = find_copies(_WrittenTexts(files, [(f.file, f.statement, f.actions) for f in findings]))
             actions = _WrittenTexts(files, [(f.file, f.actions, f.end) for f in findings])
             trajectories = find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
+        if self._own_folder is not None:
+            self._own_folder.cleanup()
         left_out = _choose_worse(traces, trajectories) if self._keeps_best else {}
         clusters = [*tasks.list_clusters(), *trajectories.list_clusters()]
         groups = sorted({tuple(sorted({traces[i].group for i in cluster})) for cluster in clusters})
