@@ -29,8 +29,10 @@ _SLOTS, _BANDS, _BAND_SLOTS, _SEED = 256, 64, 4, 1
 of 1,000."""
 _LEAST_ESTIMATE = 0.4
 """Share of common words, as the signatures estimate it (a standard error of .03), from which on a pair is compared."""
-_BAND_NEIGHBOURS = 12
+_BAND_NEIGHBOURS = 8
 """With how many of those that share a band each text is paired at most."""
+_MAX_COMPARED = 8
+"""How many texts a text is compared with, the most alike first; more only where those have fewer."""
 _LEAST_TELLING = 10
 """Pieces from which on a signature leaves out those of templates."""
 _BATCH = 2048
@@ -296,8 +298,21 @@ def _pair_by_signature(signatures: np.ndarray[Any, np.dtype[np.uint32]]) -> Iter
         new = np.setdiff1d(np.concatenate(pairs), found)
         alike = [_choose_alike(signatures, part) for part in _cut(new)]
         found = np.union1d(found, np.concatenate([np.empty(0, dtype=np.int64), *alike]))
-    for pair in found.tolist():
-        yield divmod(pair, count)
+    yield from sorted(divmod(pair, count) for pair in _choose_nearest(signatures, found))
+
+
+def _choose_nearest(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]) -> Iterator[int]:
+    """The pairs in which one is among the nearest of the other: in a large family each text is compared with a few."""
+    count = len(signatures)
+    equal = [np.empty(0, dtype=np.int64), *(_count_equal(signatures, part, _SLOTS) for part in _cut(pairs))]
+    order = np.lexsort((pairs, -np.concatenate(equal)))
+    compared = np.zeros(count, dtype=np.int32)
+    for pair in pairs[order].tolist():
+        row, other = divmod(pair, count)
+        if compared[row] < _MAX_COMPARED or compared[other] < _MAX_COMPARED:
+            compared[row] += 1
+            compared[other] += 1
+            yield pair
 
 
 def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -317,6 +332,10 @@ def _choose_alike(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any])
     """The pairs that are alike by the share of equal slots, which estimates the share of common words: first by a part
     of the slots, since most pairs fail."""
     for slots, least in ((_SLOTS // 4, 0.6 * _LEAST_ESTIMATE), (_SLOTS, _LEAST_ESTIMATE)):
-        rows, others = np.divmod(pairs, len(signatures))
-        pairs = pairs[(signatures[rows, :slots] == signatures[others, :slots]).mean(axis=1) >= least]
+        pairs = pairs[_count_equal(signatures, pairs, slots) >= least * slots]
     return pairs
+
+
+def _count_equal(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any], slots: int) -> np.ndarray[Any, Any]:
+    rows, others = np.divmod(pairs, len(signatures))
+    return (signatures[rows, :slots] == signatures[others, :slots]).sum(axis=1)

@@ -81,6 +81,10 @@ class CopyFilter:
             trajectories = find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
         if self._own_folder is not None:
             self._own_folder.cleanup()
+        figures = {
+            "tasks": _describe_tasks(traces, tasks),
+            "trajectories": _describe_trajectories(traces, trajectories),
+        }
         left_out = _choose_worse(traces, trajectories) if self._keeps_best else {}
         clusters = [*tasks.list_clusters(), *trajectories.list_clusters()]
         groups = sorted({tuple(sorted({traces[i].group for i in cluster})) for cluster in clusters})
@@ -92,10 +96,14 @@ class CopyFilter:
             kept_together=[tuple(traces[i].key for i in cluster) for cluster in straddling],
             figures={
                 "signatures": describe_signatures(),
-                "tasks": _describe_tasks(traces, tasks),
-                "trajectories": _describe_trajectories(traces, trajectories),
+                **figures,
                 "groups_merged": len({group for each in merged for group in each}),
             },
+            notes=[
+                f"{found['copies']:,} of {found[kind]:,} {kind} are near-copies of another; a cluster shares one split."
+                for kind, found in figures.items()
+                if found["copies"]
+            ],
         )
 
 
