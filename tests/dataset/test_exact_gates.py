@@ -80,8 +80,8 @@ def first_file(folder: Path, config: str, split: str = "train") -> Path:
 def test_good_dataset_passes_all_gates(good: Path) -> None:
     gates = json.loads((good / "manifest.json").read_text())["gates"]
     assert {g["name"]: g["verdict"] for g in gates if g["name"] != "shortcut"} == dict.fromkeys(
-        ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "causality", "no_target_in_prompt",
-         "context_length", "counts", "balance", "shortcut/redundancy", "repeats",
+        ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "copies_disjoint", "causality",
+         "no_target_in_prompt", "context_length", "counts", "balance", "shortcut/redundancy", "repeats",
          "inputs_unchanged", "eval_checked", "unread_calls"], "pass",
     )  # fmt: skip
 

@@ -19,10 +19,11 @@ from foretrace.core.trace import Trace
 from foretrace.dataset import build as build_module
 from foretrace.dataset import row_stream, shard_job
 from foretrace.dataset.build import build
+from foretrace.dataset.filters.base import Decision, ExaminedTrace
 from foretrace.dataset.parquet import read_rows
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import Decision, ExaminedTrace, merge_groups
+from foretrace.dataset.trace_filters import merge_groups
 
 SETTINGS = BuildSettings(statistical_gates=False, outcomes="all", split=(0.4, 0.3, 0.3))
 
@@ -60,7 +61,7 @@ class NoneAtAll:
 
 def use(monkeypatch: pytest.MonkeyPatch, *filters: object) -> None:
     for module in (build_module, shard_job, row_stream):
-        monkeypatch.setattr(module, "make_trace_filters", lambda settings: list(filters))
+        monkeypatch.setattr(module, "make_trace_filters", lambda *_: list(filters))
 
 
 def test_rows_come_from_what_is_left_in_its_merged_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

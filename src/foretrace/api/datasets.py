@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.row_stream import RowStream
-    from foretrace.dataset.settings import Outcomes, TargetFormat
+    from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat
 
 
 def build(
@@ -34,6 +34,7 @@ def build(
     allow_demo: bool = False,
     allow_unread: bool = False,
     keep_flagged: bool = False,
+    dedup: Dedup | None = None,
     corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
@@ -54,6 +55,7 @@ def build(
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
         keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/clean.md).
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/clean.md).
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
@@ -85,6 +87,7 @@ def build(
         corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
         keep_flagged=keep_flagged,
+        dedup=dedup,
     )
     settings.check()
     if references:
@@ -122,6 +125,7 @@ def load(
     recipes: Sequence[str] = (),
     allow_demo: bool = False,
     keep_flagged: bool = False,
+    dedup: Dedup | None = None,
     corrections: str | Path | None = None,
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
@@ -136,6 +140,7 @@ def load(
             rows, as those of `verifier` and `eval` are.
         split: `train`, `validation` or `test`.
         shares: Shares of the splits, by group: what `build` calls `split`.
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
 
     Raises:
@@ -157,6 +162,7 @@ def load(
         recipes=recipes,
         allow_demo=allow_demo,
         keep_flagged=keep_flagged,
+        dedup=dedup,
         corrections=None if corrections is None else str(corrections),
     )
     return RowStream(folders, config, split, settings)

@@ -222,7 +222,7 @@ class _Builder:
             statistical = self._measure_families(built)  # first: what is checked is what stays
             checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
         checks = [checked[number] for number in range(len(jobs))]
-        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs)
+        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together)
         gates += [unread, self._check_inputs(before)]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])

@@ -13,6 +13,7 @@ from foretrace.core.errors import Setting, UsageError
 SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
+Dedup = Literal["keep-best"]
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +39,8 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     statistical_gates: bool = True
     allow_demo: bool = False
     """Take traces of the demo model too: the dataset is then marked as a demonstration, and cannot be pushed."""
+    dedup: Dedup | None = None
+    """Of trajectories that are copies of one another, keep the successful, then the shortest; `None` keeps all."""
     allow_unread: bool = False
     """Take traces of which more than 2 % of the agent's messages make a call that was not read."""
     keep_flagged: bool = False

@@ -96,7 +96,7 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
 def examine_shards(job: ShardJob) -> list[ExaminedTrace]:
     """Look at the traces of the job's shards for the filters that the settings ask for."""
     release_memory()
-    filters = make_trace_filters(job.settings)
+    filters = make_trace_filters(job.settings, Path(job.candidates_folder))
     stores = [TraceStore(Path(store)) for store in job.stores]
     return [examine_trace(trace, filters) for trace in read_traces_once(stores, job.shards)]
 

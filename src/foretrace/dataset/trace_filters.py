@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
+from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.filters.flags import FlagFilter
 from foretrace.dataset.settings import BuildSettings
 
@@ -24,6 +26,8 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The filter that leaves it out, by key of a trace."""
     groups: dict[str, str] = {}
     """The new group of each group that was merged with others."""
+    kept_together: list[tuple[str, ...]] = []
+    """Keys of traces that must not stand in two splits, although their own groups may."""
     filters: dict[str, Any] = {}
     """What the manifest says of each filter."""
 
@@ -37,11 +41,14 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
 
 
-def make_trace_filters(settings: BuildSettings) -> list[TraceFilter]:
-    """The filters that the settings ask for, in the order in which they decide."""
-    filters: list[TraceFilter] = []
-    filters.append(FlagFilter(settings))
-    return filters
+def make_trace_filters(settings: BuildSettings, scratch: Path | None = None) -> list[TraceFilter]:
+    """The filters that the settings ask for, in the order in which they decide.
+
+    Args:
+        settings: Of the build.
+        scratch: A folder for what is too much to be held until they decide; it need not outlive the decision.
+    """
+    return [FlagFilter(settings), CopyFilter(keeps_best=settings.dedup == "keep-best", scratch=scratch)]
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
@@ -71,14 +78,18 @@ def select_traces(filters: Sequence[TraceFilter], examined: Sequence[ExaminedTra
     left_out: dict[str, str] = {}
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
+    kept_together: list[tuple[str, ...]] = []
     for each in filters:
         decision = each.decide(left)
         gone = {trace.key: trace for trace in left if trace.key in decision.left_out}
         left_out |= dict.fromkeys(gone, each.name)
         merges += decision.merged_groups
+        kept_together += decision.kept_together
         described[each.name] = _describe(decision, left, gone)
         left = [trace for trace in left if trace.key not in gone]
-    return TraceSelection(left_out=left_out, groups=merge_groups(merges), filters=described)
+    return TraceSelection(
+        left_out=left_out, groups=merge_groups(merges), kept_together=kept_together, filters=described
+    )
 
 
 def _describe(decision: Decision, traces: Sequence[ExaminedTrace], gone: Mapping[str, ExaminedTrace]) -> dict[str, Any]:

@@ -101,6 +101,10 @@ _AllowUnread = Annotated[
 _KeepFlagged = Annotated[
     bool, typer.Option("--keep-flagged", help="Take successes although a step of theirs is flagged as a cheat.")
 ]
+_Dedup = Annotated[
+    Literal["keep-best"] | None,
+    typer.Option("--dedup", help="Keep one of trajectories that are copies: successful, then the shortest."),
+]
 _References = Annotated[
     bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
 ]
@@ -133,6 +137,7 @@ def build(
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
     keep_flagged: _KeepFlagged = False,
+    dedup: _Dedup = None,
     corrections: Annotated[Path | None, corrections_option()] = None,
     references: _References = False,
     no_redact: NoRedact = False,
@@ -174,6 +179,7 @@ def build(
         allow_demo=allow_demo,
         allow_unread=allow_unread,
         keep_flagged=keep_flagged,
+        dedup=dedup,
         corrections=None if corrections is None else str(corrections),
     )
     # Before hours of importing, what the build itself would refuse after them.

@@ -43,6 +43,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     )
     _show_difficulty(output, manifest.get("difficulty", {}))
     _show_counts(output, "counts", manifest.get("counts", {}))
+    _show_copies(output, manifest.get("filters", {}).get("copies"))
     dropped = {
         config: {reason: count for reason, count in reasons.items() if count}
         for config, reasons in manifest.get("drops", {}).items()
@@ -56,6 +57,16 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     output.print(f"dataset: {out}")
     first = next(iter(configs), "proposer")
     output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
+
+
+def _show_copies(output: Output, found: dict[str, Any] | None) -> None:
+    """How many tasks and trajectories are copies, with examples; nothing where none is."""
+    for kind in ("tasks", "trajectories"):
+        figures: dict[str, Any] = (found or {}).get(kind, {"copies": 0})
+        if figures["copies"]:
+            output.print()
+            examples = "; ".join(f"{one} and {other}" for one, other in figures["examples"])
+            output.print(f"{figures['copies']:,} of {figures[kind]:,} {kind} are near-copies of another: {examples}")
 
 
 def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:

@@ -34,6 +34,8 @@ class Decision(msgspec.Struct, kw_only=True):
     """The reason, by key of a trace."""
     merged_groups: list[tuple[str, ...]] = []
     """Groups that become one."""
+    kept_together: list[tuple[str, ...]] = []
+    """Keys of traces for which they become one: rows of theirs never stand in two splits."""
     figures: dict[str, Any] = {}
     """For the manifest."""
     notes: list[str] = []
