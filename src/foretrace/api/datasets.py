@@ -33,6 +33,10 @@ def build(
     statistical_gates: bool = True,
     allow_demo: bool = False,
     allow_unread: bool = False,
+    license_allow: Sequence[str] = (),
+    license_deny: Sequence[str] = (),
+    decontaminate: Sequence[str] = (),
+    keep_contaminated: bool = False,
     corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
@@ -52,6 +56,11 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
+        license_allow: Take traces of these licenses alone; `unknown` stands for those that name none.
+        license_deny: Leave out traces of these licenses, and those that name none.
+        decontaminate: Leave out traces that hold problems of these benchmarks: `humaneval`, `mbpp`, `swebench`, or
+            files with problems or ids (`FILE`, `NAME=FILE`; docs/clean.md).
+        keep_contaminated: Only report such traces.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
@@ -82,6 +91,10 @@ def build(
         allow_demo=allow_demo,
         corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
+        license_allow=license_allow,
+        license_deny=license_deny,
+        decontaminate=decontaminate,
+        keep_contaminated=keep_contaminated,
     )
     settings.check()
     if references:

@@ -34,6 +34,8 @@ _COMMON_TASKS = 5
 _COMMON_SHARE = 0.02
 _WHOLE = 0.9
 """Share of a field from which a copy is a copy, in however many tasks it stands: a prompt may show it to all."""
+_LEAST_ID = 6
+"""Characters of an id that is looked for: shorter ones, such as numbers, mean something else elsewhere."""
 _PARTS = re.compile(r"[a-z]+|\d+")
 
 
@@ -94,8 +96,8 @@ class BenchmarkFinder:
 
     def _note_ids(self) -> None:
         for number, problem in enumerate(self.problems):
-            parts = split_id(problem.id)
-            self._by_parts.setdefault(parts, number)
+            if len(problem.id) >= _LEAST_ID:
+                self._by_parts.setdefault(split_id(problem.id), number)
             if is_telling_id(problem.id) and (words := self._vocabulary.read(problem.id)).size:
                 self._ids[int(words[0])].append(number)
         self._begins_id = np.zeros(self._vocabulary.size, np.bool_)
@@ -182,9 +184,11 @@ class BenchmarkFinder:
             covered[start:end] = True
         if covered.sum() < _LEAST_WORDS[hit.field]:
             return False
-        if covered.mean() >= _WHOLE:
-            return True
         telling = self._runs.telling[known]
+        if telling.sum() < _LEAST_WORDS[hit.field]:
+            return False
+        if covered.mean() >= _WHOLE and _measure_share(covered, telling) >= _WHOLE:
+            return True
         if common is not None and (hit.problem, hit.field) in common:
             telling = telling & ~common[hit.problem, hit.field]
         least = _LEAST_SHARE[hit.field]
@@ -193,7 +197,7 @@ class BenchmarkFinder:
         prose = self._prose.get(known)
         if prose is None or len(prose) != len(covered) or (covered & prose).sum() < _LEAST_PROSE_WORDS:
             return False
-        return _measure_share(covered, prose & telling) >= _LEAST_PROSE
+        return min(_measure_share(covered, prose), _measure_share(covered, prose & telling)) >= _LEAST_PROSE
 
     def find_common_words(self, hits: Iterable[tuple[str, BenchmarkHit]], tasks: int) -> CommonWords:
         """The words of problems that stand in so many tasks that they tell nothing of any.
@@ -225,7 +229,7 @@ def split_id(name: str) -> tuple[str, ...]:
 def is_telling_id(name: str) -> bool:
     """Whether an id says by itself of which benchmark it is: it has letters and a number, and is not short."""
     parts = split_id(name)
-    return len(name) >= 6 and any(p.isalpha() for p in parts) and any(p.isdigit() for p in parts)
+    return len(name) >= _LEAST_ID and any(p.isalpha() for p in parts) and any(p.isdigit() for p in parts)
 
 
 def _list_fields(problems: Sequence[BenchmarkProblem]) -> Iterator[tuple[int, Field, str]]:

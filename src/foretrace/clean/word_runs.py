@@ -17,7 +17,7 @@ import numpy as np
 
 SEED_WORDS = 8
 """Words that are looked up together; a text of fewer cannot be found."""
-MAX_OWNERS = 3
+MAX_OWNERS = 2
 """Owners whose texts may have the same eight words: what more of them share is boilerplate, and tells nothing."""
 _WORD = rb"[0-9A-Za-z_\x80-\xff]"
 _WORDS = re.compile(_WORD + rb"+")

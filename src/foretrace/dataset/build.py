@@ -24,6 +24,7 @@ from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
 from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
+from foretrace.dataset.filters.benchmark_sets import gather_benchmarks
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.plan import check_room, make_plan, plan_shards
@@ -278,9 +279,12 @@ class _Builder:
 
     def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
         """What the filters leave out, and the groups that they merge."""
-        filters = make_trace_filters(self.settings)
+        gathered = gather_benchmarks(self.settings.decontaminate, self.candidates_folder)
+        settings = msgspec.structs.replace(self.settings, decontaminate=gathered)
+        filters = make_trace_filters(settings)
         if not filters:
             return TraceSelection()
+        jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
         examined = [trace for _, found in self._run(pool, "looking at traces", examine_shards, jobs) for trace in found]
         return select_traces(filters, examined)
 

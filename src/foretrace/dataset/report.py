@@ -14,6 +14,7 @@ from foretrace.actions.corrections import Corrections
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
 from foretrace.dataset.difficulty import Difficulty
+from foretrace.dataset.filters.benchmark_sets import parse_benchmark
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.settings import SPLITS, BuildSettings
@@ -149,6 +150,7 @@ def make_manifest(
 def _describe_settings(settings: BuildSettings, corrections: Corrections | None) -> dict[str, Any]:
     """The settings without names of files, which depend on the place."""
     described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
+    described["decontaminate"] = [parse_benchmark(text).name for text in settings.decontaminate]
     if corrections is None:
         del described["corrections"]
     else:

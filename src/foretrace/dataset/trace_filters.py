@@ -7,57 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import Trace
+from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
+from foretrace.dataset.filters.benchmarks import BenchmarkFilter
+from foretrace.dataset.filters.license import LicenseFilter
 from foretrace.dataset.settings import BuildSettings
-
-
-class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """What decisions are made by."""
-
-    key: str
-    id: str
-    task: str
-    group: str
-    source: str
-    """`source:split`, as the manifest counts traces."""
-    success: bool | None
-    n_messages: int
-    n_steps: int
-    """Messages of the agent."""
-    findings: dict[str, Any] = {}
-    """By filter; without those that found nothing."""
-
-
-class Decision(msgspec.Struct, kw_only=True):
-    """What one filter decided."""
-
-    left_out: dict[str, str] = {}
-    """The reason, by key of a trace."""
-    merged_groups: list[tuple[str, ...]] = []
-    """Groups that become one."""
-    figures: dict[str, Any] = {}
-    """For the manifest."""
-    notes: list[str] = []
-    """Sentences for the card."""
-
-
-class TraceFilter(Protocol):
-    """One reason for which traces are left out, or groups are merged."""
-
-    name: str
-
-    def examine(self, trace: Trace) -> Any:
-        """What the decision has to know of one trace: small, and made of plain values; `None` where that is nothing.
-        It runs in a worker process."""
-        ...
-
-    def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
-        """Decide about the traces that earlier filters left, in the order of their keys."""
-        ...
 
 
 class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +40,11 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_trace_filters(settings: BuildSettings) -> list[TraceFilter]:
     """The filters that the settings ask for, in the order in which they decide."""
-    return []
+    filters: list[TraceFilter] = []
+    if settings.license_allow or settings.license_deny:
+        filters.append(LicenseFilter(settings))
+    filters.append(BenchmarkFilter(settings))
+    return filters
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
