@@ -7,7 +7,6 @@ formatted anew, escaped in JSON or put into a diff has the same words. Every eig
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,6 +18,8 @@ SEED_WORDS = 8
 """Words that are looked up together; a text of fewer cannot be found."""
 MAX_OWNERS = 2
 """Owners whose texts may have the same eight words: what more of them share is boilerplate, and tells nothing."""
+_MAX_PLACES = 16
+"""Places of the same eight words in all known texts: such as zeros in a row stand in every table."""
 _WORD = rb"[0-9A-Za-z_\x80-\xff]"
 _WORDS = re.compile(_WORD + rb"+")
 _TABLE = bytes(b + 32 if 65 <= b <= 90 else b if re.match(_WORD, bytes([b])) else 32 for b in range(256))
@@ -77,32 +78,35 @@ class RunFinder:
         self._sequences = [np.asarray(each, np.uint32) for each in sequences]
         self._seed_words = seed_words
         hashes = [_hash_windows(each, seed_words) for each in self._sequences]
-        places = [(known, at) for known, found in enumerate(hashes) for at in range(len(found))]
+        counts = [len(each) for each in hashes]
+        known = np.repeat(np.arange(len(hashes)), counts)
+        places = np.concatenate([np.arange(count) for count in counts] or [np.empty(0, np.int64)])
         flat = np.concatenate([*hashes, np.empty(0, np.uint64)])
-        order = np.argsort(flat, kind="stable")
-        self._hashes, first = np.unique(flat[order], return_index=True)
-        bounds = [*first.tolist(), len(flat)]
-        self._places: list[list[tuple[int, int]]] = []
-        for begin, end in itertools.pairwise(bounds):
-            here = [places[i] for i in order[begin:end].tolist()]
-            tells = len({owners[known] for known, _ in here}) <= MAX_OWNERS
-            self._places.append(here if tells else [])
+        owner = np.asarray(owners, np.int64)[known] if len(known) else known
+        order = np.lexsort((places, known, owner, flat))
+        self._hashes, self._first = np.unique(flat[order], return_index=True)
+        self._known, self._at = known[order], places[order]
+        self._ends = np.append(self._first[1:], len(flat))
+        is_new = np.ones(len(flat), np.bool_)
+        is_new[1:] = (np.diff(flat[order]) != 0) | (np.diff(owner[order]) != 0)
+        seeds = self._ends - self._first
+        tells = (
+            (np.add.reduceat(is_new, self._first) <= MAX_OWNERS) & (seeds <= _MAX_PLACES) if len(flat) else seeds > 0
+        )
+        self._tells = tells
         bits = max(16, min(24, (32 * len(self._hashes)).bit_length()))
         self._shift = np.uint64(64 - bits)
         self._may_be = np.zeros(1 << bits, np.bool_)
-        told = np.array([bool(here) for here in self._places], np.bool_)
-        self._may_be[self._hashes[told] >> self._shift] = True
-        self.telling = [
-            self._find_telling(found, len(each)) for found, each in zip(hashes, self._sequences, strict=True)
-        ]
+        self._may_be[self._hashes[tells] >> self._shift] = True
+        self.telling = [self._find_telling(*each) for each in zip(hashes, map(len, self._sequences), strict=True)]
         """Of each sequence, which of its words stand in a seed that is no boilerplate."""
 
     def _find_telling(self, hashes: Array, count: int) -> Array:
-        telling = np.zeros(count, np.bool_)
-        for at, index in enumerate(np.searchsorted(self._hashes, hashes).tolist()):
-            if self._places[index]:
-                telling[at : at + self._seed_words] = True
-        return telling
+        begun = np.zeros(count + 1, np.int64)
+        at = np.flatnonzero(self._tells[np.searchsorted(self._hashes, hashes)])
+        np.add.at(begun, at, 1)
+        np.add.at(begun, at + self._seed_words, -1)
+        return np.cumsum(begun[:count]) > 0
 
     def find(self, numbers: Array) -> list[Run]:
         """The runs in a text, given as numbers of words: the longest ones, each known text's in the order of `at`."""
@@ -114,11 +118,12 @@ class RunFinder:
             return []
         indexes = np.searchsorted(self._hashes, hashes[candidates])
         indexes[indexes == len(self._hashes)] = 0
-        is_known = self._hashes[indexes] == hashes[candidates]
+        is_known = (self._hashes[indexes] == hashes[candidates]) & self._tells[indexes]
         done: dict[tuple[int, int], int] = defaultdict(lambda: -1)
         runs: list[Run] = []
         for at, index in zip(candidates[is_known].tolist(), indexes[is_known].tolist(), strict=True):
-            for known, place in self._places[index]:
+            here = slice(self._first[index], self._ends[index])
+            for known, place in zip(self._known[here].tolist(), self._at[here].tolist(), strict=True):
                 if done[known, at - place] > at:
                     continue
                 run = self._follow(numbers, known, place, at)

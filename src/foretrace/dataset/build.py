@@ -27,6 +27,7 @@ from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.filters.benchmark_sets import gather_benchmarks
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.origins import describe_origins
 from foretrace.dataset.plan import check_room, make_plan, plan_shards
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.recipes.base import Config
@@ -233,6 +234,17 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts, selection)
+        return self._describe(built, selection, plan.inputs, configs, gates)
+
+    def _describe(
+        self,
+        built: _BuiltShards,
+        selection: TraceSelection,
+        inputs: dict[str, Any],
+        configs: dict[str, Any],
+        gates: list[Gate],
+    ) -> BuildReport:
+        """Write manifest and card."""
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
         difficulty = {
@@ -242,14 +254,14 @@ class _Builder:
         }
         manifest = make_manifest(
             self.settings,
-            plan.inputs,
+            inputs,
             built.counts,
             configs,
             gates,
             difficulty,
             self.warnings,
             self._corrections,
-            selection,
+            describe_origins(built.counts, selection, self.settings),
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -59,8 +60,8 @@ class BenchmarkFilter:
     def __init__(self, settings: BuildSettings) -> None:
         self._named = [parse_benchmark(text).name for text in settings.decontaminate]
         self._removes = bool(self._named) and not settings.keep_contaminated
-        self._problems = [*read_benchmarks(settings.decontaminate), *list_known_ids(but=self._named)]
-        self._finder = BenchmarkFinder(self._problems)
+        self._finder = _make_finder(settings.decontaminate)
+        self._problems = self._finder.problems
 
     def examine(self, trace: Trace) -> Any:
         """What of benchmarks stands in the trace."""
@@ -191,6 +192,13 @@ class BenchmarkFilter:
         if like := sum(figures["traces_like_swebench"].values()):
             notes.append(f"{like} traces have ids like those of SWE-bench; whether they are, its ids would tell.")
         return notes
+
+
+@functools.lru_cache(maxsize=1)
+def _make_finder(texts: tuple[str, ...]) -> BenchmarkFinder:
+    """Made once in a process: a worker looks at the traces of many jobs."""
+    named = [parse_benchmark(text).name for text in texts]
+    return BenchmarkFinder([*read_benchmarks(texts), *list_known_ids(but=named)])
 
 
 def _is_in_reach(found: FoundHit) -> bool:
