@@ -226,7 +226,7 @@ def _format_setting(value: Any) -> str:
 
 
 _FILTER_TITLES = {"license": "license", "benchmarks": "benchmark", "flags": "flagged", "copies": "copies"}
-"""What a filter leaves out, as the head of its column."""
+"""What a filter leaves out, as the head of its column; in the order in which they decide."""
 
 
 def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
@@ -234,7 +234,8 @@ def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
     sources: Mapping[str, Any] = manifest.get("by_source", {})
     if not sources:
         return []
-    filters: Mapping[str, Any] = manifest.get("filters", {})
+    given: Mapping[str, Any] = manifest.get("filters", {})
+    filters = {name: given[name] for name in dict.fromkeys((*_FILTER_TITLES, *sorted(given))) if name in given}
     titles = [f"left out: {_FILTER_TITLES.get(name, name)}" for name in filters]
     heads = ["source", "license", "revision", "traces in", *titles, "used", "redacted", "merged"]
     lines = ["## What was left out", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

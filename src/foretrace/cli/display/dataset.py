@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
         for config, reasons in manifest.get("drops", {}).items()
     }
     _show_counts(output, "drops", {config: reasons for config, reasons in dropped.items() if reasons})
+    _show_filters(output, manifest.get("filters", {}))
     for warning in manifest.get("warnings", []):
         output.warn(f"warning: {warning}", "yellow")
     output.print()
@@ -56,6 +58,20 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     output.print(f"dataset: {out}")
     first = next(iter(configs), "proposer")
     output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
+
+
+def _show_filters(output: Output, filters: dict[str, dict[str, Any]]) -> None:
+    """Whole traces that were left out, by filter and reason, and benchmarks that were only found."""
+    left_out: dict[str, Counter[str]] = {}
+    for name, described in filters.items():
+        for reasons in described["by_source"].values():
+            left_out.setdefault(f"{name} (whole traces)", Counter()).update(reasons)
+    _show_counts(output, "left out", left_out)
+    benchmarks = filters.get("benchmarks", {})
+    if benchmarks.get("found") or benchmarks.get("traces_like_swebench"):
+        output.print()
+        for note in benchmarks["notes"]:
+            output.print(note)
 
 
 def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:
