@@ -158,3 +158,9 @@ def test_renamed_code_keeps_its_operators_and_names_apart() -> None:
 def test_blanked_text_has_as_many_characters() -> None:
     for text in ("Ä→b\\n«c»\u00a0d", "   12\tx\n   13\ty\n   14\tz", "\ud800 x", "日本 (a_B)"):
         assert len(blank(text).decode(errors="replace")) == len(text)
+
+
+def test_rows_of_the_same_words_tell_nothing() -> None:
+    table = "0, " * 40
+    finder = BenchmarkFinder([BenchmarkProblem(benchmark="b", id="b/1", statement=f"{table} {STATEMENT}")])
+    assert finder.find([table * 1000]) == []

@@ -20,6 +20,8 @@ MAX_OWNERS = 2
 """Owners whose texts may have the same eight words: what more of them share is boilerplate, and tells nothing."""
 _MAX_PLACES = 16
 """Places of the same eight words in all known texts: such as zeros in a row stand in every table."""
+_LEAST_VARIED = 4
+"""Words of a seed that differ."""
 _WORD = rb"[0-9A-Za-z_\x80-\xff]"
 _WORDS = re.compile(_WORD + rb"+")
 _TABLE = bytes(b + 32 if 65 <= b <= 90 else b if re.match(_WORD, bytes([b])) else 32 for b in range(256))
@@ -89,11 +91,11 @@ class RunFinder:
         self._ends = np.append(self._first[1:], len(flat))
         is_new = np.ones(len(flat), np.bool_)
         is_new[1:] = (np.diff(flat[order]) != 0) | (np.diff(owner[order]) != 0)
-        seeds = self._ends - self._first
-        tells = (
-            (np.add.reduceat(is_new, self._first) <= MAX_OWNERS) & (seeds <= _MAX_PLACES) if len(flat) else seeds > 0
-        )
-        self._tells = tells
+        before = np.append(0, np.cumsum(is_new))
+        n_owners = before[self._ends] - before[self._first]
+        varied = np.concatenate([*(_find_varied(each, seed_words) for each in self._sequences), np.empty(0, np.bool_)])
+        tells = (n_owners <= MAX_OWNERS) & (self._ends - self._first <= _MAX_PLACES)
+        tells = self._tells = tells & varied[order][self._first]
         bits = max(16, min(24, (32 * len(self._hashes)).bit_length()))
         self._shift = np.uint64(64 - bits)
         self._may_be = np.zeros(1 << bits, np.bool_)
@@ -189,6 +191,15 @@ def _has_line_numbers(data: bytes) -> bool:
     """Whether most of the first lines begin with a number."""
     lines = data[:2048].split(b"\n", 24)[:24]
     return len(lines) > 2 and sum(_LINE_NUMBER.match(line) is not None for line in lines) * 2 > len(lines)
+
+
+def _find_varied(numbers: Array, size: int) -> Array:
+    """Of each `size` neighbours, whether they are more than a few words again and again: a table of zeros would be
+    found at every word."""
+    if len(numbers) < size:
+        return np.empty(0, np.bool_)
+    windows = np.sort(np.lib.stride_tricks.sliding_window_view(numbers, size), axis=1)
+    return (np.diff(windows, axis=1) != 0).sum(axis=1) >= _LEAST_VARIED - 1
 
 
 def _hash_windows(numbers: Array, size: int) -> Array:
