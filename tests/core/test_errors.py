@@ -15,7 +15,13 @@ from foretrace.cli.main import app
 from foretrace.core.errors import Setting, UsageError, find_first_line
 
 SOURCE = Path(foretrace.__file__).parent
-OTHER_PROGRAMS = ("actions/shell/", "envs/atropos/lifecycle.py", "models/adapter.py")
+OTHER_PROGRAMS = (
+    "actions/cheats/",
+    "actions/shell/",
+    "evaluation/prompt_values.py",
+    "envs/atropos/lifecycle.py",
+    "models/adapter.py",
+)
 """Files that name options of programs other than ours."""
 
 

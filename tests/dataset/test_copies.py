@@ -67,7 +67,7 @@ def test_attempts_at_one_task_are_siblings_and_no_copies_of_tasks(tmp_path: Path
     decision, figures = decide(traces, tmp_path)
     assert not decision.merged_groups and not decision.kept_together
     assert figures["tasks"]["copies"] == 0
-    assert figures["trajectories"]["copies"] == 0
+    assert figures["attempts"]["copies"] == 0
 
 
 def test_short_requests_of_sessions_are_no_tasks_to_compare() -> None:
@@ -95,7 +95,7 @@ def test_the_best_of_copied_trajectories_is_kept(tmp_path: Path) -> None:
     decision, figures = decide(traces, tmp_path, keeps_best=True)
     assert sorted(decision.left_out) == ["elsewhere", "fails", "longer", "short too"]
     assert decision.merged_groups == [("g", "h")]  # a copied trajectory, though the tasks are two
-    assert figures["trajectories"]["copies"] == 6
+    assert figures["attempts"]["copies"] == 6
     assert not decide(traces, tmp_path)[0].left_out
 
 
@@ -108,7 +108,7 @@ def test_what_is_left_out_is_a_copy_of_what_is_kept_and_not_of_its_copy(tmp_path
         for word in ("sed", "grep", "sort", "head"):
             commands[n] = commands[n].replace(word, f"{word}_{n}")
     decision, figures = decide(traces, tmp_path, keeps_best=True)
-    assert figures["trajectories"]["clusters"] == 1 and figures["trajectories"]["chained"] > 0
+    assert figures["attempts"]["clusters"] == 1 and figures["trajectories"]["chained"] > 0
     kept = [t.key for t in traces if t.key not in decision.left_out]
     assert len(kept) > 1
 

@@ -35,6 +35,10 @@ def build(
     allow_unread: bool = False,
     keep_flagged: bool = False,
     dedup: Dedup | None = None,
+    license_allow: Sequence[str] = (),
+    license_deny: Sequence[str] = (),
+    decontaminate: Sequence[str] = (),
+    keep_contaminated: bool = False,
     corrections: str | Path | None = None,
     workers: int = 1,
     overwrite: bool = False,
@@ -56,6 +60,11 @@ def build(
         allow_unread: Take traces although calls in their text were not read.
         keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/clean.md).
         dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/clean.md).
+        license_allow: Take traces of these licenses alone; `unknown` stands for those that name none.
+        license_deny: Leave out traces of these licenses, and those that name none.
+        decontaminate: Leave out traces that hold problems of these benchmarks: `humaneval`, `mbpp`, `swebench`, or
+            files with problems or ids (`FILE`, `NAME=FILE`; docs/clean.md).
+        keep_contaminated: Only report such traces.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
@@ -88,6 +97,10 @@ def build(
         allow_unread=allow_unread,
         keep_flagged=keep_flagged,
         dedup=dedup,
+        license_allow=license_allow,
+        license_deny=license_deny,
+        decontaminate=decontaminate,
+        keep_contaminated=keep_contaminated,
     )
     settings.check()
     if references:
@@ -126,6 +139,10 @@ def load(
     allow_demo: bool = False,
     keep_flagged: bool = False,
     dedup: Dedup | None = None,
+    license_allow: Sequence[str] = (),
+    license_deny: Sequence[str] = (),
+    decontaminate: Sequence[str] = (),
+    keep_contaminated: bool = False,
     corrections: str | Path | None = None,
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
@@ -141,6 +158,8 @@ def load(
         split: `train`, `validation` or `test`.
         shares: Shares of the splits, by group: what `build` calls `split`.
         dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest.
+        keep_flagged, dedup, license_allow, license_deny, decontaminate, keep_contaminated: Which traces are left out,
+            as in `build`.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
 
     Raises:
@@ -163,6 +182,10 @@ def load(
         allow_demo=allow_demo,
         keep_flagged=keep_flagged,
         dedup=dedup,
+        license_allow=license_allow,
+        license_deny=license_deny,
+        decontaminate=decontaminate,
+        keep_contaminated=keep_contaminated,
         corrections=None if corrections is None else str(corrections),
     )
     return RowStream(folders, config, split, settings)

@@ -24,8 +24,10 @@ from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
 from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
+from foretrace.dataset.filters.benchmark_sets import gather_benchmarks
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.origins import describe_origins
 from foretrace.dataset.plan import check_room, make_plan, plan_shards
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.recipes.base import Config
@@ -232,6 +234,17 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts, selection)
+        return self._describe(built, selection, plan.inputs, configs, gates)
+
+    def _describe(
+        self,
+        built: _BuiltShards,
+        selection: TraceSelection,
+        inputs: dict[str, Any],
+        configs: dict[str, Any],
+        gates: list[Gate],
+    ) -> BuildReport:
+        """Write manifest and card."""
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
         difficulty = {
@@ -241,14 +254,14 @@ class _Builder:
         }
         manifest = make_manifest(
             self.settings,
-            plan.inputs,
+            inputs,
             built.counts,
             configs,
             gates,
             difficulty,
             self.warnings,
             self._corrections,
-            selection,
+            describe_origins(built.counts, selection, self.settings),
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -278,9 +291,12 @@ class _Builder:
 
     def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
         """What the filters leave out, and the groups that they merge."""
-        filters = make_trace_filters(self.settings)
+        gathered = gather_benchmarks(self.settings.decontaminate, self.candidates_folder)
+        settings = msgspec.structs.replace(self.settings, decontaminate=gathered)
+        filters = make_trace_filters(settings)
         if not filters:
             return TraceSelection()
+        jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
         examined = [trace for _, found in self._run(pool, "looking at traces", examine_shards, jobs) for trace in found]
         return select_traces(filters, examined)
 

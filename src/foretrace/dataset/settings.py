@@ -9,6 +9,7 @@ import msgspec
 
 from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import Setting, UsageError
+from foretrace.dataset.filters.benchmark_sets import parse_benchmark
 
 SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
@@ -45,6 +46,14 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Take traces of which more than 2 % of the agent's messages make a call that was not read."""
     keep_flagged: bool = False
     """Take successes although a step of theirs is flagged as a cheat."""
+    license_allow: tuple[str, ...] = ()
+    """Licenses whose traces alone are taken; a trace that names none is of the license `unknown`."""
+    license_deny: tuple[str, ...] = ()
+    """Licenses whose traces are left out, and so are those that name none."""
+    decontaminate: tuple[str, ...] = ()
+    """Benchmarks whose problems are left out: `humaneval`, `mbpp`, `swebench`, or files (`FILE`, `NAME=FILE`)."""
+    keep_contaminated: bool = False
+    """Only report the traces in which those benchmarks stand."""
 
     corrections: str | None = None
     """Table of a person's actions for steps, which win over the labels; the manifest holds its digest."""
@@ -58,6 +67,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """
         if self.corrections is not None:
             read_corrections(Path(self.corrections))
+        self._check_filters()
         if self.max_context_tokens < 1024:
             raise UsageError(Setting("max_context_tokens", self.max_context_tokens), ": the smallest is 1024")
         if any(s < 0 for s in self.split) or not abs(sum(self.split) - 1) <= 1e-6 or self.split[0] == 0:
@@ -71,3 +81,14 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(Setting("eval_size"), " and ", Setting("pairs"), " cannot be negative")
         if self.pairs == 1:
             raise UsageError(Setting("pairs", 1), ": mirrored pairs come in twos; give 0, 2 or more")
+
+    def _check_filters(self) -> None:
+        for text in self.decontaminate:
+            parse_benchmark(text)
+        both = {name.lower() for name in self.license_allow} & {name.lower() for name in self.license_deny}
+        if both:
+            raise UsageError(
+                Setting("license_allow"), " and ", Setting("license_deny"), f" both name {', '.join(sorted(both))}"
+            )
+        if self.keep_contaminated and not self.decontaminate:
+            raise UsageError(Setting("keep_contaminated"), " is for ", Setting("decontaminate", "humaneval"))

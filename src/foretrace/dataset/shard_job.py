@@ -20,6 +20,7 @@ from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
 from foretrace.dataset.inferred_tools import InferredTools, infer_tools
+from foretrace.dataset.origins import count_origin
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
@@ -34,7 +35,6 @@ from foretrace.dataset.trace_filters import (
     TraceSelection,
     examine_trace,
     make_trace_filters,
-    name_source,
 )
 from foretrace.dataset.unread_calls import count_unread_calls
 from foretrace.engines.processes import release_memory
@@ -171,8 +171,7 @@ class _ShardBuilder:
         counts.redacted.update(read_redactions(trace))
         counts.unredacted += not is_redacted(trace)
         counts.of_demo_model += is_demo_model(trace.provenance.model)
-        counts.licenses[trace.provenance.license or "unknown"] += 1
-        counts.sources[name_source(trace)] += 1
+        count_origin(trace, counts)
         attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
         counts.with_inferred_tools += attempt.has_inferred_tools
         counts.corrected += sum(label.corrected for label in attempt.labels)

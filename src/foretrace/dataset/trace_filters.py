@@ -14,8 +14,10 @@ import msgspec
 
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
+from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.filters.flags import FlagFilter
+from foretrace.dataset.filters.license import LicenseFilter
 from foretrace.dataset.settings import BuildSettings
 
 
@@ -48,7 +50,13 @@ def make_trace_filters(settings: BuildSettings, scratch: Path | None = None) -> 
         settings: Of the build.
         scratch: A folder for what is too much to be held until they decide; it need not outlive the decision.
     """
-    return [FlagFilter(settings), CopyFilter(keeps_best=settings.dedup == "keep-best", scratch=scratch)]
+    filters: list[TraceFilter] = []
+    if settings.license_allow or settings.license_deny:
+        filters.append(LicenseFilter(settings))
+    filters.append(BenchmarkFilter(settings))
+    filters.append(FlagFilter(settings))
+    filters.append(CopyFilter(keeps_best=settings.dedup == "keep-best", scratch=scratch))
+    return filters
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:

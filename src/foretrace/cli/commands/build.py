@@ -37,6 +37,11 @@ def _parse_split(text: str | _Shares) -> _Shares:
     return _Shares(train, validation, test)
 
 
+def _split_names(given: list[str] | None) -> tuple[str, ...]:
+    """The names of an option that may be given more than once, and lists several by commas."""
+    return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
+
+
 _Inputs = Annotated[
     list[str],
     typer.Argument(
@@ -105,6 +110,25 @@ _Dedup = Annotated[
     Literal["keep-best"] | None,
     typer.Option("--dedup", help="Keep one of trajectories that are copies: successful, then the shortest."),
 ]
+_LicenseAllow = Annotated[
+    list[str] | None,
+    typer.Option("--license-allow", metavar="NAMES", help="Take traces of these licenses alone, e.g. MIT,Apache-2.0."),
+]
+_LicenseDeny = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--license-deny", metavar="NAMES", help="Leave out traces of these licenses, or of none that is known."
+    ),
+]
+_Decontaminate = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--decontaminate", metavar="NAMES", help="Leave out problems of benchmarks: humaneval,mbpp,swebench,FILE."
+    ),
+]
+_KeepContaminated = Annotated[
+    bool, typer.Option("--keep-contaminated", help="Only report the problems of --decontaminate.")
+]
 _References = Annotated[
     bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
 ]
@@ -138,6 +162,10 @@ def build(
     allow_unread: _AllowUnread = False,
     keep_flagged: _KeepFlagged = False,
     dedup: _Dedup = None,
+    license_allow: _LicenseAllow = None,
+    license_deny: _LicenseDeny = None,
+    decontaminate: _Decontaminate = None,
+    keep_contaminated: _KeepContaminated = False,
     corrections: Annotated[Path | None, corrections_option()] = None,
     references: _References = False,
     no_redact: NoRedact = False,
@@ -159,8 +187,10 @@ def build(
     if push is not None and allow_demo:
         why = " is for a demonstration, which is never pushed; leave out it or "
         raise UsageError(Setting("allow_demo"), why, Setting("push"))
-    if all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs) and not any(
-        ":" in r for r in recipes or ()
+    if (
+        all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs)
+        and not any(":" in r for r in recipes or ())
+        and all(Path(name.partition("=")[2] or name).is_file() for name in _split_names(decontaminate))
     ):
         output.stay_small()  # nothing comes from the Hub, and no code from outside
     from foretrace.dataset.build import check_output
@@ -180,6 +210,10 @@ def build(
         allow_unread=allow_unread,
         keep_flagged=keep_flagged,
         dedup=dedup,
+        license_allow=_split_names(license_allow),
+        license_deny=_split_names(license_deny),
+        decontaminate=_split_names(decontaminate),
+        keep_contaminated=keep_contaminated,
         corrections=None if corrections is None else str(corrections),
     )
     # Before hours of importing, what the build itself would refuse after them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
         for config, reasons in manifest.get("drops", {}).items()
     }
     _show_counts(output, "drops", {config: reasons for config, reasons in dropped.items() if reasons})
+    _show_filters(output, manifest.get("filters", {}))
     for warning in manifest.get("warnings", []):
         output.warn(f"warning: {warning}", "yellow")
     output.print()
@@ -60,13 +62,27 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
 
 
 def _show_copies(output: Output, found: dict[str, Any] | None) -> None:
-    """How many tasks and trajectories are copies, with examples; nothing where none is."""
-    for kind in ("tasks", "trajectories"):
+    """How many tasks and attempts are copies, with examples; nothing where none is."""
+    for kind in ("tasks", "attempts"):
         figures: dict[str, Any] = (found or {}).get(kind, {"copies": 0})
         if figures["copies"]:
             output.print()
             examples = "; ".join(f"{one} and {other}" for one, other in figures["examples"])
             output.print(f"{figures['copies']:,} of {figures[kind]:,} {kind} are near-copies of another: {examples}")
+
+
+def _show_filters(output: Output, filters: dict[str, dict[str, Any]]) -> None:
+    """Whole traces that were left out, by filter and reason, and benchmarks that were only found."""
+    left_out: dict[str, Counter[str]] = {}
+    for name, described in filters.items():
+        for reasons in described["by_source"].values():
+            left_out.setdefault(f"{name} (whole traces)", Counter()).update(reasons)
+    _show_counts(output, "left out", left_out)
+    benchmarks = filters.get("benchmarks", {})
+    if benchmarks.get("found") or benchmarks.get("traces_like_swebench"):
+        output.print()
+        for note in benchmarks["notes"]:
+            output.print(note)
 
 
 def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -83,12 +84,13 @@ class CopyFilter:
             self._own_folder.cleanup()
         figures = {
             "tasks": _describe_tasks(traces, tasks),
-            "trajectories": _describe_trajectories(traces, trajectories),
+            "attempts": _describe_trajectories(traces, trajectories),
         }
         left_out = _choose_worse(traces, trajectories) if self._keeps_best else {}
         clusters = [*tasks.list_clusters(), *trajectories.list_clusters()]
         groups = sorted({tuple(sorted({traces[i].group for i in cluster})) for cluster in clusters})
         merged = [each for each in groups if len(each) > 1]
+        in_merged = {group for each in merged for group in each}
         straddling = [cluster for cluster in clusters if len({traces[i].group for i in cluster}) > 1]
         return Decision(
             left_out=left_out,
@@ -97,7 +99,8 @@ class CopyFilter:
             figures={
                 "signatures": describe_signatures(),
                 **figures,
-                "groups_merged": len({group for each in merged for group in each}),
+                "groups_merged": len(in_merged),
+                "merged_by_source": dict(sorted(Counter(t.source for t in traces if t.group in in_merged).items())),
             },
             notes=[
                 f"{found['copies']:,} of {found[kind]:,} {kind} are near-copies of another; a cluster shares one split."
@@ -197,7 +200,7 @@ def _describe_tasks(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str
 def _describe_trajectories(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, Any]:
     clusters = [[traces[i].key for i in cluster] for cluster in copies.list_clusters()]
     return {
-        "trajectories": len(traces),
+        "attempts": len(traces),
         "copies": sum(map(len, clusters)),
         "clusters": len(clusters),
         "largest": max(map(len, clusters), default=0),
