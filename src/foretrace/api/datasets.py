@@ -34,6 +34,8 @@ def build(
     allow_demo: bool = False,
     allow_unread: bool = False,
     corrections: str | Path | None = None,
+    mistakes: str | Path | Sequence[str | Path] = (),
+    allow_unchecked: bool = False,
     workers: int = 1,
     overwrite: bool = False,
     references: bool = False,
@@ -53,12 +55,16 @@ def build(
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
+        mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
+            (docs/pairs-and-gates.md).
+        allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
         references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
+        PredictionError: mistakes that cannot be read, or that were made for other rows.
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """
@@ -82,6 +88,8 @@ def build(
         allow_demo=allow_demo,
         corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
+        mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
+        allow_unchecked=allow_unchecked,
     )
     settings.check()
     if references:

@@ -187,6 +187,23 @@ def _make_call_value(call: PredictedCall) -> dict[str, Any]:
         return {"tool": call.tool, "arguments": call.arguments}
 
 
+def read_header(path: Path) -> PredictionsHeader | None:
+    """The header of a file; None where it has none.
+
+    Raises:
+        PredictionError: it cannot be read, or its first line is no JSON object.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline()
+        value = json.loads(line)
+    except OSError as error:
+        raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise PredictionError(f"{path} line 1: is no prediction: {error}") from None
+    return _read_header(value, f"{path} line 1") if isinstance(value, dict) and "predictions" in value else None
+
+
 def read_predictions(path: Path) -> PredictionsFile:
     """Read a file of predictions.
 

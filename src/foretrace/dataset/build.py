@@ -7,10 +7,10 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
+from foretrace.core.predictions import describe_origin
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration
@@ -26,11 +27,22 @@ from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.mistake_balance import choose_mistakes, make_mistakes, make_twins_gate
 from foretrace.dataset.plan import check_room, make_plan
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
+from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs, load_recipes
-from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
+from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeCandidate, MistakeSearch
+from foretrace.dataset.recipes.verifier import PAIRED
+from foretrace.dataset.report import (
+    BuildCounts,
+    BuildReport,
+    DatasetFiles,
+    describe_build,
+    describe_files,
+    make_manifest,
+)
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, infer_tools_of_shards
@@ -144,6 +156,7 @@ class _BuiltShards:
         self.counts = BuildCounts()
         self.sample = PairSample[SampledPair]()
         self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
+        self.mistakes = MistakeSearch()
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
     def add(self, number: int, result: ShardResult) -> None:
@@ -155,6 +168,7 @@ class _BuiltShards:
             self.sample.add(family, *pairs)
         for place, pairs in result.shallow.items():
             self.shallow.add(place, *pairs)
+        self.mistakes.add(result.mistakes)
         for split, prompts in result.prompts.items():
             self._prompts[split].append(prompts)
 
@@ -177,6 +191,14 @@ class _BuiltShards:
             for split, listed in files.get(config, {}).items():
                 found.setdefault(split, {}).update(listed)
         return found
+
+
+class _MistakePairs(NamedTuple):
+    """What became of a proposer's mistakes."""
+
+    gate: Gate
+    described: dict[str, Any]
+    """What the manifest says."""
 
 
 class _Builder:
@@ -202,16 +224,13 @@ class _Builder:
         before = [store.compute_fingerprint() for store in self.stores]
         jobs, inputs = self._plan()
         ours_alone = not any(":" in name for name in self.settings.recipes)
+        guesses = self._read_guesses(inputs)
         with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
             inferred = InferredTools()
             for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
                 inferred.merge(found)
             jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
-            built = self._build(pool, "building", jobs)
-            if shared := built.find_shared_prompts():
-                jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
-                self._clear()
-                built = self._build(pool, "building again without prompts of two splits", jobs)
+            jobs, built, mistakes = self._build_rows(pool, jobs, guesses)
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
@@ -219,6 +238,7 @@ class _Builder:
         checks = [checked[number] for number in range(len(jobs))]
         gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs)
         gates += [unread, self._check_inputs(before)]
+        gates += [] if mistakes is None else [mistakes.gate]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])
         gates += [self._finish(config, built, known) for config in self.configs.values() if config.selector is not None]
@@ -235,7 +255,15 @@ class _Builder:
             if family in built.counts.families  # and was not removed
         }
         manifest = make_manifest(
-            self.settings, inputs, built.counts, configs, gates, difficulty, self.warnings, self._corrections
+            self.settings,
+            inputs,
+            built.counts,
+            configs,
+            gates,
+            difficulty,
+            self.warnings,
+            self._corrections,
+            None if mistakes is None else mistakes.described,
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -266,6 +294,63 @@ class _Builder:
             for number, shards in enumerate(plan.shards)
         ]
         return jobs, plan.inputs
+
+    def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
+        """The guesses whose mistakes become pairs; None where there are none."""
+        if not self.settings.mistakes:
+            return None
+        if PAIRED.name not in self.configs:
+            raise UsageError(Setting("mistakes"), f" gives pairs of the recipe {PAIRED.name}, which is not built")
+        origin = describe_origin(describe_build(self.settings, inputs, self._corrections))
+        paths = [Path(file) for file in self.settings.mistakes]
+        return read_guesses(paths, origin, allow_unchecked=self.settings.allow_unchecked)
+
+    def _build_rows(
+        self, pool: Executor | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
+    ) -> tuple[list[ShardJob], _BuiltShards, _MistakePairs | None]:
+        """The jobs that made the rows, what they made, and what became of the proposer's mistakes.
+
+        They are run a second time where that needs what all of them found: prompts of two splits, or the mistakes that
+        balance one another."""
+        if guesses is not None:
+            shared_out = guesses.share_out(self.stores, [job.shards for job in jobs])
+            jobs = [msgspec.structs.replace(job, predictions=own) for job, own in zip(jobs, shared_out, strict=True)]
+        first = self._build(pool, "building", jobs)
+        shared = first.find_shared_prompts()
+        chosen: list[MistakeCandidate] = []
+        if guesses is not None:
+            self.warnings += check_matched(guesses, first.mistakes.steps)
+            chosen = choose_mistakes(first.mistakes.candidates, shared, self.settings.pairs)
+            found = make_mistakes(chosen, guesses.by_key)
+            jobs = [
+                msgspec.structs.replace(
+                    job, predictions={}, mistakes={key: found[key] for key in job.predictions if key in found}
+                )
+                for job in jobs
+            ]
+        built = first
+        if shared or chosen:
+            jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
+            self._clear()
+            reasons = ["without prompts of two splits"] * bool(shared) + ["with the proposer's mistakes"] * bool(chosen)
+            built = self._build(pool, f"building again {' and '.join(reasons)}", jobs)
+        if guesses is None:
+            return jobs, built, None
+        return jobs, built, self._account_for_mistakes(guesses, first.mistakes, chosen, built.counts)
+
+    def _account_for_mistakes(
+        self,
+        guesses: ProposerGuesses,
+        search: MistakeSearch,
+        chosen: Sequence[MistakeCandidate],
+        counts: BuildCounts,
+    ) -> _MistakePairs:
+        drops = counts.drops.setdefault(PAIRED.name, Counter())
+        drops.update(search.drops)
+        drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
+        files = msgspec.to_builtins(guesses.files)
+        described = {"files": files, "steps": search.steps, "pairs": len(chosen)}
+        return _MistakePairs(make_twins_gate(chosen, counts.families[FAMILY]), described)
 
     def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))

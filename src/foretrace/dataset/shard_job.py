@@ -23,9 +23,11 @@ from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
-from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, make_attempt, select_targets
+from foretrace.dataset.proposer_guesses import GuessesByKey
+from foretrace.dataset.recipes.attempts import Attempt, Mistake, TaskAttempts, make_attempt, select_targets
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
 from foretrace.dataset.recipes.load import load_configs, load_recipes
+from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeSearch
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import PairSample, SampledPair
@@ -50,6 +52,10 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """Split of each group."""
     corrections: Corrections | None = None
     inferred_tools: InferredTools = msgspec.field(default_factory=InferredTools)
+    predictions: GuessesByKey = {}
+    """The guesses of a proposer among which mistakes are looked for."""
+    mistakes: dict[str, dict[int, Mistake]] = {}
+    """Of them, those that become pairs, by key and step."""
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -67,6 +73,8 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Pairs for the statistical gates, by family."""
     shallow: dict[str, list[ShallowPair]]
     """Pairs by which the difficulty of a family is measured, by `split/family`."""
+    mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
+    """What the guesses of a proposer hold."""
 
 
 def build_shards(job: ShardJob) -> ShardResult:
@@ -122,6 +130,7 @@ class _ShardBuilder:
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
         self._sample = PairSample[SampledPair]()
+        self._mistakes = MistakeSearch()
         # A share of what all jobs need, twice over, since reading prompts takes time.
         self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
@@ -152,6 +161,7 @@ class _ShardBuilder:
         counts.licenses[trace.provenance.license or "unknown"] += 1
         counts.sources[f"{trace.provenance.source}:{trace.provenance.split or '-'}"] += 1
         attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
+        attempt.mistakes = self.job.mistakes.get(trace.key, {})
         counts.with_inferred_tools += attempt.has_inferred_tools
         counts.corrected += sum(label.corrected for label in attempt.labels)
         counts.steps += len(attempt.labels)
@@ -165,6 +175,9 @@ class _ShardBuilder:
                 self._exclude(attempt, split)
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
+        if self.job.predictions:
+            task = TaskAttempts(attempts, split, self._settings, self._mistakes.drops)
+            self._mistakes.search(task, self.job.predictions)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
             for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops)):
@@ -200,7 +213,9 @@ class _ShardBuilder:
         place = digest("gate", str(self._settings.seed), pair)
         chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
         if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
-            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)
+            mistake = self.job.mistakes.get(row.key, {}).get(row.step) if family == FAMILY else None
+            standing = () if mistake is None else mistake.standing
+            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
             self._sample.add(family, sampled)
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
             difference = compare_shallowly(values["prompt"], chosen, rejected)
@@ -230,4 +245,5 @@ class _ShardBuilder:
             prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
             sample=self._sample.take(),
             shallow=self._shallow.take(),
+            mistakes=self._mistakes,
         )

@@ -101,6 +101,19 @@ _AllowUnread = Annotated[
 _References = Annotated[
     bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
 ]
+_Mistakes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--mistakes", metavar="FILE", help="Predictions for this dataset's rows, whose wrong guesses give pairs too."
+    ),
+]
+_AllowUnchecked = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unchecked",
+        help="Take predictions that do not say that no row's own answer was learnt (with --mistakes).",
+    ),
+]
 _Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
@@ -130,6 +143,8 @@ def build(
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
     corrections: Annotated[Path | None, corrections_option()] = None,
+    mistakes: _Mistakes = None,
+    allow_unchecked: _AllowUnchecked = False,
     references: _References = False,
     no_redact: NoRedact = False,
     workers: _Workers = None,
@@ -170,6 +185,8 @@ def build(
         allow_demo=allow_demo,
         allow_unread=allow_unread,
         corrections=None if corrections is None else str(corrections),
+        mistakes=tuple(str(file) for file in mistakes or ()),
+        allow_unchecked=allow_unchecked,
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from foretrace.actions.corrections import Corrections
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
+from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompts import Prompts, TokenCounter
@@ -53,6 +54,22 @@ class Target:
         return self.attempt.prompts.find_digest(self.index)
 
 
+class Mistake(msgspec.Struct, frozen=True):
+    """A wrong guess of a proposer that becomes a pair."""
+
+    pair: str
+    """Shared by the two pairs that are twins."""
+    guess: Prediction
+    right_rank: int
+    """Of the guess that was right."""
+    right_confidence: float | None
+
+    @property
+    def standing(self) -> tuple[int | float | None, ...]:
+        """Rank and confidence of the right guess, then of the wrong one."""
+        return self.right_rank, self.right_confidence, self.guess.rank, self.guess.confidence
+
+
 ActionKey = tuple[tuple[str, ...], ...]
 """What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
 
@@ -88,6 +105,8 @@ class Attempt:
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
+        self.mistakes: Mapping[int, Mistake] = {}
+        """Wrong guesses of a proposer that become pairs, by step."""
         self.targets: list[Target] = []
         """Steps that can be targets, in order, once `select_targets` has found them."""
         self._settings = settings
