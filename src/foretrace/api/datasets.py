@@ -36,6 +36,7 @@ def build(
     corrections: str | Path | None = None,
     mistakes: str | Path | Sequence[str | Path] = (),
     allow_unchecked: bool = False,
+    hard: bool = False,
     workers: int = 1,
     overwrite: bool = False,
     references: bool = False,
@@ -57,6 +58,7 @@ def build(
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
             (docs/pairs-and-gates.md).
+        hard: Prefer wrong answers that a free predictor finds likely (docs/pairs-and-gates.md).
         allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
@@ -90,6 +92,7 @@ def build(
         allow_unread=allow_unread,
         mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
         allow_unchecked=allow_unchecked,
+        hard=hard,
     )
     settings.check()
     if references:

@@ -27,6 +27,7 @@ from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.mistake_balance import choose_mistakes, make_mistakes, make_twins_gate
 from foretrace.dataset.plan import check_room, make_plan
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
@@ -45,7 +46,13 @@ from foretrace.dataset.report import (
 )
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, infer_tools_of_shards
+from foretrace.dataset.shard_job import (
+    ShardJob,
+    ShardResult,
+    build_shards,
+    count_calls_of_shards,
+    infer_tools_of_shards,
+)
 from foretrace.dataset.statistical_gates import PairSample, SampledPair, make_statistical_gates, remove_families
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
@@ -229,7 +236,8 @@ class _Builder:
             inferred = InferredTools()
             for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
                 inferred.merge(found)
-            jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
+            likely = self._count_calls(pool, jobs)
+            jobs = [msgspec.structs.replace(job, inferred_tools=inferred, likely=likely) for job in jobs]
             jobs, built, mistakes = self._build_rows(pool, jobs, guesses)
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
@@ -304,6 +312,15 @@ class _Builder:
         origin = describe_origin(describe_build(self.settings, inputs, self._corrections))
         paths = [Path(file) for file in self.settings.mistakes]
         return read_guesses(paths, origin, allow_unchecked=self.settings.allow_unchecked)
+
+    def _count_calls(self, pool: Executor | None, jobs: list[ShardJob]) -> LikelyCalls | None:
+        """What hard wrong answers are preferred by; None where they are not."""
+        if not self.settings.hard:
+            return None
+        likely = LikelyCalls()
+        for _, found in self._run(pool, "counting calls", count_calls_of_shards, jobs):
+            likely.merge(found)
+        return likely
 
     def _build_rows(
         self, pool: Executor | None, jobs: list[ShardJob], guesses: ProposerGuesses | None

@@ -165,6 +165,8 @@ def _describe_settings(settings: BuildSettings, corrections: Corrections | None)
         del described["corrections"]
     else:
         described["corrections"] = corrections.compute_digest()
+    if not settings.hard:
+        del described["hard"]
     del described["mistakes"]  # the manifest says more of them elsewhere
     if not settings.mistakes:
         del described["allow_unchecked"]

@@ -47,6 +47,8 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     mistakes: tuple[str, ...] = ()
     """Files of predictions: what a proposer wrongly guessed gives pairs. The manifest holds their digests."""
+    hard: bool = False
+    """Prefer wrong answers that a free predictor finds likely (`likely_calls.py`)."""
     allow_unchecked: bool = False
     """Take predictions that do not say that no row's own answer was learnt."""
 

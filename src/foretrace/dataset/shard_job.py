@@ -20,11 +20,19 @@ from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
 from foretrace.dataset.inferred_tools import InferredTools, infer_tools
+from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
 from foretrace.dataset.proposer_guesses import GuessesByKey
-from foretrace.dataset.recipes.attempts import Attempt, Mistake, TaskAttempts, make_attempt, select_targets
+from foretrace.dataset.recipes.attempts import (
+    Attempt,
+    Mistake,
+    TaskAttempts,
+    is_wanted_outcome,
+    make_attempt,
+    select_targets,
+)
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
 from foretrace.dataset.recipes.load import load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeSearch
@@ -56,6 +64,8 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """The guesses of a proposer among which mistakes are looked for."""
     mistakes: dict[str, dict[int, Mistake]] = {}
     """Of them, those that become pairs, by key and step."""
+    likely: LikelyCalls | None = None
+    """By which hard wrong answers are preferred."""
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -92,6 +102,17 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
     release_memory()
     stores = [TraceStore(Path(store)) for store in job.stores]
     return infer_tools(read_traces_once(stores, job.shards), job.splits)
+
+
+def count_calls_of_shards(job: ShardJob) -> LikelyCalls:
+    """Count what followed what in the wanted attempts of the job's train groups."""
+    release_memory()
+    likely = LikelyCalls()
+    for trace in read_traces_once([TraceStore(Path(store)) for store in job.stores], job.shards):
+        wanted = is_wanted_outcome(job.settings.outcomes, trace.outcome.success)
+        if wanted and job.splits.get(trace.task.group) == "train":
+            likely.add_trace(trace)
+    return likely
 
 
 def read_traces_once(
@@ -180,7 +201,7 @@ class _ShardBuilder:
             self._mistakes.search(task, self.job.predictions)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
-            for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops)):
+            for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops, self.job.likely)):
                 self._take(row, split)
 
     def _exclude(self, attempt: Attempt, split: str) -> None:

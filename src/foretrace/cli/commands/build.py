@@ -114,6 +114,7 @@ _AllowUnchecked = Annotated[
         help="Take predictions that do not say that no row's own answer was learnt (with --mistakes).",
     ),
 ]
+_Hard = Annotated[bool, typer.Option("--hard", help="Prefer wrong answers that a free predictor finds likely.")]
 _Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
@@ -145,6 +146,7 @@ def build(
     corrections: Annotated[Path | None, corrections_option()] = None,
     mistakes: _Mistakes = None,
     allow_unchecked: _AllowUnchecked = False,
+    hard: _Hard = False,
     references: _References = False,
     no_redact: NoRedact = False,
     workers: _Workers = None,
@@ -187,6 +189,7 @@ def build(
         corrections=None if corrections is None else str(corrections),
         mistakes=tuple(str(file) for file in mistakes or ()),
         allow_unchecked=allow_unchecked,
+        hard=hard,
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.likely_calls import ORDER, LikelyCalls, name_steps
 from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target_text import make_message_text, make_target_text
@@ -117,6 +119,12 @@ class Attempt:
         """Fill `targets` with the steps up to message `until`, or with all steps."""
         within = [label for label in self.labels if until is None or label.index <= until]
         self.targets = [target for label in within if (target := self._make_target(label)) is not None]
+
+    @cached_property
+    def step_names(self) -> dict[int, str]:
+        """What each step does, coarsely (`name_step`), by the index of its message."""
+        names = name_steps(self.trace.messages, self.labels)
+        return dict(zip((label.index for label in self.labels), names, strict=True))
 
     def find_action_key(self, index: int) -> ActionKey:
         """What the message at `index` does, however it is written; equal for the same calls."""
@@ -230,3 +238,13 @@ class TaskAttempts(NamedTuple):
     settings: BuildSettings
     drops: Counter[str]
     """Reasons for which candidates of this recipe gave no row."""
+    likely: LikelyCalls | None = None
+    """By which likely wrong answers are preferred; None where any is as good."""
+
+    def measure_likelihood(self, at: Target, wrong: Target) -> float:
+        """How likely what `wrong` does is at the prompt of `at`, as a free predictor finds; 0 where it is not asked."""
+        if self.likely is None:
+            return 0.0
+        names = at.attempt.step_names
+        before = [names[index] for index in sorted(names) if index < at.index][-ORDER:]
+        return self.likely.measure_share(wrong.attempt.step_names[wrong.index], before)

@@ -6,10 +6,8 @@ them apart. Which of the candidates found here become pairs is decided over the 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -18,6 +16,7 @@ from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.digest import digest
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall
+from foretrace.dataset.likely_calls import find_program
 from foretrace.dataset.recipes import rejection_rules as rules
 from foretrace.dataset.recipes.attempts import ActionKey, Target, TaskAttempts, make_action_key
 from foretrace.dataset.recipes.proposer import CONFIG
@@ -179,14 +178,5 @@ def _is_interchangeable(target: Target, message: Message, key: ActionKey) -> boo
 def _describe(text: str, action: str, message: Message, guess: Prediction) -> Appearance:
     tools = ",".join(call.name for call in message.tool_calls)
     size = (len(text) ** 2).bit_length()
-    form = f"{action} {tools} {_find_program(message)} {size}"
+    form = f"{action} {tools} {find_program(message)} {size}"
     return Appearance(rank=guess.rank, confidence=guess.confidence, text=digest(text), form=form)
-
-
-def _find_program(message: Message) -> str:
-    """The first word of the command of the first call; empty where it has none."""
-    if not message.tool_calls:
-        return ""
-    arguments: Any = json.loads(message.tool_calls[0].arguments)
-    command = arguments.get("command") if isinstance(arguments, dict) else None
-    return command.split()[0] if isinstance(command, str) and command.strip() else ""

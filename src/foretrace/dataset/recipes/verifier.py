@@ -125,7 +125,8 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> 
         key = attempt.trace.key
         for target in attempt.targets:
             prompt = target.prompt_digest
-            for wrong in _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed):
+            shuffled = _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed)
+            for wrong in sorted(shuffled, key=lambda wrong, at=target: -task.measure_likelihood(at, wrong)):
                 same = rules.are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue
