@@ -203,7 +203,8 @@ class _BuiltShards:
 class _MistakePairs(NamedTuple):
     """What became of a proposer's mistakes."""
 
-    gate: Gate
+    gate: Gate | None
+    """None where there are no pairs."""
     described: dict[str, Any]
     """What the manifest says."""
 
@@ -246,7 +247,7 @@ class _Builder:
         checks = [checked[number] for number in range(len(jobs))]
         gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs)
         gates += [unread, self._check_inputs(before)]
-        gates += [] if mistakes is None else [mistakes.gate]
+        gates += [] if mistakes is None or mistakes.gate is None else [mistakes.gate]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])
         gates += [self._finish(config, built, known) for config in self.configs.values() if config.selector is not None]
@@ -367,6 +368,11 @@ class _Builder:
         drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
         files = msgspec.to_builtins(guesses.files)
         described = {"files": files, "steps": search.steps, "pairs": len(chosen)}
+        if not chosen:
+            self.warnings.append(
+                "mistakes: no pair could be made, the drops say why; more predictions, or more guesses a row, help"
+            )
+            return _MistakePairs(None, described)
         return _MistakePairs(make_twins_gate(chosen, counts.families[FAMILY]), described)
 
     def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
