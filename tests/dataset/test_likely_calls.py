@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,12 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.build import build
+from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import LikelyCalls, name_step, name_steps
+from foretrace.dataset.prompts import make_token_counter
+from foretrace.dataset.recipes.attempts import TaskAttempts, make_attempt, select_targets
+from foretrace.dataset.recipes.mirrored_pairs import find_mirrored_pairs
+from foretrace.dataset.recipes.rejection_rules import AcceptedActions
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.shard_job import ShardJob, count_calls_of_shards
 
@@ -100,3 +106,19 @@ def test_likely_wrong_answers_are_preferred(built: dict[str, Path]) -> None:
 def test_the_same_bytes_with_any_number_of_workers(built: dict[str, Path], tmp_path: Path) -> None:
     build([built["traces"]], tmp_path / "two", BuildSettings(**SHAPE, hard=True), workers=2)
     assert little.tree(tmp_path / "two") == little.tree(built["hard"])
+
+
+def test_the_likeliest_candidates_come_first() -> None:
+    traces = [each for each in little.corpus(30) if each.outcome.success]
+    settings, likely = BuildSettings(pairs=2), count(*traces)
+    sums = {"plain": 0.0, "hard": 0.0}
+    for each in traces:
+        attempts = [make_attempt(each, settings, make_token_counter(None), InferredTools(), None)]
+        select_targets(attempts)
+        judge = TaskAttempts(attempts, "train", settings, Counter(), likely)
+        for name, task in (("plain", judge._replace(likely=None)), ("hard", judge)):
+            for pair in find_mirrored_pairs(attempts, task, AcceptedActions(attempts)):
+                if pair.family == "redundancy":
+                    both = (pair.first, pair.second), (pair.second, pair.first)
+                    sums[name] += judge.measure_likelihood(*both[0]) * judge.measure_likelihood(*both[1])
+    assert sums["hard"] > 1.2 * sums["plain"] > 0
