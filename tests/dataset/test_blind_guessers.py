@@ -347,3 +347,26 @@ def test_any_texts_in_any_order_give_the_same_figures_in_range(pairs: list[Pair]
 def test_a_pair_and_its_mirror_always_share_one_point(texts: list[tuple[str, str]], seed: int):
     pairs = [Pair(f"{at}{side}", str(at), *both[::side]) for at, both in enumerate(texts) for side in (1, -1)]
     assert {shortcut.accuracy for shortcut in find_shortcuts({"f": pairs}, seed=seed)} == {0.5}
+
+
+def test_the_confidence_of_a_proposer_is_a_shortcut_where_it_tells() -> None:
+    """And none where the likelier guess is as often wrong; pairs without a standing have no such guesser."""
+
+    def plant(share_right: float) -> list[Pair]:
+        rng = random.Random(3)
+        pairs: list[Pair] = []
+        for number in range(600):
+            first, second = (1, rng.uniform(0.4, 0.9)), (rng.choice([2, 3]), rng.uniform(0.01, 0.2))
+            right, wrong = (first, second) if rng.random() < share_right else (second, first)
+            pairs.append(Pair(str(number), f"g{number // 6}", "same", "same", (*right, *wrong)))
+        return pairs
+
+    for share, verdict in ((0.8, "fail"), (0.2, "fail"), (0.5, "pass")):
+        found = {each.guesser: each for each in find_shortcuts({"proposer": plant(share)})}
+        assert found["confidence"].verdict == verdict, share
+        assert found["length"].accuracy == 0.5
+    without = [Pair(str(n), f"g{n}", "a", "b", (1, None, 2, None)) for n in range(60)]
+    assert find_shortcuts({"f": without})[-1].verdict == "fail"  # the rank alone tells
+    assert all(
+        each.guesser != "confidence" for each in find_shortcuts({"f": [p._replace(standing=()) for p in without]})
+    )

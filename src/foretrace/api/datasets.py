@@ -40,6 +40,9 @@ def build(
     decontaminate: Sequence[str] = (),
     keep_contaminated: bool = False,
     corrections: str | Path | None = None,
+    mistakes: str | Path | Sequence[str | Path] = (),
+    allow_unchecked: bool = False,
+    hard: bool = False,
     workers: int = 1,
     overwrite: bool = False,
     references: bool = False,
@@ -66,12 +69,17 @@ def build(
             files with problems or ids (`FILE`, `NAME=FILE`; docs/clean.md).
         keep_contaminated: Only report such traces.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
+        mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
+            (docs/pairs-and-gates.md).
+        hard: Prefer wrong answers that a free predictor finds likely (docs/pairs-and-gates.md).
+        allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
         references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
+        PredictionError: mistakes that cannot be read, or that were made for other rows.
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """
@@ -101,6 +109,9 @@ def build(
         license_deny=license_deny,
         decontaminate=decontaminate,
         keep_contaminated=keep_contaminated,
+        mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
+        allow_unchecked=allow_unchecked,
+        hard=hard,
     )
     settings.check()
     if references:

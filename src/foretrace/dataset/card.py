@@ -9,6 +9,7 @@ from foretrace.core.digest import digest
 from foretrace.core.references import References, ScoreRow
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
+from foretrace.dataset.proposer_guesses import describe_mistakes
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs
 
@@ -171,6 +172,9 @@ def _write_configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> st
     if manifest["families"]:
         families = ", ".join(f"{name} {n}" for name, n in manifest["families"].items())
         lines += ["", f"Pairs by family: {families}."]
+    if mistakes := manifest.get("mistakes"):
+        whose = describe_mistakes(mistakes["files"])
+        lines += ["", f"The rejected answers of the family `proposer` are wrong guesses of {whose}."]
     return "\n".join([*lines, ""])
 
 

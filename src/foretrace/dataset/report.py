@@ -105,6 +105,7 @@ def make_manifest(
     warnings: list[str],
     corrections: Corrections | None = None,
     origins: Mapping[str, Any] | None = None,
+    mistakes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The manifest: nothing in it depends on time, place or number of workers.
 
@@ -118,18 +119,15 @@ def make_manifest(
         warnings: For the reader of the card.
         corrections: Those that were given.
         origins: What the filters did and what became of each source's traces (`describe_origins`).
+        mistakes: Whose mistakes gave pairs, where predictions were given.
     """
+    built_from = describe_build(settings, inputs, corrections)
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
         "schema_version": 1,
-        "versions": {
-            "foretrace": version("foretrace"),
-            "taxonomy": TAXONOMY_VERSION,
-            "renderer": RENDERER_VERSION,
-            "pyarrow": version("pyarrow"),
-        },
-        "settings": _describe_settings(settings, corrections),
-        "token_counter": make_token_counter(settings.tokenizer).method,
+        "versions": built_from["versions"],
+        "settings": built_from["settings"],
+        "token_counter": built_from["token_counter"],
         "instruction": make_instruction(settings.target),
         "inputs": inputs,
         "sources": dict(sorted(counts.sources.items())),
@@ -149,10 +147,28 @@ def make_manifest(
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,
         "families": dict(sorted(counts.families.items())),
+        **({} if mistakes is None else {"mistakes": mistakes}),
         "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
         "gates": [msgspec.to_builtins(gate) for gate in gates],
         "difficulty": msgspec.to_builtins(difficulty),
         "warnings": warnings,
+    }
+
+
+def describe_build(
+    settings: BuildSettings, inputs: Mapping[str, Any], corrections: Corrections | None
+) -> dict[str, Any]:
+    """What the manifest says of what a build is made from, before anything is built."""
+    return {
+        "versions": {
+            "foretrace": version("foretrace"),
+            "taxonomy": TAXONOMY_VERSION,
+            "renderer": RENDERER_VERSION,
+            "pyarrow": version("pyarrow"),
+        },
+        "settings": _describe_settings(settings, corrections),
+        "token_counter": make_token_counter(settings.tokenizer).method,
+        "inputs": inputs,
     }
 
 
@@ -164,6 +180,11 @@ def _describe_settings(settings: BuildSettings, corrections: Corrections | None)
         del described["corrections"]
     else:
         described["corrections"] = corrections.compute_digest()
+    if not settings.hard:
+        del described["hard"]
+    del described["mistakes"]  # the manifest says more of them elsewhere
+    if not settings.mistakes:
+        del described["allow_unchecked"]
     return described
 
 

@@ -10,6 +10,7 @@ import msgspec
 from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import Setting, UsageError
 from foretrace.dataset.filters.benchmark_sets import parse_benchmark
+from foretrace.dataset.proposer_guesses import check_guess_file
 
 SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
@@ -58,13 +59,22 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     corrections: str | None = None
     """Table of a person's actions for steps, which win over the labels; the manifest holds its digest."""
 
+    mistakes: tuple[str, ...] = ()
+    """Files of predictions: what a proposer wrongly guessed gives pairs. The manifest holds their digests."""
+    hard: bool = False
+    """Prefer wrong answers that a free predictor finds likely (`likely_calls.py`)."""
+    allow_unchecked: bool = False
+    """Take predictions that do not say that no row's own answer was learnt."""
+
     def check(self) -> None:
         """Refuse what cannot be served, before any work is done.
 
         Raises:
             UsageError: naming the setting.
             SourceError: the corrections cannot be read.
+            PredictionError: predictions that cannot be used.
         """
+        self._check_mistakes()
         if self.corrections is not None:
             read_corrections(Path(self.corrections))
         self._check_filters()
@@ -92,3 +102,11 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             )
         if self.keep_contaminated and not self.decontaminate:
             raise UsageError(Setting("keep_contaminated"), " is for ", Setting("decontaminate", "humaneval"))
+
+    def _check_mistakes(self) -> None:
+        if self.mistakes and self.target != "call":
+            raise UsageError(Setting("mistakes"), " needs whole calls: build with ", Setting("target", "call"))
+        if self.allow_unchecked and not self.mistakes:
+            raise UsageError(Setting("allow_unchecked"), " is for ", Setting("mistakes"))
+        for file in self.mistakes:
+            check_guess_file(Path(file), allow_unchecked=self.allow_unchecked)

@@ -20,13 +20,23 @@ from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
 from foretrace.dataset.inferred_tools import InferredTools, infer_tools
+from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.origins import count_origin
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
-from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, make_attempt, select_targets
+from foretrace.dataset.proposer_guesses import GuessesByKey
+from foretrace.dataset.recipes.attempts import (
+    Attempt,
+    Mistake,
+    TaskAttempts,
+    is_wanted_outcome,
+    make_attempt,
+    select_targets,
+)
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
 from foretrace.dataset.recipes.load import load_configs, load_recipes
+from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeSearch
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import PairSample, SampledPair
@@ -59,6 +69,12 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """What is left out, and the groups that were merged."""
     corrections: Corrections | None = None
     inferred_tools: InferredTools = msgspec.field(default_factory=InferredTools)
+    predictions: GuessesByKey = {}
+    """The guesses of a proposer among which mistakes are looked for."""
+    mistakes: dict[str, dict[int, Mistake]] = {}
+    """Of them, those that become pairs, by key and step."""
+    likely: LikelyCalls | None = None
+    """By which hard wrong answers are preferred."""
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -76,6 +92,8 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Pairs for the statistical gates, by family."""
     shallow: dict[str, list[ShallowPair]]
     """Pairs by which the difficulty of a family is measured, by `split/family`."""
+    mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
+    """What the guesses of a proposer hold."""
 
 
 def build_shards(job: ShardJob) -> ShardResult:
@@ -106,6 +124,17 @@ def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[
     stores = [TraceStore(Path(store)) for store in job.stores]
     traces = read_traces_once(stores, job.shards, counts)
     return (kept for trace in traces if (kept := job.selection.apply(trace)) is not None)
+
+
+def count_calls_of_shards(job: ShardJob) -> LikelyCalls:
+    """Count what followed what in the wanted attempts of the job's train groups."""
+    release_memory()
+    likely = LikelyCalls()
+    for trace in read_selected(job):
+        wanted = is_wanted_outcome(job.settings.outcomes, trace.outcome.success)
+        if wanted and job.splits.get(trace.task.group) == "train":
+            likely.add_trace(trace)
+    return likely
 
 
 def read_traces_once(
@@ -144,6 +173,7 @@ class _ShardBuilder:
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
         self._sample = PairSample[SampledPair]()
+        self._mistakes = MistakeSearch()
         # A share of what all jobs need, twice over, since reading prompts takes time.
         self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
@@ -173,6 +203,7 @@ class _ShardBuilder:
         counts.of_demo_model += is_demo_model(trace.provenance.model)
         count_origin(trace, counts)
         attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
+        attempt.mistakes = self.job.mistakes.get(trace.key, {})
         counts.with_inferred_tools += attempt.has_inferred_tools
         counts.corrected += sum(label.corrected for label in attempt.labels)
         counts.steps += len(attempt.labels)
@@ -186,9 +217,12 @@ class _ShardBuilder:
                 self._exclude(attempt, split)
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
+        if self.job.predictions:
+            task = TaskAttempts(attempts, split, self._settings, self._mistakes.drops)
+            self._mistakes.search(task, self.job.predictions)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
-            for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops)):
+            for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops, self.job.likely)):
                 self._take(row, split)
 
     def _exclude(self, attempt: Attempt, split: str) -> None:
@@ -221,7 +255,9 @@ class _ShardBuilder:
         place = digest("gate", str(self._settings.seed), pair)
         chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
         if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
-            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)
+            mistake = self.job.mistakes.get(row.key, {}).get(row.step) if family == FAMILY else None
+            standing = () if mistake is None else mistake.standing
+            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
             self._sample.add(family, sampled)
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
             difference = compare_shallowly(values["prompt"], chosen, rejected)
@@ -251,4 +287,5 @@ class _ShardBuilder:
             prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
             sample=self._sample.take(),
             shallow=self._shallow.take(),
+            mistakes=self._mistakes,
         )

@@ -132,6 +132,20 @@ _KeepContaminated = Annotated[
 _References = Annotated[
     bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
 ]
+_Mistakes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--mistakes", metavar="FILE", help="Predictions for this dataset's rows, whose wrong guesses give pairs too."
+    ),
+]
+_AllowUnchecked = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unchecked",
+        help="Take predictions that do not say that no row's own answer was learnt (with --mistakes).",
+    ),
+]
+_Hard = Annotated[bool, typer.Option("--hard", help="Prefer wrong answers that a free predictor finds likely.")]
 _Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
@@ -167,6 +181,9 @@ def build(
     decontaminate: _Decontaminate = None,
     keep_contaminated: _KeepContaminated = False,
     corrections: Annotated[Path | None, corrections_option()] = None,
+    mistakes: _Mistakes = None,
+    allow_unchecked: _AllowUnchecked = False,
+    hard: _Hard = False,
     references: _References = False,
     no_redact: NoRedact = False,
     workers: _Workers = None,
@@ -215,6 +232,9 @@ def build(
         decontaminate=_split_names(decontaminate),
         keep_contaminated=keep_contaminated,
         corrections=None if corrections is None else str(corrections),
+        mistakes=tuple(str(file) for file in mistakes or ()),
+        allow_unchecked=allow_unchecked,
+        hard=hard,
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()

@@ -22,6 +22,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
     from foretrace.dataset.card import format_figures
     from foretrace.dataset.demonstration import describe_demonstration
+    from foretrace.dataset.proposer_guesses import describe_mistakes
 
     splits = _show_actions_by_split(output, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
@@ -43,6 +44,9 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
         ],
     )
     _show_difficulty(output, manifest.get("difficulty", {}))
+    if mistakes := manifest.get("mistakes"):
+        output.print()
+        output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {mistakes['pairs']:,} pairs")
     _show_counts(output, "counts", manifest.get("counts", {}))
     _show_copies(output, manifest.get("filters", {}).get("copies"))
     dropped = {

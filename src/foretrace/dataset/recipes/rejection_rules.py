@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.trace import Message
-from foretrace.dataset.recipes.attempts import Attempt, Target
+from foretrace.dataset.recipes.attempts import ActionKey, Attempt, Target
 
 _WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
 _MAX_VALUE_CHARS = 200
@@ -28,6 +28,12 @@ class AcceptedActions:
             for attempt in attempts:
                 for target in attempt.targets:
                     self._by_prompt.setdefault(target.prompt_digest, []).append(target)
+
+    def accepts_key(self, at: Target, wrong: ActionKey) -> bool:
+        """Whether some successful attempt did what this key says at the prompt of `at`."""
+        if not self._by_prompt:
+            return False
+        return any(target.action_key == wrong for target in self._by_prompt.get(at.prompt_digest, ()))
 
     def accepts(self, at: Target, wrong: Target) -> bool:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
