@@ -108,7 +108,7 @@ def test_what_is_left_out_is_a_copy_of_what_is_kept_and_not_of_its_copy(tmp_path
         for word in ("sed", "grep", "sort", "head"):
             commands[n] = commands[n].replace(word, f"{word}_{n}")
     decision, figures = decide(traces, tmp_path, keeps_best=True)
-    assert figures["attempts"]["clusters"] == 1 and figures["trajectories"]["chained"] > 0
+    assert figures["attempts"]["clusters"] == 1 and figures["attempts"]["chained"] > 0
     kept = [t.key for t in traces if t.key not in decision.left_out]
     assert len(kept) > 1
 

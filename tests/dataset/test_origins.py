@@ -50,11 +50,14 @@ def test_table_of_sources_adds_up(dataset: tuple[dict[str, Any], str]) -> None:
         assert found["traces_in"] == found["traces"] + sum(found["left_out"].values())
     assert sum(found["traces"] for found in manifest["by_source"].values()) == manifest["counts"]["traces"]
     assert manifest["by_source"]["other:train"]["licenses"] == {"GPL-3.0": 18}
-    head = "| source | license | revision | traces in | left out: license | left out: benchmark | used | redacted |"
+    head = (
+        "| source | license | revision | traces in | left out: license | left out: benchmark "
+        "| left out: flagged | left out: copies | used | redacted | merged |"
+    )
     assert head in card
-    assert "| little:train | MIT | - | 18 | 0 | 0 | 18 | 0 | 0 |" in card
-    assert "| other:train | GPL-3.0 | - | 18 | 18 | 0 | 0 | 0 | 0 |" in card
-    assert "| all |  |  | 36 | 18 | 0 | 18 | 0 | 0 |" in card
+    assert "| little:train | MIT | - | 18 | 0 | 0 | 0 | 0 | 18 | 0 | 0 |" in card
+    assert "| other:train | GPL-3.0 | - | 18 | 18 | 0 | 0 | 0 | 0 | 0 | 0 |" in card
+    assert "| all |  |  | 36 | 18 | 0 | 0 | 0 | 18 | 0 | 0 |" in card
     assert "- benchmarks: Benchmarks that were looked for: humaneval by id (164 problems)" in card
 
 

@@ -109,10 +109,9 @@ def _write_options(settings: BuildSettings) -> list[str]:
         changed["split"] = "/".join(f"{share:g}" for share in settings.split)
     if "decontaminate" in changed:
         changed["decontaminate"] = ",".join(map(_name_benchmark, settings.decontaminate))
-    if "recipes" in changed:
-        changed.pop("recipes")
-        return [*(f"--recipes {shlex.quote(name)}" for name in settings.recipes), _join("", changed)]
-    return [_join("", changed)] if changed else []
+    repeated = {"recipes": changed.pop("recipes", ()), "mistakes": [Path(f).name for f in changed.pop("mistakes", ())]}
+    words = [_join("", {name: value}) for name, values in repeated.items() for value in values]
+    return [*words, _join("", changed)] if changed else words
 
 
 def _name_benchmark(text: str) -> str:
