@@ -61,12 +61,12 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
-        keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/clean.md).
-        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/clean.md).
+        keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/filters.md).
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/filters.md).
         license_allow: Take traces of these licenses alone; `unknown` stands for those that name none.
         license_deny: Leave out traces of these licenses, and those that name none.
         decontaminate: Leave out traces that hold problems of these benchmarks: `humaneval`, `mbpp`, `swebench`, or
-            files with problems or ids (`FILE`, `NAME=FILE`; docs/clean.md).
+            files with problems or ids (`FILE`, `NAME=FILE`; docs/filters.md).
         keep_contaminated: Only report such traces.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
