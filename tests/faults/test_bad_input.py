@@ -274,8 +274,12 @@ def test_a_file_that_is_not_what_its_suffix_says(run: Import, tmp_path: Path, na
 
 
 def test_a_file_that_is_not_there_or_of_no_known_kind(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("a,b")
-    for path, message in (("none.jsonl", "no such file"), ("rows.csv", "cannot tell the format"), ("", "no such file")):
+    (tmp_path / "rows.xlsx").write_text("a,b")
+    for path, message in (
+        ("none.jsonl", "no such file"),
+        ("rows.xlsx", "cannot tell the format"),
+        ("", "no such file"),
+    ):
         with pytest.raises(SourceError, match=message):
             FileRows(tmp_path / path)
 

@@ -3,6 +3,7 @@ record."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -104,6 +105,10 @@ def _print_rest(output: Output, rest: int) -> None:
     output.print()
 
 
+def _name_folder(out: Path) -> list[tuple[str, str]]:
+    return [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
+
+
 def show_import(output: Output, report: ImportReport, label: str, out: Path, *, details: bool = False) -> None:
     """Say what an import did.
 
@@ -144,7 +149,7 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path, *, 
             *((f"unread calls, {source}", count) for source, count in sorted(report.unread.items())),
             ("outcomes", ", ".join(f"{outcomes[k]:,} {name}" for k, name in _OUTCOMES)),
             *([("turns", f"{counts.turns:,}, with {counts.calls:,} calls and {counts.results:,} results")] * has_read),
-            *([("traces folder", str(out))] if report.traces or report.grown or report.already_done else []),
+            *(_name_folder(out) if report.traces or report.grown or report.already_done else []),
         ]
     )
     if report.found is not None and has_read:
