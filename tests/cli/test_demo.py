@@ -141,6 +141,7 @@ def test_what_to_do_next_works_as_it_stands(
     assert "demo-model" in shown and "failed\n" in shown and "repair" in shown and "success, done" in shown
 
 
+@pytest.mark.slow
 def test_what_it_prints_at_its_end(made: Made, run: Run) -> None:
     assert "foretrace view" in (made.out / "dataset/report.html").read_text()
     shown = run("demo", "--out", made.out)
@@ -156,6 +157,7 @@ def test_names_with_blanks_are_quoted(traces: Path, tmp_path: Path) -> None:
     assert shlex.split(command)[-1] == f"{tmp_path}/a b-types"
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_the_rest_is_shown_and_only_its_own_is_replaced(made: Made, tmp_path: Path) -> None:
     """In the folder of an earlier run, beside a file that is not the demo's."""
     shutil.copytree(made.out, tmp_path / "out")

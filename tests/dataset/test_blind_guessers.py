@@ -165,6 +165,7 @@ def test_a_shortcut_that_shows_only_in_the_characters_is_not_put_down_to_length(
 SUBTLE = [(in_some(newline, 0.38), "format"), (in_some(marker, 0.38), "completion"), (subtly_longer, "length")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "guesser"), SUBTLE, ids=[guesser for _, guesser in SUBTLE])
 def test_a_trick_that_works_in_two_pairs_of_three_is_caught(change: Change, guesser: str):
     """Planted in 38 of 100 rejected ones, a trick decides those and half of the rest: .69 at best."""

@@ -158,6 +158,7 @@ def test_kill_nine_and_again(tmp_path: Path) -> None:
     assert (report.already_done, report.traces) == (before, 30 - before)
 
 
+@pytest.mark.slow
 def test_a_line_of_200_mb(tmp_path: Path) -> None:
     path = write_talk(tmp_path / "in" / "a.jsonl", talk("1", 1))
     with path.open("ab") as file:
