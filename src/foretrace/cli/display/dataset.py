@@ -61,6 +61,8 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     if demonstration := describe_demonstration(manifest):
         output.print((demonstration, "yellow"))
     output.print(f"dataset: {out}")
+    if (out / "report.html").is_file():
+        output.print(f"in a browser: {out / 'report.html'}")
     first = next(iter(configs), "proposer")
     output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
 
