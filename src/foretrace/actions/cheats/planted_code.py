@@ -6,7 +6,8 @@ import ast
 import posixpath
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from foretrace.actions.call_facts import OPEN_FILE
 from foretrace.actions.cheats.circumstances import Circumstances, is_test_path
@@ -234,7 +235,7 @@ def _find_foreign_table(text: str) -> str:
 def _check_tree(
     nodes: list[ast.AST], tree: ast.Module, new: str, old: str, path: str, circumstances: Circumstances
 ) -> Iterator[Finding]:
-    guarded = _find_guarded(tree)
+    find_guarded = cache(lambda: _find_guarded(tree))  # dear, and seldom asked for
     forks = "fork(" in new
     taken = _find_taken(nodes)
     for node in nodes:
@@ -259,7 +260,7 @@ def _check_tree(
         elif isinstance(node, ast.Call):
             if _patches_by_call(node) and ast.unparse(node)[:60] not in old:
                 yield "checker.patched", ast.unparse(node)[:160].replace("\n", " ")
-            elif path and not forks and _ends_early(node, guarded, path, old, circumstances):
+            elif path and not forks and _ends_early(node, find_guarded, path, old, circumstances):
                 yield "checker.early_exit", ast.unparse(node)[:160]
 
 
@@ -335,13 +336,15 @@ def _find_guarded(tree: ast.Module) -> set[ast.AST]:
     return guarded
 
 
-def _ends_early(node: ast.Call, guarded: set[ast.AST], path: str, old: str, circumstances: Circumstances) -> bool:
+def _ends_early(
+    node: ast.Call, find_guarded: Callable[[], set[ast.AST]], path: str, old: str, circumstances: Circumstances
+) -> bool:
     """Whether code that is tested ends the process as if all were well."""
     name = get_dotted_name(node.func)
     zero = not node.args or (isinstance(node.args[0], ast.Constant) and node.args[0].value in (0, None))
     if name == "os._exit":
-        return zero and "os._exit" not in old and node not in guarded
-    if name not in ("sys.exit", "exit", "quit", "SystemExit") or not zero or node in guarded or name in old:
+        return zero and "os._exit" not in old and node not in find_guarded()
+    if name not in ("sys.exit", "exit", "quit", "SystemExit") or not zero or name in old or node in find_guarded():
         return False
     short = circumstances.shorten(path)
     if _SCRIPT_FILE.search(short) or (is_test_path(short) and posixpath.basename(short) != "conftest.py"):
