@@ -129,7 +129,10 @@ def digest_dataset(dataset: Path) -> str:
         raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
 
 
-_ROW_SETTINGS = ("target", "max_context_tokens", "outcomes", "split", "seed", "corrections")
+_ROW_SETTINGS = (
+    *("target", "max_context_tokens", "outcomes", "split", "seed", "corrections"),
+    *("keep_flagged", "dedup", "license_allow", "license_deny", "decontaminate", "keep_contaminated"),
+)
 
 
 def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -485,6 +485,8 @@ class _Builder:
         outcomes = ", ".join(f"{n} {name}" for name, n in sorted(counts.outcomes.items()))
         why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()) if n)
         traces = counts.outcomes.total() + len(selection.left_out)
+        if not counts.outcomes:
+            return BuildError(f"all {traces} traces are left out by what is asked of them: {why}")
         return BuildError(
             f"no row could be made from {traces} traces ({outcomes}); left out: {why or 'nothing'}; the setting is ",
             Setting("outcomes", self.settings.outcomes),

@@ -86,7 +86,7 @@ def _find_doubt(header: PredictionsHeader | None) -> str | None:
     if not header.built_from:
         return "does not say what its dataset was built from"
     folds = header.settings.get("folds")
-    if header.split == "train" and not (isinstance(folds, int) and folds >= 2):
+    if header.split not in ("validation", "test") and not (isinstance(folds, int) and folds >= 2):
         return "train rows were not predicted in folds, so that their answers may have been learnt"
     return None
 

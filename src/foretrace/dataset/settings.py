@@ -93,8 +93,12 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(Setting("pairs", 1), ": mirrored pairs come in twos; give 0, 2 or more")
 
     def _check_filters(self) -> None:
-        for text in self.decontaminate:
-            parse_benchmark(text)
+        names = [parse_benchmark(text).name for text in self.decontaminate]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise UsageError(Setting("decontaminate"), f" names {twice[0]} twice; another name is NAME=FILE")
+        for setting in ("license_allow", "license_deny"):
+            if not all(name.strip() for name in getattr(self, setting)):
+                raise UsageError(Setting(setting), " holds an empty name")
         both = {name.lower() for name in self.license_allow} & {name.lower() for name in self.license_deny}
         if both:
             raise UsageError(

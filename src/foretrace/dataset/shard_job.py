@@ -122,8 +122,7 @@ def examine_shards(job: ShardJob) -> list[ExaminedTrace]:
 def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
     """Read the traces of the job's shards that were not left out, each in its group."""
     stores = [TraceStore(Path(store)) for store in job.stores]
-    traces = read_traces_once(stores, job.shards, counts)
-    return (kept for trace in traces if (kept := job.selection.apply(trace)) is not None)
+    return job.selection.apply(read_traces_once(stores, job.shards, counts))
 
 
 def count_calls_of_shards(job: ShardJob) -> LikelyCalls:

@@ -6,12 +6,14 @@ filters are asked in turn, and each sees the traces that those before it left.""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from foretrace.core.errors import BuildError
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
@@ -33,8 +35,11 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
     filters: dict[str, Any] = {}
     """What the manifest says of each filter."""
 
-    def apply(self, trace: Trace) -> Trace | None:
-        """The trace in its group, or `None` where it is left out."""
+    def apply(self, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """The traces that are not left out, each in its group."""
+        return (kept for trace in traces if (kept := self._apply_to(trace)) is not None)
+
+    def _apply_to(self, trace: Trace) -> Trace | None:
         if trace.key in self.left_out:
             return None
         group = self.groups.get(trace.task.group, trace.task.group)
@@ -81,8 +86,18 @@ def name_source(trace: Trace) -> str:
 
 
 def select_traces(filters: Sequence[TraceFilter], examined: Sequence[ExaminedTrace]) -> TraceSelection:
-    """Let the filters decide, in turn."""
+    """Let the filters decide, in turn.
+
+    Raises:
+        BuildError: two traces of one key.
+    """
     left = sorted(examined, key=lambda trace: trace.key)
+    for one, other in pairwise(left):
+        if one.key == other.key:
+            raise BuildError(
+                f"{one.key} stands in two folders, as a trace of the task {one.task} and of {other.task}: "
+                "leave one of the folders out, or import its rows again"
+            )
     left_out: dict[str, str] = {}
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []

@@ -88,8 +88,8 @@ def test_hub_is_asked_once_and_its_rows_go_to_a_file(tmp_path: Path, monkeypatch
     benchmark_sets._read_once.cache_clear()
     given = write(tmp_path / "other.jsonl", [ROW])
     gathered = gather_benchmarks(["swebench", str(given)], tmp_path)
-    assert gathered[1] == str(given)
-    assert parse_benchmark(gathered[0]).name == "swebench"
+    assert [parse_benchmark(text).name for text in gathered] == ["swebench", "other"]
+    given.unlink()  # what is looked for was read, and is the same in all workers
     assert read_benchmarks(gathered)[0] == EXPECTED
     assert asked == [None, given]
     benchmark_sets._read_once.cache_clear()
@@ -100,6 +100,8 @@ def test_hub_is_asked_once_and_its_rows_go_to_a_file(tmp_path: Path, monkeypatch
     [
         ("humanevall", "is no file; give one, or a benchmark that is known: humaneval, mbpp, swebench"),
         ("mine=nothing.jsonl", "nothing.jsonl is no file"),
+        ("=nothing.jsonl", "the name before the = is empty"),
+        ("", "names no benchmark"),
         (__file__, "cannot tell the format"),
     ],
 )

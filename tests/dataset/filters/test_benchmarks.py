@@ -119,3 +119,20 @@ def test_build_leaves_them_out_and_says_so(settings: BuildSettings, tmp_path: Pa
     assert manifest["counts"]["traces"] == len(traces) - 1
     assert manifest["settings"]["decontaminate"] == ["garden"]
     assert str(tmp_path) not in (tmp_path / "d/manifest.json").read_text()
+
+
+def test_ids_that_are_only_mentioned_hide_no_copy(tmp_path: Path) -> None:
+    rows = [{"id": f"Garden/{n}", **({"solution": SOLUTION} if n == 300 else {})} for n in range(301)]
+    (tmp_path / "garden.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    listing = "\n".join(f"Garden/{n}" for n in range(200))
+    one = trace("a", user("Go."), calls("bash", {"command": "cat ids"}), seen(listing), says(SOLUTION))
+    selection = select(BuildSettings(decontaminate=(str(tmp_path / "garden.jsonl"),)), one)
+    assert list_copies(selection) == [("a", "Garden/300", "solution", "agent", 3)]
+    assert selection.filters["benchmarks"]["traces_that_mention_an_id"] == 1
+
+
+def test_a_file_that_was_changed_is_read_again(settings: BuildSettings, tmp_path: Path) -> None:
+    one = trace("a", user(STATEMENT), says("Yes."))
+    assert set(select(settings, one).left_out) == {"a"}
+    (tmp_path / "garden.jsonl").write_text('{"id": "Garden/9"}\n')
+    assert not select(settings, one).left_out

@@ -38,8 +38,10 @@ def _parse_split(text: str | _Shares) -> _Shares:
 
 
 def _split_names(given: list[str] | None) -> tuple[str, ...]:
-    """The names of an option that may be given more than once, and lists several by commas."""
-    return tuple(name.strip() for text in given or () for name in text.split(",") if name.strip())
+    """The names of an option that may be given more than once, and lists several by commas; an empty one where a list
+    has none, which the settings refuse."""
+    lists = ([name.strip() for name in text.split(",") if name.strip()] for text in given or ())
+    return tuple(name for names in lists for name in names or [""])
 
 
 _Inputs = Annotated[

@@ -52,10 +52,12 @@ def parse_benchmark(text: str) -> BenchmarkName:
         UsageError: there is no such name or file, or it cannot be told what a file is by its ending.
     """
     name, is_named, file = text.strip().partition("=")
+    setting = Setting("decontaminate", text)
+    if not name:
+        raise UsageError(setting, ": the name before the = is empty" if is_named else " names no benchmark")
     if not is_named and name in NAMES:
         return BenchmarkName(name, None)
     path = Path(file if is_named else name)
-    setting = Setting("decontaminate", text)
     if not path.is_file():
         known = ", ".join(NAMES)
         raise UsageError(setting, f": {path} is no file; give one, or a benchmark that is known: {known}")
@@ -71,7 +73,27 @@ def read_benchmarks(texts: Sequence[str]) -> list[BenchmarkProblem]:
         UsageError: a name that is not known, a file that is not there or has no problem.
         ProblemError: a file or the Hub cannot be read.
     """
-    return [problem for text in texts for problem in _read_once(*parse_benchmark(text))]
+    return [problem for text in texts for problem in _read_problems(*parse_benchmark(text))]
+
+
+FileStamp = tuple[int, int] | None
+"""Size and time of a file, by which a changed one is told; `None` of a benchmark of the Hub."""
+
+
+def stamp_benchmarks(texts: Sequence[str]) -> tuple[FileStamp, ...]:
+    """The stamps of the files that are named."""
+    return tuple(_stamp(parse_benchmark(text).path) for text in texts)
+
+
+def _stamp(path: Path | None) -> FileStamp:
+    if path is None:
+        return None
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _read_problems(name: str, path: Path | None) -> tuple[BenchmarkProblem, ...]:
+    return _read_once(name, path, _stamp(path))
 
 
 def list_known_ids(*, but: Iterable[str]) -> list[BenchmarkProblem]:
@@ -81,15 +103,13 @@ def list_known_ids(*, but: Iterable[str]) -> list[BenchmarkProblem]:
 
 
 def gather_benchmarks(texts: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """The same benchmarks, those of the Hub in files of this folder: it is asked once, and not by each worker."""
+    """The same benchmarks in files of this folder: the Hub is asked once, and all workers look for the same."""
     gathered: list[str] = []
-    for text in texts:
+    for number, text in enumerate(texts):
         name, path = parse_benchmark(text)
-        if path is None:
-            path = folder / f"{name}{_GATHERED}"
-            path.write_bytes(b"".join(msgspec.json.encode(problem) + b"\n" for problem in _read_once(name, None)))
-            text = f"{name}={path}"
-        gathered.append(text)
+        copy = folder / f"{number}-{name}{_GATHERED}"
+        copy.write_bytes(b"".join(msgspec.json.encode(problem) + b"\n" for problem in _read_problems(name, path)))
+        gathered.append(f"{name}={copy}")
     return tuple(gathered)
 
 
@@ -99,7 +119,7 @@ def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _read_once(name: str, path: Path | None) -> tuple[BenchmarkProblem, ...]:
+def _read_once(name: str, path: Path | None, stamp: FileStamp) -> tuple[BenchmarkProblem, ...]:
     if path is not None and path.name.endswith(_GATHERED):
         return tuple(msgspec.json.decode(line, type=BenchmarkProblem) for line in path.read_bytes().splitlines())
     try:

@@ -13,7 +13,14 @@ import msgspec
 from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkHit, BenchmarkProblem
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace
-from foretrace.dataset.filters.benchmark_sets import compute_digest, list_known_ids, parse_benchmark, read_benchmarks
+from foretrace.dataset.filters.benchmark_sets import (
+    FileStamp,
+    compute_digest,
+    list_known_ids,
+    parse_benchmark,
+    read_benchmarks,
+    stamp_benchmarks,
+)
 from foretrace.dataset.settings import BuildSettings
 
 Place = Literal["task", "prompt", "tool output", "agent"]
@@ -60,7 +67,7 @@ class BenchmarkFilter:
     def __init__(self, settings: BuildSettings) -> None:
         self._named = [parse_benchmark(text).name for text in settings.decontaminate]
         self._removes = bool(self._named) and not settings.keep_contaminated
-        self._finder = _make_finder(settings.decontaminate)
+        self._finder = _make_finder(settings.decontaminate, stamp_benchmarks(settings.decontaminate))
         self._problems = self._finder.problems
 
     def examine(self, trace: Trace) -> Any:
@@ -71,7 +78,14 @@ class BenchmarkFilter:
         names = "" if "swebench" in self._named else _find_swebench_id(trace)
         if not hits and not names:
             return None
-        return msgspec.to_builtins(Found(hits[:_MAX_PER_TRACE], names))
+        return msgspec.to_builtins(Found(self._choose_hits(hits), names))
+
+    def _choose_hits(self, hits: list[FoundHit]) -> list[FoundHit]:
+        """What is kept of very many hits: those that hold most of a problem, and of ids that are only mentioned one."""
+        kept = [hit for hit in hits if _is_in_reach(hit)]
+        if len(kept) > _MAX_PER_TRACE:
+            kept.sort(key=lambda found: (found.hit.field != "id", -self._finder.measure(found.hit)))
+        return kept[:_MAX_PER_TRACE] + [hit for hit in hits if not _is_in_reach(hit)][:1]
 
     def _find_in_names(self, trace: Trace) -> Iterator[FoundHit]:
         found: dict[int, str] = {}
@@ -195,8 +209,8 @@ class BenchmarkFilter:
 
 
 @functools.lru_cache(maxsize=1)
-def _make_finder(texts: tuple[str, ...]) -> BenchmarkFinder:
-    """Made once in a process: a worker looks at the traces of many jobs."""
+def _make_finder(texts: tuple[str, ...], stamps: tuple[FileStamp, ...]) -> BenchmarkFinder:
+    """Made once in a process, while the files are as they were: a worker looks at the traces of many jobs."""
     named = [parse_benchmark(text).name for text in texts]
     return BenchmarkFinder([*read_benchmarks(texts), *list_known_ids(but=named)])
 
