@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,25 @@ def test_commands_name_files_without_their_folders(tmp_path: Path) -> None:
         " --seed 0 --samples 3 --out traces",
         "foretrace build traces --out dataset --tokenizer tokenizer.json --decontaminate 'mine=my ids.txt'",
     ]
+
+
+def test_what_a_trace_calls_its_source_stays_text(tmp_path: Path) -> None:
+    """In the card it is a cell and a quoted word, and neither a heading nor a command."""
+    hostile = "a|b`c`$(touch PWN)\n## Free\n```"
+    origin = {"source": hostile, "split": hostile, "revision": "r1", "license": f"MIT {hostile}", "raw_file": hostile}
+    provenance = [msgspec.structs.replace(one.provenance, **origin) for one in corpus(8)]
+    traces = [msgspec.structs.replace(one, provenance=p) for one, p in zip(corpus(8), provenance, strict=False)]
+    write_traces(traces, tmp_path / "t")
+    build([tmp_path / "t"], tmp_path / "d", BuildSettings(statistical_gates=False, outcomes="all"))
+    card = (tmp_path / "d/README.md").read_text()
+    assert "\n## Free" not in card and card.count("\n```") == 4  # two blocks of the card's own
+    (command,) = [line for line in card.splitlines() if line.startswith("$ foretrace import")]
+    words = shlex.split(command)
+    assert (
+        words[:3] == ["$", "foretrace", "import"]
+        and "$(touch PWN)" in words[3]
+        and words[-2:] == ["--out", "traces"]
+        and len(words) == 8
+    )
+    row = next(line for line in card.splitlines() if line.startswith("| a/b"))
+    assert row.count("|") == next(line for line in card.splitlines() if line.startswith("| source")).count("|")

@@ -192,7 +192,7 @@ def _write_gates(manifest: Mapping[str, Any]) -> str:
     for gate in manifest["gates"]:
         lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {format_figures(gate)} |")
     if manifest["warnings"]:
-        lines += ["", "Warnings:", "", *(f"- {w}" for w in manifest["warnings"])]
+        lines += ["", "Warnings:", "", *(f"- {_write_inline(w)}" for w in manifest["warnings"])]
     return "\n".join([*lines, ""])
 
 
@@ -258,16 +258,29 @@ def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
         "Redacted: traces used out of which secrets or user names were taken. Merged: traces whose group was put "
         "together with others, so that copies stand in one split.",
     ]
-    notes = [f"- {name}: {note}" for name, described in filters.items() for note in described.get("notes", ())]
+    notes = [
+        f"- {name}: {_write_inline(note)}" for name, described in filters.items() for note in described.get("notes", ())
+    ]
     lines += ["", *notes] if notes else []
     for copy in filters.get("benchmarks", {}).get("copies", [])[:_MAX_SHOWN_COPIES]:
         where = f"{copy['field']} in {copy['place']}, {copy['share']:.0%} of it"
-        lines.append(f"  - `{copy['problem']}` in `{copy['trace']}` ({where}): `{copy['text'].replace('`', chr(39))}`")
+        problem, trace, text = (_write_code(copy[name]) for name in ("problem", "trace", "text"))
+        lines.append(f"  - {problem} in {trace} ({where}): {text}")
     return ["\n".join([*lines, ""])]
 
 
 def _write_row(cells: Sequence[Any]) -> str:
-    return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
+    return f"| {' | '.join(_write_inline(cell).replace('|', '/') for cell in cells)} |"
+
+
+def _write_inline(value: Any) -> str:
+    """A text of a trace in one line: it begins no heading, list or block of its own."""
+    return " ".join(str(value).split())
+
+
+def _write_code(value: Any) -> str:
+    """A text of a trace between backquotes, of which it has none itself."""
+    return "`" + _write_inline(value).replace("`", "'") + "`"
 
 
 def _write_commands(manifest: Mapping[str, Any]) -> list[str]:
@@ -284,11 +297,11 @@ def _write_commands(manifest: Mapping[str, Any]) -> list[str]:
 def _write_origin(manifest: Mapping[str, Any]) -> str:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
-    lines += [f"- {name}: {n} traces" for name, n in manifest["sources"].items()]
+    lines += [f"- {_write_inline(name)}: {n} traces" for name, n in manifest["sources"].items()]
     if redacted := manifest.get("redacted"):
         found = ", ".join(f"{name} {count}" for name, count in redacted.items())
         lines.append(f"- taken out of the traces before they were written, by type: {found}")
-    lines += [f"- license {name}: {n} traces" for name, n in _find_licenses(manifest).items()]
+    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in _find_licenses(manifest).items()]
     lines += [
         "",
         f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:",

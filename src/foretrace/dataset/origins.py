@@ -72,7 +72,13 @@ def make_commands(counts: BuildCounts, settings: BuildSettings) -> list[str]:
         f"{command} --samples {max(map(int, samples)) + 1} --out traces"
         for command, samples in sorted(counts.generated.items())
     ]
-    return [*imported, *generated, " ".join(["foretrace build traces --out dataset", *_write_options(settings)])]
+    build = " ".join(["foretrace build traces --out dataset", *_write_options(settings)])
+    return [_print_safely(command) for command in (*imported, *generated, build)]
+
+
+def _print_safely(command: str) -> str:
+    """The command in one line that ends no block of code, whatever a trace calls its source and files."""
+    return "".join(sign if sign.isprintable() else "?" for sign in command).replace("```", "???")
 
 
 def _write_generate_command(trace: Trace) -> str:
@@ -87,7 +93,7 @@ def _write_import_command(trace: Trace) -> str:
     """All of it but the files; rows of the Hub have a revision, and a split that is named."""
     origin = trace.provenance
     source = f"{origin.source}:{origin.split}" if origin.revision and origin.split else origin.source
-    return _join(f"foretrace import {source}", {"no_redact": None if is_redacted(trace) else True})
+    return _join(f"foretrace import {shlex.quote(source)}", {"no_redact": None if is_redacted(trace) else True})
 
 
 def _add_files(command: str, files: Iterable[str]) -> str:
