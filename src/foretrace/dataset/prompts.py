@@ -140,7 +140,7 @@ class Prompts:
         target: TargetFormat,
         max_tokens: int,
         counter: TokenCounter,
-        window: Window = "sliding",
+        window: Window,
         earlier: Prompts | None = None,
     ) -> None:
         """
