@@ -139,9 +139,11 @@ def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the rows of a dataset follow from, of its manifest: its traces, and the settings and versions by which they
     become prompts, answers and splits. Datasets that agree in it have the same rows."""
     settings, versions = manifest["settings"], manifest["versions"]
+    window = settings.get("window", "sliding")  # all that there was once, which no manifest named
     return {
         "traces": manifest["inputs"]["digest"],
         **{name: settings[name] for name in _ROW_SETTINGS if settings.get(name) is not None},
+        **({} if window == "sliding" else {"window": window}),
         "token_counter": manifest["token_counter"],
         **{name: versions[name] for name in ("taxonomy", "renderer")},
     }
