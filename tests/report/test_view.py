@@ -82,7 +82,12 @@ def test_turns_have_means_of_what_is_known(tmp_path: Path) -> None:
 
 def test_a_title_is_the_task_and_not_what_stands_before_it(tmp_path: Path) -> None:
     words = "<uploaded_files>\n/testbed\n</uploaded_files>\nConsider:\n<pr_description>\n{}</pr_description>"
-    texts = {"short": words.format("Fix it."), "long": words.format("word " * 50), "bare": "<pr_description>", "": " "}
+    texts = {
+        "short": words.format("Fix it.\n### Steps"),
+        "long": words.format("word " * 50),
+        "bare": "<pr_description>",
+        "": " ",
+    }
     for key, text in texts.items():
         write_traces([make_trace((Message(role="user", author="user", content=text),), key or "none")], tmp_path / "t")
     foretrace.view(tmp_path / "t", out=tmp_path / "v")

@@ -17,6 +17,8 @@ _TITLE_CHARACTERS = 110
 _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
 """Where the task begins in a message that says other things first, such as where the files are."""
+_HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
+"""Where the headline of such a task ends: at an empty line, or at the marks of Markdown."""
 _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
 """How what stands in the place of a secret begins."""
 
@@ -119,6 +121,7 @@ def _find_title(trace: Trace) -> str:
     if marked := _MARKED_TASK.search(text[:_SEARCHED_CHARACTERS]):
         begin = marked.end()
         text = text[begin : begin + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
+        text = _HEADLINE_END.split(text.strip(), 1)[0]
     words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
     title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"
     return title.encode("utf-8", "replace").decode()
