@@ -89,7 +89,9 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, sample_dataset: Path, 
         (["--predictor", "nothing"], "unknown predictor 'nothing': choose one of majority, markov, regression, memory"),
         (["--predictor", "os:sep"], "is no predictor: it has no 'fit', 'predict'"),
         (["--predictor", "majority", "--k", "0"], "--k 0: give 1 or more"),
-        (["--predictor", "majority", "--folds", "1"], "--folds 1: give 2 or more"),
+        (["--predictor", "majority", "--rows", "proposer", "--folds", "1"], "--folds 1: give 2 or more"),
+        (["--predictor", "majority", "--folds", "5"], "--folds 5 is for train rows"),
+        (["--predictor", "majority", "--logprobs"], "--logprobs is for a model: name it with --model"),
     ],
 )
 def test_what_cannot_be_served_is_one_line(
