@@ -188,6 +188,7 @@ def _read(path: Path, gold: _Gold, allowed: _Allowed) -> _Predictions:
         PredictionError: they do not fit the dataset.
     """
     file = read_predictions(path)
+    file.check_not_empty()
     _check_header(file, gold, "eval", allowed)
     guesses, unknown = _match(file, gold, "eval", allowed)
     most = max((guess.rank for found in guesses.values() for guess in found), default=1)
@@ -291,6 +292,7 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
         other=other.file.path,
         predictor="" if header is None else header.predictor,
         tasks=len({step.task for step in own.judged.steps}),
+        missing=len(other.judged.steps) - len(other.guesses),
         scores=[row for each in slices for row in each.score(other)],
         differences=differences,
     )

@@ -139,6 +139,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     other: str
     predictor: str
     tasks: int
+    missing: int
+    """Eval rows without a prediction of the other file: they count as wrong there."""
     scores: list[ScoreRow]
     """Of the other file."""
     differences: list[Difference]

@@ -109,8 +109,8 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
         output.print("the last one needs the time of each call, and where in the reply it ends")
     if eager.place_assumed_steps:
         output.print(
-            f"the last one assumes, of {eager.place_assumed_steps:,} steps with native calls, that these come at the end "
-            "of the reply, in their order and as long as their text: a single one then saves nothing"
+            f"the last one assumes, of {eager.place_assumed_steps:,} steps with native calls, that these come at the "
+            "end of the reply, in their order and as long as their text: a single one then saves nothing"
         )
 
 

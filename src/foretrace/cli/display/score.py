@@ -120,6 +120,8 @@ def _describe_calibration(calibration: Calibration) -> str:
 
 def _show_comparison(output: Output, against: Comparison) -> None:
     output.print(f"against {against.other}, both on the same draws of {against.tasks:,} tasks:")
+    if against.missing:
+        output.print(f"of {against.missing:,} eval rows it has no prediction: they count as wrong there")
     found = {(each.slice, each.metric): each for each in against.differences}
     columns = [column for column in _DECISIVE if column[1:] in found]
     output.print_fields([(column[0], _write_difference(found[column[1:]])) for column in columns])
