@@ -29,6 +29,8 @@ def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert "learnt from" in second and "ms a row (p95" in second
     found = read_predictions(out)
     assert found.header is not None and found.header.predictor == "markov:2" and found.problems == {}
+    # What guesses types is sure of types.
+    assert "confidence that the type is right" in run("score", out, sample_dataset, "--quiet").out
 
 
 def test_json(run: Run, sample_dataset: Path, tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def _make_report(
     references, left_out = _find_references(gold, safe)
     return ScoreReport(
         predictor="" if header is None else header.predictor,
+        predicted=gold.target if header is None else header.target,
         target=gold.target,
         scores=[row for each in slices for row in each.score(own)],
         rows=len(gold.steps),

@@ -56,7 +56,8 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
     if report.groups < FEW_GROUPS:
         output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
     if report.calibration:
-        output.print(_describe_calibration(report.calibration[-1]))  # that of the whole guess
+        whole = 0 if report.predicted == "type" else -1  # the confidence is that of the whole guess
+        output.print(_describe_calibration(report.calibration[whole]))
     if "p50" in report.latency_s:
         output.print(f"a guess takes {_write_seconds(report.latency_s['p50'])} (median)")
     if report.verifier is not None:
