@@ -114,6 +114,9 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def _check_mistakes(self) -> None:
         if self.mistakes and self.target != "call":
             raise UsageError(Setting("mistakes"), " needs whole calls: build with ", Setting("target", "call"))
+        for setting in ("mistakes", "hard"):
+            if getattr(self, setting) and not self.pairs:
+                raise UsageError(Setting(setting), " is for pairs, and ", Setting("pairs", 0), " allows none")
         if self.allow_unchecked and not self.mistakes:
             raise UsageError(Setting("allow_unchecked"), " is for ", Setting("mistakes"))
         for file in self.mistakes:
