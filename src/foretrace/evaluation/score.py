@@ -189,8 +189,8 @@ def _read(path: Path, gold: _Gold, allowed: _Allowed) -> _Predictions:
         PredictionError: they do not fit the dataset.
     """
     file = read_predictions(path)
-    file.check_not_empty()
     _check_header(file, gold, "eval", allowed)
+    file.check_not_empty()
     guesses, unknown = _match(file, gold, "eval", allowed)
     most = max((guess.rank for found in guesses.values() for guess in found), default=1)
     return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
