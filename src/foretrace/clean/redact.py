@@ -28,6 +28,8 @@ VERSION = 1
 TRANSFORM = f"{NAME}@{VERSION}"
 TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
 """Reasons of the Drop for a trace that could not be looked through."""
+_SHORT_TEXT = 200
+"""Characters of a text up to which what became of it is kept."""
 _LEAST_KNOWN = 8
 """Characters of a secret from which on it is one wherever it stands in its trace."""
 
@@ -65,6 +67,7 @@ class Redactor:
     def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
+        self._redact_short_text = functools.lru_cache(maxsize=1 << 12)(self._redact_text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
@@ -103,6 +106,10 @@ class Redactor:
 
     def redact_text(self, text: str) -> str:
         """A text that stands alone, such as what is wrong with a row, with placeholders."""
+        # every session file names the same types of records
+        return (self._redact_short_text if len(text) <= _SHORT_TEXT else self._redact_text)(text)
+
+    def _redact_text(self, text: str) -> str:
         hits = self._gate.find_suspects([text])
         if not hits:
             return text
