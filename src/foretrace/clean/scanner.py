@@ -36,6 +36,8 @@ _LINE = re.compile(r"\r?\n[ \t]*(?:[+>|-][ \t]?)?([A-Za-z0-9+/_-]{1,200}={0,2})(
 _REST_ON_NEXT_LINE = re.compile(
     r"[\"'`]?[ \t]*\\?\r?\n[ \t]*(?:[+>|#-][ \t]?)?[\"'`]?([A-Za-z0-9+/_=.-]{4,200})[\"'`]?(?=[ \t]*(?:\r|\n|\Z|[\"',;)}]))"
 )
+_LONGEST_HEAD = 1 << 10
+"""Characters that the beginning of a token may have: of a JWT, all before its first dot."""
 _MAX_KEY = 1 << 16
 _MAX_BASE64_DEPTH = 2
 
@@ -78,23 +80,25 @@ class Deadline:
 
 
 def find_secrets(
-    text: str, deadline: Deadline, *, named: bool = True, tokens: bool = True, depth: int = 0
+    text: str, deadline: Deadline, *, named: bool = True, tokens_end: int | None = None, depth: int = 0
 ) -> list[Found]:
     """The secrets of a text, in their order; none overlaps another.
 
     Args:
         named: Also those that only a name, a header or a command in front of them tells.
-        tokens: Also those that have the form of a known kind of token.
+        tokens_end: Before which place tokens of known kinds are looked for; `None` looks for them everywhere.
         depth: How many layers of base64 this text was taken out of.
 
     Raises:
         TooSlowError: the deadline is over.
     """
+    if tokens_end is None:
+        tokens_end = len(text)
     found: list[Found] = []
     for number, view in enumerate(read_in_other_ways(text)):
         deadline.check()
         ways = (
-            _find_tokens(view.text) if tokens else (),
+            _find_tokens(view.text, tokens_end),
             _find_keys(view.text),
             (Found(*span) for span in find_named_values(view.text)) if named else (),
             _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
@@ -104,8 +108,8 @@ def find_secrets(
                 each = _take_rest(view.text, each)
                 found.append(each._replace(**_place(view, each)))
             deadline.check()
-        if tokens and (joined := join_lines(view)) is not None:
-            found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined))
+        if tokens_end > 0 and (joined := join_lines(view)) is not None:
+            found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined, tokens_end))
         if named and (whole := _join_strings(view)) is not None:
             values = (Found(*span) for span in find_named_values(whole.text))
             found.extend(each._replace(**_place(whole, each)) for each in values)
@@ -130,10 +134,10 @@ def _place(view: View, found: Found) -> dict[str, int]:
     return {"start": start, "end": end}
 
 
-def _find_tokens(text: str) -> Iterator[Found]:
-    at = 0
+def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
+    at, limit = 0, tokens_end + _LONGEST_HEAD
     heads, tokens = _compile_tokens()
-    while (head := heads.search(text, at)) is not None:
+    while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
         at = head.start() + 1
         for token, pattern, _ in tokens:
             if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
@@ -145,11 +149,11 @@ def _find_tokens(text: str) -> Iterator[Found]:
             break
 
 
-def _find_cut_tokens(view: View) -> Iterator[Found]:
+def _find_cut_tokens(view: View, tokens_end: int) -> Iterator[Found]:
     """Tokens of which the first line alone is none, in a text whose lines were joined."""
-    text, at = view.text, 0
+    text, at, limit = view.text, 0, tokens_end + _LONGEST_HEAD
     heads, tokens = _compile_tokens()
-    while (head := heads.search(text, at)) is not None:
+    while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
         at = head.start() + 1
         for token, _, pattern in tokens:
             if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
@@ -267,10 +271,10 @@ def _is_rest(text: str) -> bool:
 
 _STRINGS = re.compile(
     r"\\(?<=\S\\)\r?\n(?=\S)|\\(?<=[A-Za-z0-9_+/=.-]\\)\r?\n[ \t]*(?=[A-Za-z0-9_+/=.-])"
-    r"|[\"'](?<=[A-Za-z0-9_+/=.-][\"'])[ \t]*\+?[ \t]*\\?(?:\r?\n)?[ \t]*\+?[ \t]*[\"'](?=[A-Za-z0-9_+/=.-])"
+    r"|[\"'](?<=[A-Za-z0-9_+/=.-][\"'])[ \t]*+(?:\+[ \t]*+)?\\?(?:\r?\n)?[ \t]*+(?:\+[ \t]*+)?[\"'](?=[A-Za-z0-9_+/=.-])"
 )
 
 
 def _join_strings(view: View) -> View | None:
     """The text with a program's strings joined that follow one another, and a shell's lines that go on."""
-    return view.replace(_STRINGS, lambda _: "")
+    return view.remove(_STRINGS)
