@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
@@ -32,6 +33,8 @@ def plain_value(base: Any, value: Any) -> Any:
         return bytes(memoryview(value))
     if base is complex:
         return complex(value.real, value.imag)
+    if base is array:
+        return value[:]
     if issubclass(base, dict):
         return dict(dict.items(value))
     return (list if base is deque else base)(base.__iter__(value))
@@ -44,7 +47,7 @@ def set_value(base: Any, made: Any, plain: Any) -> None:
         owner.clear(made)
         for key, value in plain.items():
             owner.__setitem__(made, key, value)
-    elif base in (list, bytearray):
+    elif base in (list, bytearray, array):
         base.__setitem__(made, slice(None), plain)
     else:
         base.clear(made)

@@ -5,6 +5,7 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["a", own, number]             a list, dict, set, ... that was sent before (see `shared_containers`), and whether it
                                    was first sent by who sends this: aliases and cycles stay what they are
     ["od"|"ct"|"dd"|"dq", ...]     OrderedDict, Counter, defaultdict (its factory first), deque (its length limit first)
+    ["ar", typecode, ...]          an array of the module of that name
     ["dk"|"dv"|"di", dict]         the keys, values or items of a dict
     ["it", backwards, items, at]   an iterator over a builtin container, and where it stands
     ["N"]                          NotImplemented
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import gc
 import types
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
@@ -39,7 +41,7 @@ MAX_VALUES = 1 << 22
 """Values in one message."""
 _DICTS: dict[type, str] = {dict: "d", OrderedDict: "od", Counter: "ct", defaultdict: "dd"}
 _LISTS: dict[type, str] = {list: "l", set: "S", deque: "dq"}
-CONTAINERS = (*_DICTS, *_LISTS, bytearray)
+CONTAINERS = (*_DICTS, *_LISTS, bytearray, array)
 """Types whose objects can change in place: what a call does to one of them is seen by its caller."""
 _VIEWS: dict[type, str] = {type({}.keys()): "dk", type({}.values()): "dv", type({}.items()): "di"}
 _ITERATORS = frozenset(
@@ -102,6 +104,8 @@ class MessageEncoder(Encoder):
             for item in list(value):
                 out.append(walk(item, depth))
             return out
+        if kind is array:
+            return ["ar", value.typecode, *(walk(item, depth) for item in value)]
         out = [_DICTS[kind]]
         if kind is defaultdict:
             out.append(walk(value.default_factory, depth))
@@ -191,6 +195,8 @@ class MessageDecoder(Decoder):
         return made
 
     def _make(self, tag: str, tagged: list[Any]) -> Any:
+        if tag == "ar":
+            return _EMPTY[tag](tagged[1])
         return deque(maxlen=tagged[1]) if tag == "dq" else _EMPTY[tag]()
 
     def _fill(self, made: Any, tagged: list[Any], depth: int) -> None:
@@ -202,7 +208,7 @@ class MessageDecoder(Decoder):
         if type(made) is bytearray:
             made[:] = bytes.fromhex(tagged[1])
             return
-        rest = tagged[2:] if tagged[0] in ("dq", "dd") else tagged[1:]
+        rest = tagged[2:] if tagged[0] in ("dq", "dd", "ar") else tagged[1:]
         items = self.walk_all(rest, depth + 1)
         if isinstance(made, dict):
             if len(items) % 2:
@@ -232,6 +238,7 @@ _EMPTY: dict[Any, Any] = {
     "ct": Counter,
     "dd": defaultdict,
     "dq": deque,
+    "ar": array,
 }
 _SPECIAL: dict[Any, Any] = {
     "N": lambda items: NotImplemented,
