@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
+from types import SimpleNamespace
 from typing import Any
 
 BASE_VALUES = (
@@ -35,6 +36,8 @@ def plain_value(base: Any, value: Any) -> Any:
         return complex(value.real, value.imag)
     if base is array:
         return value[:]
+    if base is SimpleNamespace:
+        return dict(vars(value))
     if issubclass(base, dict):
         return dict(dict.items(value))
     return (list if base is deque else base)(base.__iter__(value))
@@ -42,7 +45,10 @@ def plain_value(base: Any, value: Any) -> Any:
 
 def set_value(base: Any, made: Any, plain: Any) -> None:
     """Give an object whose class extends `base` the content of a plain value."""
-    if issubclass(base, dict):
+    if base is SimpleNamespace:
+        vars(made).clear()
+        vars(made).update(plain)
+    elif issubclass(base, dict):
         owner = OrderedDict if base is OrderedDict else dict
         owner.clear(made)
         for key, value in plain.items():
