@@ -9,12 +9,20 @@ from typing import NamedTuple
 
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$])")
 _PERCENT = re.compile(r"%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd])")
+_DASHED = "".join(
+    rf"|(?<={word}\n)"
+    for word in ("sk", "csk", "xox[abeoprscd]", "xapp", "xai", "pplx", "glpat", "pypi", "nvapi", "tvly")
+)
+"""Heads of tokens that a break may cut in front of a dash, which is no mark of a diff then."""
 _BREAK = re.compile(
+    rf"\n(?=-[A-Za-z0-9])(?:{_DASHED[1:]})|"
     r"(?<=[A-Za-z0-9_+/=.:-])[\"'`]?[ \t]*[+.&]?[ \t]*\\?\r?\n[ \t]*(?:(?:[+>|#*-]|//|\d{1,6}[\t|:])[ \t]*)?"
     r"(?:[+.&][ \t]+)?[bfru]?[\"'`]?(?=[A-Za-z0-9_+/=.-])"
+    r"|(?<=[A-Za-z0-9_+/=.:-])(?:\x1b\[[0-9;]{0,12}[mK]|[\u200b\u2060\ufeff])+(?=[A-Za-z0-9_+/=.-])"
 )
 """A line break inside a token: with a shell's continuation, a program's string that goes on, a diff's or a quote's
-mark."""
+mark; or a colour, or what has no width."""
+_HAS_BREAK = re.compile("[\n\x1b\u200b\u2060\ufeff]")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _MAX_ESCAPES = 3
 """How often an escaped text may have been escaped again."""
@@ -35,11 +43,14 @@ class View(NamedTuple):
             return start, end
         return self.starts[start], self.ends[end - 1]
 
-    def is_break(self, offset: int) -> bool:
-        """Whether something was taken out in front of the character at `offset`."""
-        if self.starts is None or self.ends is None or not 0 < offset < len(self.text):
-            return False
-        return self.starts[offset] != self.ends[offset - 1]
+    def list_breaks(self) -> list[int]:
+        """The characters in front of which something was taken out, ascending."""
+        if self.starts is None or self.ends is None:
+            return []
+        import numpy as np
+
+        starts, ends = (np.frombuffer(places, dtype=np.int64) for places in (self.starts, self.ends))
+        return (np.flatnonzero(starts[1:] != ends[:-1]) + 1).tolist()
 
     def replace(self, pattern: re.Pattern[str], read: Callable[[str], str]) -> View | None:
         """The text with all matches of a pattern as what they stand for: one character, or none. None where there is
@@ -87,7 +98,7 @@ def read_in_other_ways(text: str) -> Iterator[View]:
 
 def join_lines(view: View) -> View | None:
     """The text with tokens joined that stand on several lines; None where there is none."""
-    return view.replace(_BREAK, lambda _: "") if "\n" in view.text else None
+    return view.replace(_BREAK, lambda _: "") if _HAS_BREAK.search(view.text) else None
 
 
 def _read_escape(found: str) -> str:
