@@ -21,7 +21,7 @@ def test_characters_are_found_in_the_original() -> None:
 def test_a_break_lies_where_something_was_taken_out() -> None:
     joined = join_lines(View("ab\n  cd\nef"))
     assert joined is not None and joined.text == "abcdef"
-    assert [joined.is_break(place) for place in range(7)] == [False, False, True, False, True, False, False]
+    assert joined.list_breaks() == [2, 4]
     assert joined.find_span(1, 5) == (1, 9)
 
 

@@ -11,18 +11,25 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS
+from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS, cut_heads
 from foretrace.core.errors import ForetraceError
 
-_LEFT = r"(?:^|[^A-Za-z]|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
+_LEFT = r"(?:^|[^A-Za-z]|\[K|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
 _SIGNS = [token.sign or token.head for token in TOKENS]
 _ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
-_TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
+_WHOLE = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
+_LINE_BREAK = r"[ \t\"'\\\r]*(?:\n|\\n)[ \t\"'\\+>|-]*"
+_CUT = "|".join(
+    f"(?:{'|'.join(lefts)}){_LINE_BREAK}(?:{'|'.join(rights)})"
+    for lefts, rights in cut_heads(token.head for token in TOKENS)
+)
+_TOKEN = rf"{_WHOLE}|{_LEFT}(?:{_CUT})[A-Za-z0-9_.-]{{4}}"
+"""The beginning of a token, which a line break may have cut in two: then more of it must follow."""
 _ROUGHLY_NAMED = (
     r"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|[a-z0-9][_ .-]?key|auth|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
     r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
-    r"|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?="
+    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?="
 )
 """What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
 _VALUE = r"(?:[0-9!@#*+?^][^\s\"'<>(){}\[\],;]{5}|[^\s\"'<>(){}\[\],;:%0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
@@ -44,6 +51,7 @@ _OTHERS = (
     r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
     r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)",
     r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}",
+    r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
 )
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper

@@ -71,6 +71,9 @@ _USER_INFO = re.compile(
     r"(?i)\b[a-z][a-z0-9+.-]{1,30}://(?P<user>[^\s/:@\"'`<>\\]{0,200}):(?P<bare>[^\s@\"'`<>\\]{3,512})@(?=[\w\[%$-])"
 )
 _USER_ALONE = re.compile(r"(?i)\b(?:https?|git|ssh|ftp)://(?P<bare>[A-Za-z0-9_-]{20,512}):?@(?=[\w\[-])")
+_ORACLE = re.compile(
+    r"(?:\boracle:\w{1,8}:|\bsqlplus\s(?:-\w{1,20}\s){0,4})[\"']?\w{1,60}/[\"']?(?P<bare>[^\s@\"'`/\\]{3,128})[\"']?@"
+)
 _QUERY = re.compile(
     r"[?&;](?:key|sig|signature|code|apikey|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)=(?P<bare>[A-Za-z0-9%+/_.~=-]{16,4096})"
 )
@@ -93,11 +96,26 @@ _PORT = re.compile(r":(?:\d{4,5}|\*):")
 _BEFORE_AT = re.compile(r"://[^\s@\"'`<>\\]{1,720}@")
 _VERB = re.compile(r"\s(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s")
 _WEAK_KEY = re.compile(r"(?i)^[a-z0-9][_-]key|^[_-]pat|^sig$|^sid$|^\bauth|^cookie|^credential|^session")
+_ESCAPE = re.compile(r"\\+(?:[nrt\"'`]|\Z)")
+"""In a text of JSON: a line break or quote behind a value, and no part of it."""
 _BEFORE = re.compile(r"[\w.-]{0,60}\Z")
 
 
 def find_named_values(text: str) -> Iterator[Span]:
     """Secrets that are told by what stands in front of them; they may overlap."""
+    for start, end, type, value in _find_all(text):
+        escape = _ESCAPE.search(value) if "\\" in value and not _is_quoted(text, start, end) else None
+        if escape is None:
+            yield start, end, type, value
+        elif escape.start() >= 4:
+            yield start, start + escape.start(), type, value[: escape.start()]
+
+
+def _is_quoted(text: str, start: int, end: int) -> bool:
+    return text[end : end + 1] == text[start - 1 : start] != "" and text[end] in "\"'`"
+
+
+def _find_all(text: str) -> Iterator[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # a few letters of other scripts become two
         lower = "".join(c.lower() if c.isascii() else c for c in text)
@@ -211,6 +229,9 @@ def _find_in_urls(text: str) -> Iterator[Span]:
             and "/" not in value[:1]
             and "//" not in value
         ):
+            yield _span(match, "bare", "password")
+    for match in _ORACLE.finditer(text) if "oracle" in text or "sqlplus" in text else ():
+        if not is_placeholder(match["bare"]) and match["bare"].lower() not in ("tiger", "oracle"):
             yield _span(match, "bare", "password")
     for match in _USER_ALONE.finditer(text) if has_user else ():
         if is_token(match["bare"]) and _is_random(match["bare"]):

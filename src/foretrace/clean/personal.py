@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from foretrace.clean.scanner import Found
 from foretrace.clean.values import read_words
@@ -71,8 +71,12 @@ def is_service_name(name: str) -> bool:
     )
 
 
-def find_user_names(text: str, names: Collection[str]) -> Iterator[Found]:
-    """Where these names stand for a person: in home folders, prompts, addresses of machines, lists of files, settings."""
+def find_user_names(text: str, names: Collection[str], check: Callable[[], None] = lambda: None) -> Iterator[Found]:
+    """Where these names stand for a person: in home folders, prompts, addresses of machines, lists of files, settings.
+
+    Args:
+        check: Called for each name, to give up in time.
+    """
     present = [name for name in names if name in text]
     if not present:
         return
@@ -80,6 +84,7 @@ def find_user_names(text: str, names: Collection[str]) -> Iterator[Found]:
         if (name := _trim(match["name"])) in names:
             yield Found(match.start("name"), match.start("name") + len(name), USER_NAME, name)
     for name in present:
+        check()
         word, listing = _compile_places(name)
         for match in word.finditer(text):
             yield from _find_name(text, name, match)

@@ -185,7 +185,7 @@ class Redactor:
     def _plan(self, text: str, found: Sequence[Found], names: set[str], known: dict[str, str]) -> list[Found]:
         """All that is replaced in a text: what was found there, and what was found elsewhere in its trace."""
         deadline = Deadline(self.settings.text_seconds)
-        more = [*find_user_names(text, names)]
+        more = [*find_user_names(text, names, deadline.check)]
         for value, type in known.items():
             deadline.check()
             at = text.find(value)

@@ -9,12 +9,20 @@ from collections.abc import Callable, Iterator
 
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$])")
 _PERCENT = re.compile(r"%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd])")
+_DASHED = "".join(
+    rf"|(?<={word}\n)"
+    for word in ("sk", "csk", "xox[abeoprscd]", "xapp", "xai", "pplx", "glpat", "pypi", "nvapi", "tvly")
+)
+"""Heads of tokens that a break may cut in front of a dash, which is no mark of a diff then."""
 _BREAK = re.compile(
+    rf"\n(?=-[A-Za-z0-9])(?:{_DASHED[1:]})|"
     r"(?<=[A-Za-z0-9_+/=.:-])[\"'`]?[ \t]*+(?:[+.&][ \t]*+)?\\?\r?\n[ \t]*+(?:(?:[+>|#*-]|//|\d{1,6}[\t|:])[ \t]*+)?"
     r"(?:[+.&][ \t]++)?[bfru]?[\"'`]?(?=[A-Za-z0-9_+/=.-])"
+    r"|(?<=[A-Za-z0-9_+/=.:-])(?:\x1b\[[0-9;]{0,12}[mK]|[\u200b\u2060\ufeff])+(?=[A-Za-z0-9_+/=.-])"
 )
 """A line break inside a token: with a shell's continuation, a program's string that goes on, a diff's or a quote's
-mark."""
+mark; or a colour, or what has no width."""
+_HAS_BREAK = re.compile("[\n\x1b\u200b\u2060\ufeff]")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _MAX_ESCAPES = 3
 """How often an escaped text may have been escaped again."""
@@ -35,11 +43,11 @@ class View:
             return start, end
         return self._before.find_span(self._find_character(start)[0], self._find_character(end - 1)[1])
 
-    def is_break(self, offset: int) -> bool:
-        """Whether something was taken out in front of the character at `offset`."""
-        if not 0 < offset < len(self.text):
-            return False
-        return self.find_span(offset, offset + 1)[0] != self.find_span(offset - 1, offset)[1]
+    def list_breaks(self) -> list[int]:
+        """The characters in front of which something was taken out, ascending."""
+        if self._before is None:
+            return []
+        return sorted({place for place in self._matches[0] if 0 < place < len(self.text)})
 
     def replace(self, pattern: re.Pattern[str], read: Callable[[re.Match[str]], str]) -> View | None:
         """The text with all matches of a pattern as the one character each stands for. None where there is none."""
@@ -92,7 +100,7 @@ def read_in_other_ways(text: str) -> Iterator[View]:
 
 def join_lines(view: View) -> View | None:
     """The text with tokens joined that stand on several lines; None where there is none."""
-    return view.remove(_BREAK) if "\n" in view.text else None
+    return view.remove(_BREAK) if _HAS_BREAK.search(view.text) else None
 
 
 def _read_escape(match: re.Match[str]) -> str:

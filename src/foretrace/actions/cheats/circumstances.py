@@ -21,6 +21,9 @@ _ID_REPOSITORY = re.compile(
     r"(?:^|/)([A-Za-z0-9][\w.-]*?)__([A-Za-z0-9][\w.-]*?)(?:-\d+|\.[0-9a-f]{6,}|__[\d.]+|_\d+)?(?:[._/-]|$)"
 )
 _GITHUB = re.compile(r"github\.com[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?(?=[/#?\s)\]\"'>]|$)")
+_SAID_REPOSITORY = re.compile(
+    r"\b(?:[Rr]epository|[Rr]epo)\s+(?:of |is |named |called )?[`\"']?([\w.-]+/[\w.-]*\w)(?![\w/])"
+)
 _HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
 _ABSOLUTE = re.compile(r"(?<![\w.~/-])(/(?:[\w.@+-]+/?){1,8})")
 _NEGATED = re.compile(
@@ -161,6 +164,7 @@ class Circumstances:
 
     def _find_names(self) -> set[str]:
         names = {plain_name(part) for part in self.repository.split("/")[1:]}
+        names.add(plain_name(self.repository.replace("/", "")))  # acme/cart is released as acme-cart
         names |= {
             each.removeprefix("python").removesuffix("python").removesuffix("py") for each in names if len(each) > 5
         }
@@ -300,8 +304,10 @@ def _find_repository(trace: Trace, statement: str) -> str:
     group, task = trace.task.group, trace.task.id
     if _REPOSITORY.match(group) and ":" not in group:
         return group.lower()
-    for text in (task, group, statement[:2000]):
+    for text in (task, group, trace.key.rpartition(":")[2], statement[:2000]):
         if match := _ID_REPOSITORY.search(text):
             return f"{match[1]}/{match[2]}".lower()
     found = _GITHUB.findall(statement)
+    if not found and (said := _SAID_REPOSITORY.search(statement[:2000])):
+        return said[1].lower()
     return "/".join(max(found, key=found.count)).lower() if found else ""
