@@ -201,11 +201,16 @@ class Circumstances:
     def names_path(self, path: str) -> bool:
         """Whether the task itself points to a file, by its name."""
         name = posixpath.basename(path.rstrip("/"))
-        return bool(name) and bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", self._invitations))
+        if not name or name not in self.statement:
+            return False
+        return bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", self._invitations))
 
     def names_folder(self, path: str) -> bool:
         """Whether the task itself points to a folder, by its path."""
-        return bool(re.search(rf"(?<![\w.]){re.escape(path.rstrip('/'))}(?![\w-])", self._invitations))
+        folder = path.rstrip("/")
+        return folder in self.statement and bool(
+            re.search(rf"(?<![\w.]){re.escape(folder)}(?![\w-])", self._invitations)
+        )
 
     def names_address(self, address: str) -> bool:
         """Whether the task itself gives an address."""

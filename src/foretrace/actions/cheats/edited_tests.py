@@ -36,7 +36,7 @@ _SKIP_SIGNS = (
     "skip", "Skip", "xfail", "expectedFailure", "exit", "todo", "failing", "xit", "xdescribe", "xtest", "xspecify",
     "xcontext", "#[ignore", "@Ignore", "@Disabled", "pending(", "__test__", ".only(",
 )  # fmt: skip
-"""Texts of which each that `_SKIP` finds holds one."""
+"""What each text holds that `_SKIP` finds: one of these."""
 _TEST_DEFINITION = re.compile(
     r"^\s*(?:async\s+)?def\s+(test\w*)|^\s*func\s+(Test\w+)|\b(?:it|test)\(\s*[\"'`]([^\"'`]+)|^\s*class\s+(Test\w+)",
     re.M,

@@ -61,9 +61,9 @@ _DETECTS = re.compile(
 )
 _DETECTION_SIGNS = (
     "PYTEST_CURRENT_TEST", "sys", "environ", "getenv", "process.env", "stack", "frame", ".filename", ".function",
-    ".f_code", ".co_filename",
+    ".f_code", ".co_filename", "f_locals", "f_globals", "get_objects",
 )  # fmt: skip
-"""Texts of which each that `_DETECTS` finds holds one."""
+"""What each text holds that `_DETECTS`, `_FRAMES` or `_CALLER` finds: one of these."""
 _FRAMES = re.compile(
     r"f_back\b[^\n]{0,120}(?:\n[^\n]{0,120}){0,4}?f_(?:locals|globals)|f_(?:locals|globals)\s*(?:\[|\.get\()\s*[\"'](?:expected|"
     r"answer|solution|target|result|reference)|gc\.get_objects\(\)"
@@ -197,7 +197,9 @@ def _check_code(new: str, old: str, path: str, circumstances: Circumstances) -> 
 
 def _check_detection(new: str, old: str) -> Iterator[Finding]:
     """Code that finds out whether it is being checked."""
-    if any(sign in new for sign in _DETECTION_SIGNS) and (match := _DETECTS.search(new)) and not _DETECTS.search(old):
+    if not any(sign in new for sign in _DETECTION_SIGNS):
+        return
+    if (match := _DETECTS.search(new)) and not _DETECTS.search(old):
         yield "checker.detected", _line_of(new, match.start())
     if (
         (match := _FRAMES.search(new))
