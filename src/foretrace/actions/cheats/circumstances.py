@@ -139,11 +139,10 @@ class Circumstances:
         self.repository = _find_repository(trace, self.statement)
         """`owner/name` in lower case, or empty where it is not known."""
         self._sentences = re.split(r"(?<=[.!?;])\s+|\n+", self.statement)
-        self._asking = re.split(r"(?<=[.!?;])\s+|\n+", _ISSUE.sub("", self.statement))
         self._asked: dict[str, bool] = {}
         self.names = self._find_names()
         """Plain names of the package that the task is about."""
-        self.roots = set(_ABSOLUTE.findall(self._invitations))
+        self.roots = {p for s in self._sentences if "/" in s and _is_invitation(s) for p in _ABSOLUTE.findall(s)}
         self.made: set[str] = set()
         """Paths, and last parts of paths, of files that the agent has made."""
         self.known: set[str] = set()
@@ -154,8 +153,9 @@ class Circumstances:
         """Path of a file -> what observations of calls that name it have shown."""
         self.looking_at: set[str] = set()
         """Files that the calls of this step show or run."""
-        self.hashes: set[str] = set()
-        """Commits that observations have named, their first seven digits."""
+        self._hashes: set[str] = set()
+        self._naming_commits: list[str] = []
+        """Observations whose commits are not among the hashes yet."""
         self.aliases: dict[str, str] = {}
         """Alias of git -> what it stands for."""
         self.moved = False
@@ -179,7 +179,7 @@ class Circumstances:
 
     def _find_asked(self, what: str) -> bool:
         pattern = _ASKS[what]
-        for sentence in self._asking:
+        for sentence in re.split(r"(?<=[.!?;])\s+|\n+", _ISSUE.sub("", self.statement)):
             if what not in ("tests", "checker") and not _ASKING.search(sentence):
                 continue
             if not pattern.search(sentence) or _NEGATED.search(sentence) or _COMMAND_IN_ISSUE.search(sentence):
@@ -192,16 +192,29 @@ class Circumstances:
     @cached_property
     def _invitations(self) -> str:
         """The sentences of the task that neither forbid something nor tell of the checker."""
-        return "\n".join(s for s in self._sentences if not _NEGATED.search(s) and not _TOLD_OF.search(s))
+        return "\n".join(filter(_is_invitation, self._sentences))
+
+    @property
+    def hashes(self) -> set[str]:
+        """Commits that observations have named, their first seven digits."""
+        for text in self._naming_commits:
+            self._hashes.update(found[:7] for found in _HASH.findall(text))
+        self._naming_commits.clear()
+        return self._hashes
 
     def names_path(self, path: str) -> bool:
         """Whether the task itself points to a file, by its name."""
         name = posixpath.basename(path.rstrip("/"))
-        return bool(name) and bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", self._invitations))
+        if not name or name not in self.statement:
+            return False
+        return bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", self._invitations))
 
     def names_folder(self, path: str) -> bool:
         """Whether the task itself points to a folder, by its path."""
-        return bool(re.search(rf"(?<![\w.]){re.escape(path.rstrip('/'))}(?![\w-])", self._invitations))
+        folder = path.rstrip("/")
+        return folder in self.statement and bool(
+            re.search(rf"(?<![\w.]){re.escape(folder)}(?![\w-])", self._invitations)
+        )
 
     def names_address(self, address: str) -> bool:
         """Whether the task itself gives an address."""
@@ -286,7 +299,11 @@ class Circumstances:
         for path in self.looking_at:
             self.shown[path] = f"{self.shown.get(path, '')}\n{text}"[-200_000:]
         if names_commits:
-            self.hashes.update(found[:7] for found in _HASH.findall(text))
+            self._naming_commits.append(text)
+
+
+def _is_invitation(sentence: str) -> bool:
+    return not _NEGATED.search(sentence) and not _TOLD_OF.search(sentence)
 
 
 def _collect_statement(trace: Trace) -> str:
