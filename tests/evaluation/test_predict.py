@@ -125,7 +125,7 @@ def test_validation_rows_that_are_not_there(dataset: Path, tmp_path: Path) -> No
         foretrace.predict(dataset, predictor=Spy, out=tmp_path / "p.jsonl", rows="validation")
 
 
-@pytest.mark.parametrize("name", ["majority", "markov:2", "regression", "memory"])
+@pytest.mark.parametrize("name", ["majority", "markov:2", "regression", pytest.param("memory", marks=pytest.mark.slow)])
 def test_without_times_the_same_rows_give_the_same_bytes(dataset: Path, tmp_path: Path, name: str) -> None:
     one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
     for out in (one, two):
