@@ -17,8 +17,8 @@ from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.actions.label_steps import classify_calls, label_trace
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import PredictionError, UsageError
-from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader
-from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader, digest_traces
+from foretrace.core.trace import Message, ToolCall, Trace, add_trace_id
 from foretrace.evaluation.ceiling import measure_ceiling
 from foretrace.evaluation.replay import replay_traces
 from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings
@@ -388,3 +388,32 @@ def test_a_wrong_call_is_wrong() -> None:
     trace = reads(1)[0]
     facts = classify_calls(trace, [ToolCall(name=WRONG.tool, arguments=WRONG.arguments)])
     assert facts is not None and facts.effect is Effect.PURE_READ
+
+
+def test_the_time_that_the_scores_took_counts_unless_another_is_given() -> None:
+    traces = reads(10)
+    file = plant(traces, describe=lambda n: {"seconds": 0.5, "score": 1.0})
+
+    def save(latency_s: dict[str, float], **options: Any) -> float | None:
+        header = PredictionsHeader(verifier="v", verifier_latency_s=latency_s)
+        return replay(traces, msgspec.structs.replace(file, header=header), **options).saved_s
+
+    assert save({}) == save({"p50": float("nan")}) == save({"p50": 4.0}, verifier_s=0.0) == 20.0
+    assert save({"p50": 4.0}) == save({}, verifier_s=4.0) == 5.0
+    measured = msgspec.structs.replace(file, header=PredictionsHeader(verifier_latency_s={"p50": 4.0}))
+    (said,) = [each.text for each in replay(traces, measured).assumed if each.name == "verifier_s"]
+    assert said == "the verifier takes 4 s, as the median of its scores did"
+
+
+def test_predictions_for_other_traces_are_named() -> None:
+    traces = [add_trace_id(trace) for trace in reads(3, tasks=2)]
+    built = digest_traces((trace.key, trace.id) for trace in traces)
+    file = plant(traces)
+    for shown, header, is_other in (
+        (traces[::-1], PredictionsHeader(built_from={"traces": built}), False),
+        (traces[:1], PredictionsHeader(built_from={"traces": built}), True),
+        (traces, PredictionsHeader(built_from={"traces": "f" * 32}), True),
+        (traces, PredictionsHeader(), False),
+        (traces, None, False),
+    ):
+        assert replay(shown, msgspec.structs.replace(file, header=header)).other_traces is is_other

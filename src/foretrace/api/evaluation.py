@@ -75,7 +75,7 @@ def replay(
     predictions: str | Path | PredictionsFile,
     *,
     proposer_s: float = 0.2,
-    verifier_s: float = 0.0,
+    verifier_s: float | None = None,
     threshold: float | None = None,
     ahead: int = 1,
     top: int = 1,
@@ -93,7 +93,7 @@ def replay(
         traces: A traces folder, or `Trace` objects.
         predictions: A file of predictions, or what `read_predictions` made of one.
         proposer_s: Seconds of a guess, where its prediction does not say.
-        verifier_s: Seconds between a guess and its launch.
+        verifier_s: Seconds between a guess and its launch; None takes what the predictions say of their scores.
         threshold: What a guess needs to be launched: of the verifier's score, or where no guess has one of the
             confidence.
         ahead: Steps that are guessed at once.

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError
 from foretrace.core.files import atomic_file
 
@@ -136,6 +137,11 @@ def digest_dataset(dataset: Path) -> str:
         return hashlib.blake2b((dataset / "manifest.json").read_bytes(), digest_size=16).hexdigest()
     except OSError:
         raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
+
+
+def digest_traces(traces: Iterable[tuple[str, str]]) -> str:
+    """Digest of the traces that a dataset is built from, by key and id, in whatever order."""
+    return digest(*(part for trace in sorted(traces) for part in trace), size=16)
 
 
 _ROW_SETTINGS = (
@@ -386,9 +392,12 @@ def find_first_object(text: str) -> Any:
 
 
 def _read_int(value: Any) -> int | None:
+    """A whole number, perhaps as text; None for anything else, of which no part is taken."""
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        return None
     try:
         return int(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         return None
 
 

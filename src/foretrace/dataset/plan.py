@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError, Setting, UsageError
+from foretrace.core.predictions import digest_traces
 from foretrace.core.store import TraceStore
 from foretrace.dataset import splits
 from foretrace.dataset.prompts import make_instruction, make_token_counter
@@ -53,7 +53,7 @@ def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
 def make_plan(stores: Sequence[TraceStore], settings: BuildSettings, selection: TraceSelection) -> BuildPlan:
     """Read a few columns of the traces folders and decide, but for the traces that were left out."""
     tables = [store.read_columns("key", "id", "group", "success") for store in stores]
-    keys = sorted({(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)})
+    keys = {(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)}
     of_traces: list[tuple[str, str, bool | None]] = [
         row for t in tables for row in zip(*_read_lists(t, "key", "group", "success"), strict=True)
     ]
@@ -61,7 +61,7 @@ def make_plan(stores: Sequence[TraceStore], settings: BuildSettings, selection: 
     groups = sorted({group for group, _ in kept})
     with_rows = {group for group, success in kept if is_wanted_outcome(settings.outcomes, success)}
     assigned, warnings = splits.assign_splits(groups, settings.split, settings.seed, with_rows)
-    inputs = {"traces": len(keys), "groups": len(groups), "digest": digest(*(x for k in keys for x in k), size=16)}
+    inputs = {"traces": len(keys), "groups": len(groups), "digest": digest_traces(keys)}
     return BuildPlan(assigned, inputs, warnings)
 
 

@@ -11,10 +11,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from foretrace.core.errors import PredictionError, Setting, UsageError
-from foretrace.core.predictions import PredictionsFile
+from foretrace.core.predictions import PredictionsFile, digest_traces
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Column, measure_intervals
 from foretrace.evaluation.ceiling import TO_RECORD, decide_verdict
@@ -60,7 +61,6 @@ class Replay:
             PredictionError: the predictions hold nothing that could be launched.
         """
         settings.check()
-        self._predictions, self._settings = predictions, settings
         if not predictions.rows:
             raise PredictionError(f"{predictions.path}: holds no prediction")
         if predictions.header is not None and predictions.header.target == "type":
@@ -71,11 +71,17 @@ class Replay:
                 call,
             )
         self._gate: Gate | None = _choose_gate(predictions, settings.threshold)
+        measured_s = _find_verifier_s(predictions) if self._gate == "score" and settings.verifier_s is None else None
+        self._verifier_is_measured = measured_s is not None
+        settings = msgspec.structs.replace(settings, verifier_s=settings.verifier_s or measured_s or 0.0)
+        self._predictions, self._settings = predictions, settings
+        self._ids = set[tuple[str, str]]()
         self._plan = ReplayPlan(predictions.by_step(), top=settings.top)
         self._runs = ReplayRuns(self._plan, settings, self._gate)
 
     def add(self, trace: Trace) -> None:
         """Take a trace."""
+        self._ids.add((trace.key, trace.id))
         self._plan.add(trace)
 
     def make_report(self) -> ReplayReport:
@@ -133,10 +139,16 @@ class Replay:
             to_record=[TO_RECORD[reason] for reason, _ in unknown],
             steps_without_prediction=plan.steps_without_prediction,
             other_predictions=len(self._predictions.rows) - plan.met_predictions,
+            other_traces=self._has_other_traces(),
             problems=self._predictions.problems,
             level=LEVEL,
             settings=self._settings,
         )
+
+    def _has_other_traces(self) -> bool:
+        header = self._predictions.header
+        predicted = None if header is None else header.built_from.get("traces")
+        return predicted is not None and predicted != digest_traces(self._ids)
 
     def _measure_savings(self, outcome: Outcome, oracle: Outcome) -> tuple[Saving, Saving]:
         """What the guesses save, and what the true calls would, with intervals of their own."""
@@ -224,7 +236,8 @@ class Replay:
         silent = sum(step.proposer_s is None for step in steps)
         found = [("proposer_s", silent, f"a guess takes {settings.proposer_s:g} s where its prediction does not say")]
         if self._gate == "score" or settings.verifier_s:
-            found.append(("verifier_s", len(steps), f"the verifier takes {settings.verifier_s:g} s"))
+            source = ", as the median of its scores did" if self._verifier_is_measured else ""
+            found.append(("verifier_s", len(steps), f"the verifier takes {settings.verifier_s:g} s{source}"))
         wrong = Counter(each.estimate for each in launched)
         found += [
             ("wrong_call_s", wrong[name], f"a wrong call takes the median in these traces of {what}")
@@ -263,6 +276,12 @@ def replay_traces(
         replay.add(trace)
         report_traces(number)
     return replay.make_report()
+
+
+def _find_verifier_s(predictions: PredictionsFile) -> float | None:
+    """Seconds of the verifier that gave the scores, by its median; None where the file does not say."""
+    seconds = predictions.header.verifier_latency_s.get("p50") if predictions.header is not None else None
+    return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _choose_gate(predictions: PredictionsFile, threshold: float | None) -> Gate | None:

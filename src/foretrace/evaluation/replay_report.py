@@ -22,8 +22,9 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     proposer_s: float = PROPOSER_S
     """Seconds of a guess whose prediction does not say."""
-    verifier_s: float = 0.0
-    """Seconds between a guess and its launch."""
+    verifier_s: float | None = None
+    """Seconds between a guess and its launch. None is the median that the predictions' scores took, where they say so,
+    else 0."""
     threshold: float | None = None
     """What a guess needs to be launched: of the verifier's score, or where no guess has one of the confidence."""
     ahead: int = 1
@@ -49,8 +50,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: a setting is out of its range.
         """
-        for name in ("proposer_s", "verifier_s"):
-            check_number(name, getattr(self, name), "seconds, ")
+        check_number("proposer_s", self.proposer_s, "seconds, ")
+        check_number("verifier_s", self.verifier_s or 0.0, "seconds, ")
         for name in ("price_token", "price_tool_s"):
             check_number(name, getattr(self, name), "a price, ")
         for name in ("ahead", "top"):
@@ -188,6 +189,8 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of the same traces, left out."""
     other_predictions: int
     """Predictions for steps that the traces do not have, left out."""
+    other_traces: bool
+    """Whether these are not the traces of the predicted dataset, or not all of them, as far as the predictions say."""
     problems: dict[str, int]
     """Faults of lines of the predictions, by kind."""
     level: MatchLevel

@@ -96,7 +96,7 @@ class ReplayRuns:
     def simulate(self, threshold: float | None) -> Outcome:
         """Run all with the guesses that reach the threshold, or with all of them."""
         settings, outcome = self._settings, Outcome()
-        speculation = Speculation(settings.ahead, settings.parallel, settings.cancel, settings.verifier_s)
+        speculation = Speculation(settings.ahead, settings.parallel, settings.cancel, settings.verifier_s or 0.0)
         for run in self._plan.runs:
             chosen = [self._choose_calls(step, threshold) for step in run]
             times = [[self._find_seconds(call) for call in calls] for calls in chosen]

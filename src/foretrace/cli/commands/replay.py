@@ -34,8 +34,11 @@ def replay(
         float, typer.Option("--proposer-s", metavar="S", help="Seconds of a guess whose prediction has none.")
     ] = 0.2,
     verifier_s: Annotated[
-        float, typer.Option("--verifier-s", metavar="S", help="Seconds between a guess and its launch.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            "--verifier-s", metavar="S", help="Seconds between a guess and its launch.", show_default="measured"
+        ),
+    ] = None,
     price_token: Annotated[
         float, typer.Option("--price-token", metavar="X", help="Price of a token of the proposer.")
     ] = 0.0,

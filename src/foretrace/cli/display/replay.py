@@ -108,6 +108,11 @@ def _show_frontier(output: Output, report: ReplayReport) -> None:
 
 
 def _list_left_out(report: ReplayReport) -> Iterator[str]:
+    if report.other_traces:
+        yield (
+            "these are not the traces that the predicted dataset was built from, or not all of them: predictions count "
+            "where key and step fit"
+        )
     left_out = {
         "steps of these traces without a prediction": report.steps_without_prediction,
         "predictions for steps that are not in these traces": report.other_predictions,
