@@ -121,6 +121,7 @@ def is_gibberish(value: str) -> bool:
 
 
 _PLAIN_BYTES = bytes([9, 10, 13, *range(32, 127)])
+_PLAIN_TEXT = re.compile("[\n\r\t -~]+")
 
 
 def decode_base64(text: str) -> str | None:
@@ -135,8 +136,14 @@ def decode_base64(text: str) -> str | None:
         decoded = base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", errors="replace")
     except (binascii.Error, ValueError):
         return None
-    odd = sum(not (c.isprintable() or c in "\n\r\t") or c == "\ufffd" for c in decoded)
+    rest = _PLAIN_TEXT.sub("", decoded)
+    odd = sum(not c.isprintable() or c == "\ufffd" for c in rest)
     return decoded if odd <= 0.05 * len(decoded) else None
+
+
+def may_be_base64(line: str) -> bool:
+    """Whether the beginning of a text in base64 stands for text."""
+    return decode_base64(line[:64]) is not None
 
 
 def names_user_and_password(text: str) -> bool:
