@@ -47,6 +47,11 @@ def is_placeholder(value: str) -> bool:
     return PLACEHOLDER_WORDS.search(value) is not None
 
 
+def is_reference(value: str) -> bool:
+    """Whether a value is what something else fills in, or code, a path or an address: `${VAR}`, `args.x`, `/etc/pw`."""
+    return any(pattern.search(value) is not None for pattern in (_VARIABLE, _CODE, _PATH))
+
+
 def is_token(body: str) -> bool:
     """Whether what follows the beginning of a known kind of token is random enough to be one."""
     if len(set(body)) < min(10, max(5, len(body) // 4)) or re.search(
