@@ -123,3 +123,24 @@ def test_card_of_no_rows_and_of_strange_names_is_still_yaml(manifest: dict[str, 
     for licenses in ({"Weird: License #1": 3}, {}, {"unknown": 1, "MIT": 2}):
         text = make_card(manifest | {"licenses": licenses, "configs": {}}, ALL_CONFIGS)
         assert named(yaml.safe_load(text.split("---\n")[1])["license"]) == ["other"]
+
+
+def test_settings_without_a_value_say_what_they_mean(text: str) -> None:
+    settings = next(line for line in text.splitlines() if line.startswith("Settings: "))
+    shown = dict(part.split(" ", 1) for part in settings.removeprefix("Settings: ").rstrip(".").split(", "))
+    assert [shown[name] for name in ("recipes", "license_allow")] == ["all", "all"]
+    assert [shown[name] for name in ("license_deny", "decontaminate")] == ["none"] * 2
+
+
+def test_card_warns_of_traces_that_were_not_looked_through(manifest: dict[str, Any]) -> None:
+    counts = {**manifest["counts"], "traces_unredacted": 3}
+    warning = f"**Secrets and user names were not looked for in 3 of the {counts['traces']} traces.**"
+    card = make_card({**manifest, "counts": counts}, [])
+    assert warning in card[: card.index("## Configs")]
+    assert "user names were not looked for" not in make_card(manifest, [])
+
+
+def test_card_has_the_commands(text: str, manifest: dict[str, Any]) -> None:
+    block = text[text.index("## How it was made") :].split("```")[1]
+    assert manifest["commands"] and manifest["commands"][-1].startswith("foretrace build ")
+    assert block.split("\n")[1:-1] == [f"$ {command}" for command in manifest["commands"]]

@@ -221,9 +221,13 @@ def format_figures(gate: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in gate.get("figure", {}).items()) or str(gate.get("detail", ""))
 
 
-def _format_setting(value: Any) -> str:
+_EMPTY_IS_ALL = frozenset(["recipes", "license_allow"])
+"""Settings whose lists restrict something: nothing is left out where they are empty."""
+
+
+def _format_setting(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return "/".join(str(v) for v in value) or "all"
+        return "/".join(str(v) for v in value) or ("all" if name in _EMPTY_IS_ALL else "none")
     if value is None:
         return "none"
     return ("off", "on")[value] if isinstance(value, bool) else str(value)
@@ -309,7 +313,7 @@ def _write_origin(manifest: Mapping[str, Any]) -> str:
     ]
     for config, reasons in manifest["drops"].items():
         lines.append(f"- {config}: {', '.join(f'{r} {n}' for r, n in reasons.items()) or 'none'}")
-    lines += ["", "Settings: " + ", ".join(f"{k} {_format_setting(v)}" for k, v in settings.items()) + "."]
+    lines += ["", "Settings: " + ", ".join(f"{k} {_format_setting(k, v)}" for k, v in settings.items()) + "."]
     lines.append(f"Prompt length is counted by {manifest['token_counter']}.")
     if cache := manifest.get("prefix_cache"):
         lines.append(

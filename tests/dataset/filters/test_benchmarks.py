@@ -96,6 +96,7 @@ def test_without_a_setting_known_benchmarks_are_reported_by_id() -> None:
     assert {name: counts["traces"] for name, counts in found["found"].items()} == {"humaneval": 1, "mbpp": 1}
     assert found["traces_like_swebench"] == {"little:train": 1}
     assert "humaneval by id (164 problems)" in found["notes"][0]
+    assert found["notes"][1].startswith("Of humaneval, mbpp, ids in the names of tasks alone were looked for")
 
 
 def test_what_many_tasks_share_is_no_copy(settings: BuildSettings) -> None:

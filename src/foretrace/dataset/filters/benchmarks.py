@@ -194,6 +194,12 @@ class BenchmarkFilter:
             for name, each in figures["looked_for"].items()
         )
         notes = [f"Benchmarks that were looked for: {looked}."]
+        by_id = [name for name in figures["looked_for"] if name not in self._named]
+        if by_id:
+            notes.append(
+                f"Of {', '.join(by_id)}, ids in the names of tasks alone were looked for, no statements or solutions, "
+                "and nothing is left out."
+            )
         if self._named:
             notes.append(
                 f"Hits of 13 words in a row, or of a whole shorter text: {figures['hits_of_13_words']}; copies among "
