@@ -23,10 +23,12 @@ SETTINGS = [
     ("db:\n  password: trustno1  # of the shop\n", "trustno1"),
     ('{"command": "printf \\"A=1\\\\nDB_PASSWORD=Summer\\\\n\\" > .env"}', "Summer"),
     ("+DB_PASSPHRASE=Summer", "Summer"),
+    ("curl -u 'admin:Zx$8k' https://shop.internal/", "Zx$8k"),
     ("spring.datasource.password=monkey7\n", "monkey7"),
 ]
 
 OTHERS = [
+    "curl -u admin:$PW1 https://shop.internal/",
     "password = getpass()",
     "login(password=args.password)",
     "    password=password1,",

@@ -58,7 +58,9 @@ _OTHERS = (
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper
 bits. Few hashes look like that."""
-_PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-"
+_PERSONAL = (
+    r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|-(?:home|Users)-"
+)
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
 _SHORT, _PART = 3 << 10, 1 << 10
 """Characters of a text up to which it is read as a whole, and of the parts in which a longer one is looked at again."""

@@ -11,6 +11,7 @@ from foretrace.clean.rules import HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
 from foretrace.clean.values import (
     is_placeholder,
     is_secret,
+    is_short_password,
     is_token,
     measure_entropy,
     names_user_and_password,
@@ -183,7 +184,8 @@ def _find_in_commands(text: str, lower: str) -> Iterator[Span]:
     )
     for pattern, may_match in patterns:
         for match in pattern.finditer(text) if may_match else ():
-            if is_secret(match["bare"], quoted=True, password=True):
+            value = match["bare"]
+            if is_secret(value, quoted=True, password=True) or (pattern is _COMMANDS and is_short_password(value)):
                 yield _span(match, "bare", "password")
 
 

@@ -41,7 +41,7 @@ _LONGEST_HEAD = 1 << 10
 """Characters that the beginning of a token may have: of a JWT, all before its first dot."""
 _MAX_KEY = 1 << 16
 _MAX_BASE64_DEPTH = 2
-_LEAST_WIDTH = 40
+_LEAST_WIDTH = 28
 """Characters of a line of base64 from which the next one may go on with it."""
 _LINES_AGAIN = 8
 """Lines of it that are read from a line on that was looked through before, as part of a longer text."""

@@ -95,6 +95,12 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
     )
 
 
+def is_short_password(value: str) -> bool:
+    """Whether four or five characters are as mixed as nothing but a password is."""
+    kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))
+    return len(value) in (4, 5) and kinds >= 3 and not is_placeholder(value) and not _CODE.search(value)
+
+
 _COMMON_PAIRS = read_words(
     "th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me de hi ri ro "
     "ic ne ea ra ce li ch ll be ma si om ur ca el ta la ns di fo ho pe ec pr no ct us ac ot il tr ly nc et ut ss so "
