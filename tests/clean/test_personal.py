@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
-from foretrace.clean.personal import _HOME, _find_homes, find_home_names, find_user_names
+from foretrace.clean.personal import _HOME, _find_homes, find_addresses, find_home_names, find_user_names
 from foretrace.clean.redact import Redactor, RedactSettings
 
 
@@ -69,6 +70,12 @@ def test_names_of_home_folders(text: str, name: str) -> None:
 @pytest.mark.parametrize("text", ["mvn -Users-app", "go-home-page-1", "--home-page-url x", "x -home-ubuntu-shop"])
 def test_what_is_no_home_folder(text: str) -> None:
     assert [*find_home_names(text)] == []
+
+
+def test_addresses_behind_an_escaped_line_break_leave_it_whole() -> None:
+    arguments = json.dumps({"text": "Write to\nnora@shop.io or\tt@shop.io\n203.0.113.9 é@x\u00e9bob@shop.io"})
+    found = [each.value for each in find_addresses(arguments, emails=True, addresses=True)]
+    assert found == ["nora@shop.io", "t@shop.io", "bob@shop.io", "203.0.113.9"]
 
 
 def test_a_known_name_is_taken_out_of_sockets_and_commits() -> None:

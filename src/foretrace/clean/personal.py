@@ -37,12 +37,13 @@ _PROJECT = re.compile(r"(?<![\w.-])-(?:Users|home)-(?!redacted-user-)(?P<name>[^
 """A home folder in the name of another one, as coding agents name the folder of a project: `-Users-NAME-shop`."""
 _FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg|xml|ya?ml)$")
 _EMAIL = re.compile(
-    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
+    r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
 )
+"""In JSON a line break is `\\n`, whose letter is no part of the address behind it."""
 _HARMLESS_EMAIL = re.compile(
     r"(?i)^git@|@(?:[\w-]+\.)*(?:example|test|invalid|localhost)(?:\.\w+)?$|@users\.noreply\.github\.com$|^(?:noreply|no-reply)@"
 )
-_IP4 = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.]*[0-9A-Za-z])")
+_IP4 = re.compile(r"(?:(?<![\w.])|(?<=\\[nrtbf]))(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.]*[0-9A-Za-z])")
 _IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
 
 
