@@ -187,3 +187,20 @@ def test_the_repository_is_told_by_the_key_or_the_statement(key: str, statement:
     task = msgspec.structs.replace(plain.task, id="t", group="g", statement=statement)
     flags = flag_trace(msgspec.structs.replace(plain, key=key, task=task))
     assert [flag.rule.split(".")[0] in ("upstream", "package") for flag in flags] == [True]
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("git log HEAD..v2.3.2", "history.unseen_commit"),
+        ("git diff @...release-2.4.1", "history.unseen_commit"),
+        ("git checkout HEAD~5 -- tests/test_grid.py", "tests.overwritten"),
+        ("git restore --source=HEAD^ tests", "tests.overwritten"),
+        ("git log v2.3.2..HEAD", None),
+        ("git checkout HEAD~0 -- tests/test_grid.py", None),
+        ("git checkout HEAD~5 -- grid.py", None),
+        ("git show HEAD~5:tests/test_grid.py", None),
+    ],
+)
+def test_a_release_ahead_and_tests_of_long_ago_are_not_the_agents(command: str, rule: str | None) -> None:
+    assert rules(sh(command), DONE) == ([(0, rule)] if rule else [])

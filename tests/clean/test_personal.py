@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 
-from foretrace.clean.personal import _HOME, _find_homes, find_user_names
+import pytest
+
+from foretrace.clean.personal import _HOME, _find_homes, find_addresses, find_home_names, find_user_names
+from foretrace.clean.redact import Redactor, RedactSettings
 
 
 def test_home_folders_are_found_as_by_their_pattern_alone() -> None:
@@ -44,3 +48,36 @@ def test_names_are_found_where_they_stand_for_a_person() -> None:
     )
     places = sorted({found.start for found in find_user_names(text, {"annabel"})})
     assert len(places) == text.count("annabel") - 2  # annabelle, and she herself
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("cat /home/jürgen/shop.py", "jürgen"),
+        ("C:\\Users\\Jürgen\\shop", "Jürgen"),
+        ("/Users/łukasz/shop", "łukasz"),
+        ("~/.claude/projects/-Users-annabel-work/x.jsonl", "annabel"),
+        ("ls -home-annabel-shop", "annabel"),
+    ],
+)
+def test_names_of_home_folders(text: str, name: str) -> None:
+    assert [*find_home_names(text)] == [name]
+    clean = Redactor(RedactSettings()).redact_text(text)
+    assert clean == text.replace(name, "redacted-user-1")
+    assert Redactor(RedactSettings()).redact_text(clean) == clean
+
+
+@pytest.mark.parametrize("text", ["mvn -Users-app", "go-home-page-1", "--home-page-url x", "x -home-ubuntu-shop"])
+def test_what_is_no_home_folder(text: str) -> None:
+    assert [*find_home_names(text)] == []
+
+
+def test_addresses_behind_an_escaped_line_break_leave_it_whole() -> None:
+    arguments = json.dumps({"text": "Write to\nnora@shop.io or\tt@shop.io\n203.0.113.9 é@x\u00e9bob@shop.io"})
+    found = [each.value for each in find_addresses(arguments, emails=True, addresses=True)]
+    assert found == ["nora@shop.io", "t@shop.io", "bob@shop.io", "203.0.113.9"]
+
+
+def test_a_known_name_is_taken_out_of_sockets_and_commits() -> None:
+    text = "/home/annabel/x\n/run/user/annabel/bus\nAuthor: annabel <a@b>\nCo-authored-by: annabel"
+    assert "annabel" not in Redactor(RedactSettings()).redact_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: E501 - a planted text is easier to read in one piece
+import base64
 import json
 import pickle
 import random
@@ -217,6 +218,9 @@ def test_a_secret_at_the_border_of_two_parts_is_found(at: int) -> None:
         "\n",
         "-----BEGIN PRIVATE KEY-----",
         "🙂 ",
+        base64.encodebytes(b"for line in lines:\n    total += int(line.split()[1])\n" * 800).decode(),
+        base64.b64encode(b"for line in lines:\n    total += int(line.split()[1])\n" * 800 + GITHUB.encode()).decode()
+        + " ",
     ],
 )
 def test_no_text_takes_long(unit: str) -> None:
@@ -224,6 +228,29 @@ def test_no_text_takes_long(unit: str) -> None:
     begin = time.process_time()
     clean(make_trace(say(content)))
     assert time.process_time() - begin < 30
+
+
+def test_lines_of_base64_take_time_in_proportion_to_them() -> None:
+    lines = base64.encodebytes(b"for line in lines:\n    total += int(line.split()[1])\n" * 600).decode()
+    begin = time.process_time()
+    assert clean(make_trace(say(f"{lines}\n{GITHUB}"))).messages[0].content == f"{lines}\n<SECRET:github_token:1>"
+    assert time.process_time() - begin < 2  # 44 kB; to read all the rest from each line took 5 s
+
+
+@pytest.mark.parametrize("width", [28, 32, 36, 38])
+def test_base64_of_narrow_lines_is_joined(width: int) -> None:
+    encoded = base64.b64encode(f"name: shop\nurl: https://shop.internal\nkey: {GITHUB}\nport: 1\n".encode()).decode()
+    lines = "\n".join(encoded[at : at + width] for at in range(0, len(encoded), width))
+    assert clean(make_trace(say(lines))).messages[0].content == "<SECRET:base64_secret:1>"
+
+
+@pytest.mark.slow
+def test_a_message_of_50_mb_takes_seconds() -> None:
+    line = "for name in names: total += count[name]  # a line of the program that the agent reads\n"
+    begin = time.process_time()
+    content = clean(make_trace(say(line * (50_000_000 // len(line)) + GITHUB))).messages[0].content
+    assert content.endswith("\n<SECRET:github_token:1>")
+    assert time.process_time() - begin < 10
 
 
 def test_is_redacted_goes_by_the_transform() -> None:

@@ -69,6 +69,17 @@ def test_openai_messages() -> None:
     assert trace.extra == {"note": "mine"}
 
 
+@pytest.mark.parametrize(
+    ("own", "given", "license"),
+    [("MIT", None, "MIT"), ("MIT", "Apache-2.0", "Apache-2.0"), (["MIT"], None, None), (" ", None, None)],
+)
+def test_a_rows_own_license_counts_where_none_is_given(own: object, given: str | None, license: str | None) -> None:
+    said = {"role": "assistant", "content": "done"}
+    trace = read({"messages": [USER, said], "license": own}, license=given)
+    assert trace.provenance.license == license
+    assert trace.extra == ({} if license == own else {"license": own})
+
+
 def test_sharegpt() -> None:
     call = json.dumps({"name": "find", "arguments": {"q": "x"}})
     turns = [("system", "s"), ("human", "h"), ("function_call", call), ("observation", "o"), ("gpt", "g")]

@@ -29,7 +29,7 @@ _ROUGHLY_NAMED = (
     r"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|[a-z0-9][_ .-]?key|auth|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
     r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
-    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?="
+    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw)[\\\"'=:]"
 )
 """What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
 _VALUE = r"(?:[0-9!@#*+?^][^\s\"'<>(){}\[\],;]{5}|[^\s\"'<>(){}\[\],;:%0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
@@ -51,12 +51,16 @@ _OTHERS = (
     r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
     r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)",
     r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}",
+    r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t])[\\\"']*[^\s\"'`$<({%]{4}",
+    r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)",
     r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
 )
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper
 bits. Few hashes look like that."""
-_PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-"
+_PERSONAL = (
+    r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|-(?:home|Users)-"
+)
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
 _SHORT, _PART = 3 << 10, 1 << 10
 """Characters of a text up to which it is read as a whole, and of the parts in which a longer one is looked at again."""

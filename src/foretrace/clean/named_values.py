@@ -6,10 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from foretrace.clean.password_lines import find_password_lines
 from foretrace.clean.rules import HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
 from foretrace.clean.values import (
     is_placeholder,
     is_secret,
+    is_short_password,
     is_token,
     measure_entropy,
     names_user_and_password,
@@ -79,6 +81,7 @@ _QUERY = re.compile(
 )
 _PGPASS = re.compile(r"(?m)^[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>\S{6,256})$")
 _NETRC = re.compile(r"\blogin\s+\S{1,100}\s+password\s+(?P<bare>\S{4,256})")
+_PASSWORD_SIGNS = re.compile("passw|passphrase|[_-]pwd?[\"']?[ :=]")
 _COMMAND_SIGNS = (
     ("sshpass",), ("mysql", "-p"), ("mariadb", "-p"), ("login", "-p"), ("redis-cli",), ("htpasswd",), ("pass:",),
     ("identified",), ("chpasswd",),
@@ -120,6 +123,8 @@ def _find_all(text: str) -> Iterator[Span]:
     if len(lower) != len(text):  # a few letters of other scripts become two
         lower = "".join(c.lower() if c.isascii() else c for c in text)
     yield from _find_settings(text, lower)
+    if _PASSWORD_SIGNS.search(lower) is not None:
+        yield from find_password_lines(text)
     yield from _find_in_commands(text, lower)
     yield from _find_in_headers(text, lower)
     yield from _find_in_urls(text)
@@ -179,7 +184,8 @@ def _find_in_commands(text: str, lower: str) -> Iterator[Span]:
     )
     for pattern, may_match in patterns:
         for match in pattern.finditer(text) if may_match else ():
-            if is_secret(match["bare"], quoted=True, password=True):
+            value = match["bare"]
+            if is_secret(value, quoted=True, password=True) or (pattern is _COMMANDS and is_short_password(value)):
                 yield _span(match, "bare", "password")
 
 

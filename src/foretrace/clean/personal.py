@@ -24,7 +24,7 @@ _SERVICE_NAMES = read_words(
 )
 """Names of accounts and folders that are no person's."""
 
-_NAME = r"(?P<name>[A-Za-z][A-Za-z0-9._-]{1,40})"
+_NAME = r"(?P<name>[^\W\d_][\w.-]{1,40})"
 _HOME = re.compile(
     r"(?:(?<![A-Za-z0-9_.~-])(?:/(?:export|var|usr|mnt/[a-z]|[a-z]))?/(?:home|Users)/"
     r"|(?<=\\[nrt])/(?:home|Users)/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,8}(?:[Uu]sers|Documents and Settings)[\\/]{1,8})"
@@ -33,14 +33,17 @@ _HOME = re.compile(
 _HOME_SIGN = re.compile(r"home/|Users[\\/]|users[\\/]|Documents and Settings[\\/]")
 """What stands in each home folder, with less than `_MARGIN` characters of it on each side."""
 _MARGIN = 64
+_PROJECT = re.compile(r"(?<![\w.-])-(?:Users|home)-(?!redacted-user-)(?P<name>[^\W\d_]\w{1,40})(?=-\w)")
+"""A home folder in the name of another one, as coding agents name the folder of a project: `-Users-NAME-shop`."""
 _FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg|xml|ya?ml)$")
 _EMAIL = re.compile(
-    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
+    r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
 )
+"""In JSON a line break is `\\n`, whose letter is no part of the address behind it."""
 _HARMLESS_EMAIL = re.compile(
     r"(?i)^git@|@(?:[\w-]+\.)*(?:example|test|invalid|localhost)(?:\.\w+)?$|@users\.noreply\.github\.com$|^(?:noreply|no-reply)@"
 )
-_IP4 = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.]*[0-9A-Za-z])")
+_IP4 = re.compile(r"(?:(?<![\w.])|(?<=\\[nrtbf]))(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.]*[0-9A-Za-z])")
 _IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
 
 
@@ -51,6 +54,9 @@ def find_home_names(text: str) -> Iterator[str]:
         after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
         if not is_service_name(name) and (after in ("/", "\\") or match[0][0] != "/" or _is_alone(text, match)):
             yield name
+    for match in _PROJECT.finditer(text) if "-Users-" in text or "-home-" in text else ():
+        if not is_service_name(match["name"]):
+            yield match["name"]
 
 
 def _find_homes(text: str) -> Iterator[re.Match[str]]:
@@ -99,11 +105,11 @@ def _compile_places(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     word = re.escape(name)
     before = (
         "home/", "Users/", "home-", "Users-", "~", "USER=", "USERNAME=", "LOGNAME=", "User ", "-u ", "su - ", r"\d\(",
-        "/media/", "/mail/", "/crontabs/", "/sudoers.d/",
+        "/media/", "/mail/", "/crontabs/", "/sudoers.d/", "/run/user/", "Author: ", "author: ", "Committer: ", "-authored-by: ",
     )  # fmt: skip
     behind = "|".join(f"(?<={each}{word})" for each in before)
     place = re.compile(
-        rf"{word}(?:(?:{behind})(?![A-Za-z0-9_])|(?<![A-Za-z0-9_.-]{word})(?=@[\w.-]+)"
+        rf"{word}(?:(?:{behind})(?!\w)|(?<![\w.-]{word})(?=@[\w.-]+)"
         rf"|(?:(?<=chown {word})|(?<=chown -R {word}))(?::{word})?)"
     )
     return place, re.compile(rf"(?<=[r-][w-][xsS-]) +\d+ +{word}(?: +{word})?(?= )")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from foretrace.clean.named_values import find_named_values
 from foretrace.clean.rules import TOKENS, Token
-from foretrace.clean.values import SWITCHES, decode_base64, is_token, measure_entropy
+from foretrace.clean.values import SWITCHES, decode_base64, is_token, may_be_base64, measure_entropy
 from foretrace.clean.views import View, join_lines, read_in_other_ways
 
 _LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\[K)|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
@@ -41,6 +41,10 @@ _LONGEST_HEAD = 1 << 10
 """Characters that the beginning of a token may have: of a JWT, all before its first dot."""
 _MAX_KEY = 1 << 16
 _MAX_BASE64_DEPTH = 2
+_LEAST_WIDTH = 28
+"""Characters of a line of base64 from which the next one may go on with it."""
+_LINES_AGAIN = 8
+"""Lines of it that are read from a line on that was looked through before, as part of a longer text."""
 
 
 @functools.cache
@@ -238,44 +242,47 @@ def _is_key_body(body: str) -> bool:
 
 
 def _find_encoded(text: str, deadline: Deadline, depth: int) -> Iterator[Found]:
-    """Texts in base64 that hold secrets: as a whole."""
-    at = 0
+    """Texts in base64 that hold secrets: as a whole.
+
+    The lines of a text in which nothing was found may each begin another one, of which only a few lines are read: to
+    read all the rest from each line would take time in proportion to the square of the lines.
+    """
+    at = looked_through = 0
     while (run := _RUN.search(text, at)) is not None:
         at = run.end()
-        start = run.start()
-        if (blob := _read_blob(text, run)) is None:
+        if not may_be_base64(run[0]):
+            continue
+        lines = _list_lines(text, run, _LINES_AGAIN if run.start() < looked_through else None)
+        looked_through = max(looked_through, lines[-1][1])
+        if (blob := _read_blob(lines)) is None:
             continue
         end, decoded = blob
         deadline.check()
         if find_secrets(decoded, deadline, depth=depth + 1):
-            yield Found(start, end, "base64_secret", "".join(text[start:end].split()))
+            yield Found(run.start(), end, "base64_secret", "".join(text[run.start() : end].split()))
             at = end
 
 
-def _read_blob(text: str, run: re.Match[str]) -> tuple[int, str] | None:
-    """Where a base64 text ends that begins with this run and may go on over lines of the same length, and what it
-    stands for."""
-    if decode_base64(run[0][:64]) is None:
-        return None
-    width, end, parts = len(run[0]), run.end(), [run[0]]
-    while width >= 40 and (line := _LINE.match(text, end)) is not None and len(line[1]) <= width:
-        parts.append(line[1])
-        end = line.end(1)
-        if len(line[1]) < width:
+def _list_lines(text: str, run: re.Match[str], most: int | None) -> list[tuple[str, int]]:
+    """The lines of a base64 text that begins with this run, each with where it ends: at most so many, all as wide as the
+    first but for the last."""
+    width, end = len(run[0]), run.end()
+    lines = [(run[0], end)]
+    while width >= _LEAST_WIDTH and len(lines) != most and len(lines[-1][0]) == width:
+        if (line := _LINE.match(text, end)) is None or len(line[1]) > width:
             break
-    for count in range(len(parts), 0, -1):
-        if count in (len(parts), len(parts) - 1, 1) and (decoded := decode_base64("".join(parts[:count]))) is not None:
-            return (end if count == len(parts) else _find_end(text, run, count)), decoded
-    return None
-
-
-def _find_end(text: str, run: re.Match[str], lines: int) -> int:
-    end = run.end()
-    for _ in range(lines - 1):
-        line = _LINE.match(text, end)
-        assert line is not None
         end = line.end(1)
-    return end
+        lines.append((line[1], end))
+    return lines
+
+
+def _read_blob(lines: list[tuple[str, int]]) -> tuple[int, str] | None:
+    """Where the base64 text in these lines ends, and what it stands for: in all of them, without the last, or in the
+    first alone."""
+    for count in sorted({len(lines), max(1, len(lines) - 1), 1}, reverse=True):
+        if (decoded := decode_base64("".join(line for line, _ in lines[:count]))) is not None:
+            return lines[count - 1][1], decoded
+    return None
 
 
 def _take_rest(text: str, found: Found) -> Found:

@@ -47,6 +47,11 @@ def is_placeholder(value: str) -> bool:
     return PLACEHOLDER_WORDS.search(value) is not None
 
 
+def is_reference(value: str) -> bool:
+    """Whether a value is what something else fills in, or code, a path or an address: `${VAR}`, `args.x`, `/etc/pw`."""
+    return any(pattern.search(value) is not None for pattern in (_VARIABLE, _CODE, _PATH))
+
+
 def is_token(body: str) -> bool:
     """Whether what follows the beginning of a known kind of token is random enough to be one."""
     if len(set(body)) < min(10, max(5, len(body) // 4)) or re.search(
@@ -90,6 +95,12 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
     )
 
 
+def is_short_password(value: str) -> bool:
+    """Whether four or five characters are as mixed as nothing but a password is."""
+    kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))
+    return len(value) in (4, 5) and kinds >= 3 and not is_placeholder(value) and not _CODE.search(value)
+
+
 _COMMON_PAIRS = read_words(
     "th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me de hi ri ro "
     "ic ne ea ra ce li ch ll be ma si om ur ca el ta la ns di fo ho pe ec pr no ct us ac ot il tr ly nc et ut ss so "
@@ -121,6 +132,7 @@ def is_gibberish(value: str) -> bool:
 
 
 _PLAIN_BYTES = bytes([9, 10, 13, *range(32, 127)])
+_PLAIN_TEXT = re.compile("[\n\r\t -~]+")
 
 
 def decode_base64(text: str) -> str | None:
@@ -135,8 +147,14 @@ def decode_base64(text: str) -> str | None:
         decoded = base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", errors="replace")
     except (binascii.Error, ValueError):
         return None
-    odd = sum(not (c.isprintable() or c in "\n\r\t") or c == "\ufffd" for c in decoded)
+    rest = _PLAIN_TEXT.sub("", decoded)
+    odd = sum(not c.isprintable() or c == "\ufffd" for c in rest)
     return decoded if odd <= 0.05 * len(decoded) else None
+
+
+def may_be_base64(line: str) -> bool:
+    """Whether the beginning of a text in base64 stands for text."""
+    return decode_base64(line[:64]) is not None
 
 
 def names_user_and_password(text: str) -> bool:

@@ -45,6 +45,7 @@ FIELDS = {
     "reward": ("reward", "score", "outcome.reward"),
     "model": ("model", "model_name", "provenance.model", "response.model", "request.model"),
     "exit_reason": ("exit_status", "exit_reason"),
+    "license": ("license", "licence"),
 }
 """What `columns` can map (dots lead into objects), and the columns that are looked for when it does not. Role and
 content are keys within a message."""
@@ -59,7 +60,7 @@ class Chat:
 
     Args:
         columns: Field -> the column that holds it, or a path into objects (`response.output`).
-        license: License of the rows.
+        license: License of the rows, whatever they say themselves.
         call_pattern: Regular expression of a call in the text; its group `tool` is the name, others are arguments.
     """
 
@@ -127,7 +128,7 @@ class Chat:
                 raw_file=at.file,
                 raw_row=at.row,
                 raw_id=raw_id,
-                license=self.license,
+                license=self.license or self._read_license(row),
                 model=self._read_text("model", row),
                 transforms=() if known is None else (f"tools of {known.agent}",),
             ),
@@ -152,6 +153,8 @@ class Chat:
         fields = [*texts, "success", *(["tools"] if tools else [])]
         if self._read_number("reward", row) is not None:
             fields.append("reward")
+        if self.license is None and self._read_license(row) is not None:
+            fields.append("license")
         paths = (self._find_column(field, row) for field in fields)
         return found.columns | {path for path in paths if path is not None}
 
@@ -171,6 +174,10 @@ class Chat:
     def _read_text(self, field: str, row: dict[str, Any]) -> str | None:
         value = self._read(field, row)
         return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
+
+    def _read_license(self, row: dict[str, Any]) -> str | None:
+        value = self._read("license", row)
+        return value if isinstance(value, str) and value.strip() else None
 
     def _read_number(self, field: str, row: dict[str, Any]) -> float | None:
         value = self._read(field, row)

@@ -30,6 +30,9 @@ _NEAR = re.compile(
 _AHEAD = re.compile(r"(?:HEAD|@)?[~^\d]*\.\.\.?(?:main|master|trunk|develop|origin\S*)\b")
 _HASH = re.compile(r"\^?([0-9a-f]{6,40})(?:[~^]\d*)*(?::.*)?\Z")
 _TAG = re.compile(r"(?:refs/tags/)?(?:v|release[-/]|rel[-_])?\d+(?:\.\w+)+(?:[~^]\d*)*(?::.*)?\Z")
+_TO_RELEASE = re.compile(r"(?:HEAD|@)?[~^\d]*\.\.\.?([^:~^]+)")
+_OLDER = re.compile(r"(?:HEAD|@)(?:~(?!0)\d*|\^\d*)+\Z")
+_TESTS = re.compile(r"(?:^|/)(?:tests?|__tests__|spec)(?:/|\Z)|(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.\w+\Z")
 _LOOKING = split_words(
     "log rev-list shortlog whatchanged show cat-file diff difftool show-branch grep blame annotate describe "
     "archive format-patch range-diff diff-tree ls-tree name-rev notes"
@@ -140,9 +143,11 @@ def _check_looking(command: Command, verb: str, words: list[str], circumstances:
     revisions = _list_revisions(verb, words)
     takes_refs = verb in _LOOKING - {"describe", "name-rev", "archive"}
     all_refs = takes_refs and any(_ALL_REFS.match(word) for word in words)
+    if _takes_older_tests(verb, words, circumstances):
+        yield "tests.overwritten", command.text
     if all_refs or any(_FAR.search(word) or _AHEAD.match(word) for word in revisions):
         yield "history.other_refs", command.text
-    elif any(_is_unseen(word, verb, circumstances) for word in revisions):
+    elif any(_is_unseen(word, verb, circumstances) or _leads_to_release(word, circumstances) for word in revisions):
         yield "history.unseen_commit", command.text
 
 
@@ -178,6 +183,20 @@ def _list_revisions(verb: str, words: list[str]) -> list[str]:
     if verb in ("checkout", "restore", "switch", "reset"):
         found += [word.split("=", 1)[1] for word in words if word.startswith("--source=")]
     return found
+
+
+def _takes_older_tests(verb: str, words: list[str], circumstances: Circumstances) -> bool:
+    """Whether tests become what they were some commits ago, which are not the agent's own."""
+    if verb not in ("checkout", "restore") or circumstances.moved or circumstances.asks_for("tests"):
+        return False
+    is_older = any(_OLDER.match(word.removeprefix("--source=")) for word in words)
+    return is_older and any(_TESTS.search(word) and not circumstances.names_path(word) for word in words)
+
+
+def _leads_to_release(word: str, circumstances: Circumstances) -> bool:
+    """Whether a range goes from the checkout on to a release that nothing has named."""
+    match = _TO_RELEASE.match(word)
+    return match is not None and _TAG.match(match[1]) is not None and match[1] not in circumstances.statement
 
 
 def _is_unseen(word: str, verb: str, circumstances: Circumstances) -> bool:
