@@ -292,6 +292,7 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
         monkeypatch.setattr(traces_page, name, lambda _, found=found: found)
     monkeypatch.setattr(traces_page, "flag_trace", lambda *_: [])
     monkeypatch.setattr(traces_page, "describe_trace", lambda *_: {})
+    monkeypatch.setattr(traces_page, "decode_known", lambda trace: (trace, ()))
     (tmp_path / "traces").mkdir()
 
     class Store:
@@ -300,8 +301,9 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
         def read_columns(self, _: str) -> range:
             return range(100_000)
 
-        def read(self) -> Iterator[Trace]:
-            return (msgspec.structs.replace(model, key=f"s@1/train:row-{n:08d}") for n in range(100_000))
+        def read_records(self) -> Iterator[tuple[str, Trace, None]]:
+            keys = (f"s@1/train:row-{n:08d}" for n in range(100_000))
+            return ((key, msgspec.structs.replace(model, key=key), None) for key in keys)
 
     monkeypatch.setattr("foretrace.report.view.TraceStore", lambda _: Store())
     foretrace.view(tmp_path / "traces", out=tmp_path / "v")

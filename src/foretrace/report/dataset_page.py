@@ -29,6 +29,8 @@ from foretrace.report.result_files import read_result_file
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
 _BYTES_PER_TOKEN = 3.5
+_LINE_BYTES, _GUESS_BYTES = 300, 100
+"""About what a row takes in the list, and a guess beside it."""
 
 
 class RowLimits(msgspec.Struct, frozen=True):
@@ -71,12 +73,17 @@ def write_dataset_page(
     configs, files = load_configs(), [Guesses(path) for path in predictions]
     found = [read_result_file(path) for path in results]
     listed = {name: _Rows(page, name) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]}
+    sizes = {name: (limits.eval if name == "eval" else limits.of_split) for name in listed}
+    total = sum(min(by["rows"], sizes[name]) for name in listed for by in manifest["configs"][name].values())
+    spare = len(encode_json([manifest, found])) + (_LINE_BYTES + _GUESS_BYTES * len(files)) * total
+    done = 0
     for name, rows in listed.items():
-        limit = limits.eval if name == "eval" else limits.of_split
-        for number, (split, row) in enumerate(_read_config(dataset, configs[name], manifest, limit), 1):
+        rows.spare = spare
+        for split, row in _read_config(dataset, configs[name], manifest, sizes[name]):
+            done += 1
+            progress(f"reading {name} of {dataset}", done, total)
             gold = _read_gold(row) if name == "eval" else ()
             rows.add(split, row, [guesses.compare(row, gold) for guesses in files] if name == "eval" else [])
-            progress(f"reading {name} of {dataset}", number, None)
         rows.flush()
     for guesses in files:
         guesses.check_fit(dataset)
@@ -126,6 +133,8 @@ class _Rows:
     def __init__(self, page: Page, name: str) -> None:
         self.index: list[dict[str, Any]] = []
         self.left_out = 0
+        self.spare = 0
+        """Bytes of the page that are kept for what is no text of a row."""
         self.strengths: Counter[str] = Counter()
         """Pairs by family and strength, of the rows that are listed."""
         self._page = page
@@ -154,8 +163,8 @@ class _Rows:
             self.flush()
 
     def flush(self) -> None:
-        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting):
-            left = [line for line in self.index if line["piece"] == self._piece]
+        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting, spare=self.spare):
+            left = self.index[-len(self._waiting) :]
             self.left_out += len(left)
             for line in left:
                 line["piece"] = -1

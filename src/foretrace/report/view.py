@@ -33,6 +33,10 @@ class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
     """Traces, or rows of a dataset, in the lists."""
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
+    unlisted: int = 0
+    """Traces that are not even in the list, for want of room in a single file."""
+    unreadable: int = 0
+    """Traces whose records cannot be read; the page says why."""
 
 
 def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc) -> ViewReport:
@@ -61,7 +65,7 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
         stores = [TraceStore(path) for path in inputs]
         page = make_page()
         try:
-            traces, left_out = write_traces_page(page, stores, progress)
+            counts = write_traces_page(page, stores, progress)
             path = page.finish(" · ".join(name_folders(inputs)))
         except StoreError:
             page.discard()
@@ -72,7 +76,7 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             page.discard()
             raise
         else:
-            return ViewReport(page=str(path), kind="traces", listed=traces, left_out=left_out)
+            return ViewReport(page=str(path), kind="traces", **counts._asdict())
     raise AssertionError("the last try returns or raises")
 
 

@@ -59,9 +59,18 @@ def view(
         webbrowser.open(Path(report.page).resolve().as_uri())
     if output.write_json({"inputs": [str(path) for path in inputs], **msgspec.to_builtins(report)}):
         return
-    fields = [("traces" if report.kind == "traces" else "rows", report.listed)] + (
-        [("left out", report.left_out)] if report.left_out else []
-    )
+    fields = [
+        ("traces" if report.kind == "traces" else "rows", report.listed),
+        *(
+            (name, count)
+            for name, count in (
+                ("left out", report.left_out),
+                ("not in the list", report.unlisted),
+                ("not readable", report.unreadable),
+            )
+            if count
+        ),
+    ]
     output.print_fields(
         [*fields, ("bytes", _measure(Path(report.page), is_folder=single is None)), ("page", report.page)]
     )

@@ -530,7 +530,9 @@ const foretrace = (() => {
     document.getElementById("results").replaceChildren(h("p.count", {}, h("b", {}, listed), h("span", {}, counted(steps, "step")),
       judged ? h("span", {}, `${percent(good, judged)} of ${number(judged)} judged succeeded`) : null,
       loaded < meta.chunks ? h("span.faint", {}, "loading more …") : null,
-      meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null),
+      meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null,
+      meta.unlisted ? h("span.bad", {}, `${counted(meta.unlisted, "more trace")} did not fit into this list: write a folder with --out to see them`) : null),
+    (meta.unreadable || []).length ? h("details.fold", {}, h("summary.bad", {}, `${counted(meta.unreadable_count, "trace")} cannot be read by foretrace ${meta.version}`), h("ul", {}, meta.unreadable.map(([key, why]) => h("li", {}, h("code", {}, key), ` ${why}`)))) : "",
     actionSummary() || "", order.length ? table : h("p.empty", {}, count ? "No trace fits these filters." : "The folder holds no traces."), more);
     fill(state.shown);
     say(listed);
@@ -583,6 +585,7 @@ const foretrace = (() => {
         outcome.reward === undefined || outcome.reward === null ? null : chip(`reward ${number(outcome.reward, 4)}`), tests ? chip(`${tests.passed} of ${tests.total} tests`) : null,
         outcome.fabricated ? chip("its ending was rewritten by the source", "bad") : null, outcome.exit_reason ? chip(outcome.exit_reason) : null,
         chip(counted(rows.steps[row], "step")), chip(counted(trace.messages.length, "message"))),
+      data.unknown ? h("p.notice", {}, `foretrace ${meta.version} does not know these fields of its record, which raw JSON shows: ${data.unknown.join(", ")}`) : null,
       failure ? h("p.bad", { dir: "auto" }, `${failure.kind}: ${failure.message || ""}`) : null,
       h("dl.facts", {}, fact("key", h("span", {}, h("code", {}, trace.key), " ", copyButton(() => trace.key, "copy", "copy the key"))), fact("task", trace.task.id === trace.task.group ? trace.task.id : `${trace.task.id}  (group ${trace.task.group})`),
         fact("source", [from.source, from.revision, from.split].filter(Boolean).join(" · ")), fact("agent", from.agent), fact("model", from.model), fact("protocol", from.protocol),
