@@ -378,6 +378,22 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
         assert tab.texts(".pair h2") == ["chosen", "rejected"]
 
 
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_predictions_alone(dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab], width: str) -> None:
+    place = dataset_page.parent.parent
+    foretrace.view([place / "a.jsonl", place / "b.jsonl"], out=tmp_path / "v")
+    tab = open_tab(*WIDTHS[width])
+    tab.open(tmp_path / "v" / "index.html")
+    tab.page.get_by_label("file", exact=True).select_option(label="b.jsonl")
+    tab.page.get_by_label("action", exact=True).select_option("BLOCKED")
+    tab.page.get_by_label("order", exact=True).select_option("most sure")
+    assert {text.split("rank")[0] for text in tab.texts(".datarow summary")} == {f"BLOCKED{MARKUP}"}
+    tab.page.locator(".datarow > summary").first.click()
+    tab.wait_for(".datarow[open] .call")
+    assert "polluted" not in tab.page.inner_text("main") and "__proto__" in tab.page.inner_text(".datarow[open]")
+    tab.keep(f"predictions-{width}")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", list(WIDTHS))
 def test_pages_of_a_dataset_fit_the_window(

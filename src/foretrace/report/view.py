@@ -14,6 +14,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
 from foretrace.report.page import Page, SinglePage
+from foretrace.report.predictions_page import write_predictions_page
 from foretrace.report.result_files import is_result_file
 from foretrace.report.traces_page import name_folders, was_changed, write_traces_page
 
@@ -28,9 +29,9 @@ class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
 
     page: str
     """The file to open in a browser."""
-    kind: Literal["traces", "dataset"]
+    kind: Literal["traces", "dataset", "predictions"]
     listed: int
-    """Traces, or rows of a dataset, in the lists."""
+    """Traces, rows of a dataset, or predictions, in the lists."""
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
     unlisted: int = 0
@@ -44,7 +45,7 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
 
     Args:
         inputs: One or two traces folders; or a dataset, and for it up to two files of predictions and any results of
-            `score` and `replay`.
+            `score` and `replay`; or one or two files of predictions.
 
     Raises:
         UsageError: inputs that do not go together.
@@ -56,6 +57,8 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
+    if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
+        return _view_predictions(inputs, make_page(), progress)
     datasets = [path for path in inputs if is_dataset(path)]
     if datasets or any(path.is_file() for path in inputs):
         return _view_dataset(inputs, datasets, make_page(), progress)
@@ -78,6 +81,16 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
         else:
             return ViewReport(page=str(path), kind="traces", **counts._asdict())
     raise AssertionError("the last try returns or raises")
+
+
+def _view_predictions(files: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
+    try:
+        listed, left_out = write_predictions_page(page, files, progress)
+        path = page.finish(" · ".join(file.name for file in files))
+    except BaseException:
+        page.discard()
+        raise
+    return ViewReport(page=str(path), kind="predictions", listed=listed, left_out=left_out)
 
 
 def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:

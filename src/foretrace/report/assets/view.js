@@ -1120,6 +1120,66 @@ const foretrace = (() => {
     return h("div.pair", {}, side("chosen", "+", "added"), side("rejected", "-", "removed"));
   }
 
+  // ---- predictions alone ----
+  const PREDICTION_SORTS = {
+    stored: ["as stored", (r, n) => n], key: ["trace and step", (r) => r.key], confident: ["most sure", (r) => (r.confidence === null ? null : -r.confidence)],
+    unsure: ["least sure", (r) => r.confidence], slow: ["slowest", (r) => (r.seconds === null ? null : -r.seconds)], score: ["verifier's score", (r) => (r.score === null ? null : -r.score)],
+  };
+  const guessState = { q: "", action: "", file: "", rank: "", sort: "stored" };
+
+  function showPredictions() {
+    document.title = meta.title;
+    const again = () => keepFocus(showPredictions);
+    const pick = (label, name, options) => (options.length > 2 ? h("select", { "aria-label": label, "data-control": name, onchange: (e) => { guessState[name] = e.target.value; again(); } }, options.map(([value, text]) => h("option", { value, selected: guessState[name] === value }, text))) : null);
+    const words = guessState.q.toLowerCase();
+    const name = (r) => r.action ?? "(none)";
+    const fits = meta.rows.filter((r) => (!guessState.action || name(r) === guessState.action) && (!guessState.file || String(r.file) === guessState.file) && (!guessState.rank || String(r.rank) === guessState.rank) && (!words || `${r.key} ${r.tool || ""} ${name(r)}`.toLowerCase().includes(words)));
+    const places = new Map(meta.rows.map((r, n) => [r, n]));
+    const get = PREDICTION_SORTS[guessState.sort][1];
+    fits.sort((a, b) => {
+      const [x, y] = [get(a, places.get(a)), get(b, places.get(b))];
+      if (x === y) return a.step - b.step || a.rank - b.rank;
+      return x === null ? 1 : y === null ? -1 : x < y ? -1 : 1; // what is not known comes last
+    });
+    const search = h("input#search", { type: "search", placeholder: "search predictions  ( / )", "aria-label": "search predictions", oninput: (e) => { guessState.q = e.target.value; clearTimeout(soon); soon = setTimeout(() => { showPredictions(); const box = document.getElementById("search"); box.focus(); box.setSelectionRange(box.value.length, box.value.length); }, 150); } });
+    search.value = guessState.q;
+    const values = (of) => [...new Set(meta.rows.map(of))].sort((a, b) => (a < b ? -1 : 1)).map((v) => [String(v), String(v)]);
+    const list = h("div#rows");
+    const more = h("button.more", { type: "button", onclick: () => fill() }, "show more");
+    let put = 0;
+    const fill = () => {
+      list.append(...fits.slice(put, put + 100).map(predictionRow));
+      put = Math.min(put + 100, fits.length);
+      more.hidden = put >= fits.length;
+      more.textContent = `show more (${number(fits.length - put)} left)`;
+    };
+    const whole = meta.predictions.reduce((sum, p) => sum + p.rows, 0);
+    const taken = meta.actions.map((a) => fits.filter((r) => r.action === a).length);
+    main().replaceChildren(h("div.part-page", {}, h("h1", { dir: "auto" }, meta.title),
+      meta.predictions.map((p) => h("section.panel", {}, h("h2", { dir: "auto" }, p.name), h("p.row", {}, chip(counted(p.rows, "prediction")), chip(counted(p.steps, "step")), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+        p.header ? h("dl.facts", {}, Object.entries(p.header).filter(([k]) => k !== "predictions").map(([k, v]) => fact(k.replaceAll("_", " "), v))) : h("p.faint", {}, "The file has no header."))),
+      h("p.notice", {}, "Without its dataset it is not known which guesses are right: name the dataset before the file to see them beside the gold."),
+      h("p.count", {}, h("b", {}, counted(fits.length, "prediction")), fits.length < whole ? h("span", {}, `of ${number(whole)}`) : null, meta.rows.length < whole ? h("span.bad", {}, `the page lists the first ${number(meta.rows.length)}`) : null,
+        meta.left_out ? h("span.bad", {}, `the calls of ${number(meta.left_out)} are left out of this file`) : null),
+      h("section.actions", { "aria-label": "share of guesses by action" }, shareBar(taken, true)),
+      h("div.controls", {}, search, pick("action", "action", [["", "all actions"], ...values(name)]), pick("file", "file", [["", "all files"], ...meta.predictions.map((p, n) => [String(n), p.name])]), pick("rank", "rank", [["", "all ranks"], ...values((r) => r.rank)]),
+        pick("order", "sort", Object.entries(PREDICTION_SORTS).map(([value, [label]]) => [value, label]))),
+      fits.length ? list : h("p.empty", {}, "No prediction fits these filters."), more));
+    fill();
+  }
+
+  function predictionRow(r) {
+    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), r.tool ? h("code", {}, r.tool) : null, h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
+      r.score === null ? null : h("span", {}, `score ${r.score.toPrecision(3)}`), h("span.oneline.grow", { title: r.key }, `${r.key} #${r.step}`), meta.predictions.length > 1 ? h("span.n", {}, meta.predictions[r.file].name) : null, r.seconds === null ? null : h("span.n", {}, seconds(r.seconds)), r.tokens === null ? null : h("span.n", {}, counted(r.tokens, "token"))];
+    const open = async () => {
+      if (r.piece < 0) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
+      const guess = (await load(`predictions-${r.piece}`))[r.place];
+      add(box, [h("p.row.small", {}, copyButton(() => r.key, "copy key")), guess.calls.map(([tool, args]) => callBox({ name: tool, arguments: args }, [])), guess.text ? textBlock(guess.text) : null, guess.calls.length || guess.text ? null : h("p.faint", {}, "The action alone was guessed, or a step without a call.")]);
+    };
+    const box = h("details.fold.datarow", { ontoggle: () => { if (box.open && box.childNodes.length === 1) open().catch(fail); } }, h("summary", {}, head));
+    return box;
+  }
+
   // ---- start ----
   const parts = {};
 
@@ -1147,6 +1207,7 @@ const foretrace = (() => {
       if (meta.chunks) takeRows(await load("index-0"));
       else for (const name of ["key", "reward", "started", "steps", "success", "actions"]) rows[name] = [];
     }
+    if (meta.kind === "predictions") parts[""] = { label: "predictions", show: showPredictions };
     if (meta.kind === "dataset") {
       parts[""] = { label: "overview", show: showOverview };
       for (const name of Object.keys(meta.rows)) parts[name] = { label: name, show: () => showRows(name) };
