@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import foretrace
 from dataset.little import rows
 from foretrace.core.errors import ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
 from foretrace.core.store import write_traces
-from foretrace.report.page import SinglePage
+from foretrace.report.dataset_page import RowLimits, write_dataset_page
+from foretrace.report.page import FolderPage, SinglePage
 from foretrace.report.view import REPORT, write_dataset_report, write_view
 from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
 from report.hostile_traces import MARKUP, make_trace
@@ -37,6 +39,30 @@ def test_every_row_is_there_with_its_texts(dataset: Path, tmp_path: Path) -> Non
         row = gold[line["key"], line["step"]]
         assert texts["prompt"] == [[m["role"], m["content"]] for m in row["prompt"]]
         assert texts["completion"][0][1] == row["completion"][0]["content"]
+
+
+def test_lengths_and_strengths_are_of_all_rows(dataset: Path, tmp_path: Path) -> None:
+    page = FolderPage(tmp_path / "v")
+    write_dataset_page(page, dataset, (), RowLimits(of_split=2, eval=3), lambda *_: None)
+    page.finish("t")
+    meta = read_data(tmp_path / "v", "meta")
+    for name in meta["rows"]:
+        prompts = [sum(len(m["content"].encode()) for m in row["prompt"]) for row in rows(dataset, name)]
+        found = meta["lengths"][name]
+        assert found["rows"] == sum(found["bins"]) == len(prompts) > len(meta["rows"][name])
+        assert found["top"] == round(max(prompts) / 3.5)
+    pairs = Counter(f"{row['family']} {row['strength']}" for row in rows(dataset, "verifier"))
+    assert meta["strengths"]["verifier"] == pairs
+
+
+def test_difficulty_is_what_the_manifest_says(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path / "d")
+    manifest = json.loads((dataset / "manifest.json").read_bytes())
+    figures = {"accuracy": 0.7, "low": 0.6, "high": 0.8, "train": 40, "test": 30, "groups": 3}
+    (tmp_path / "d" / "manifest.json").write_text(json.dumps(manifest | {"difficulty": {"redundancy": figures}}))
+    foretrace.view(tmp_path / "d", out=tmp_path / "v")
+    found = read_data(tmp_path / "v", "meta")["difficulty"]
+    assert found == {"redundancy": ".700 [.60, .80] of 30 test pairs in 3 groups"}
 
 
 def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> None:

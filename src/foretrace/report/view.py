@@ -21,6 +21,8 @@ from foretrace.report.traces_page import name_folders, was_changed, write_traces
 MAX_RUNS = 2
 REPORT = "report.html"
 """What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
+_REPORT_LIMITS = RowLimits(of_split=15, eval=30, measures_all=False)
+"""Reading all rows again would take a build long."""
 _TRIES = 8
 
 
@@ -118,7 +120,7 @@ def write_dataset_report(dataset: Path) -> Path | None:
     """
     try:
         page = SinglePage(dataset / REPORT, limit=1_000_000)
-        write_dataset_page(page, dataset, (), RowLimits(of_split=15, eval=30), ignore_progress, title="Dataset")
+        write_dataset_page(page, dataset, (), _REPORT_LIMITS, ignore_progress, title="Dataset")
         return page.finish("Dataset")
     except StoreError as error:
         warnings.warn(ForetraceWarning(f"the dataset is built, its report is not: {error}"), stacklevel=2)

@@ -921,15 +921,11 @@ const foretrace = (() => {
 
   const actionClass = (name) => `a${meta.actions.indexOf(name)}`;
 
-  function histogram(lengths) {
-    const top = Math.max(...lengths, 1);
-    const bins = new Array(24).fill(0);
-    for (const length of lengths) bins[Math.min(23, Math.floor((length / top) * 24))] += 1;
+  function histogram({ bins, top, median }) {
     const most = Math.max(...bins);
-    const sorted = [...lengths].sort((a, b) => a - b);
-    return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${number(sorted[sorted.length >> 1])} tokens` },
+    return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${number(median)} tokens` },
       bins.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / most, width: 9, height: (58 * n) / most }, h("title", {}, `${number((at * top) / 24)} to ${number(((at + 1) * top) / 24)} tokens: ${n}`)))),
-    h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(sorted[sorted.length >> 1])}`), h("span.grow"), h("span", {}, `${number(top)} tokens`)));
+    h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(median)}`), h("span.grow"), h("span", {}, `${number(top)} tokens`)));
   }
 
   function showOverview() {
@@ -950,8 +946,9 @@ const foretrace = (() => {
         section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
         section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
-        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.length).map(([name, lengths]) => [h("h3", {}, name), histogram(lengths)]), h("p.faint.small", {}, "of the rows that this page lists, in bytes / 3.5")),
-        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, "by strength, of those listed"), bars(Object.entries(meta.strengths.verifier))] : null] : h("p.faint", {}, "none")),
+        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.rows).map(([name, lengths]) => [h("h3", {}, name, h("span.sub", {}, counted(lengths.rows, "row"))), histogram(lengths)]), h("p.faint.small", {}, `${meta.measures_all ? "of all rows" : "of the rows that this page lists"}, in bytes / 3.5`)),
+        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, `by strength${meta.measures_all ? "" : ", of those listed"}`), bars(Object.entries(meta.strengths.verifier))] : null,
+          Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99 % interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
         section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),
@@ -1169,7 +1166,7 @@ const foretrace = (() => {
   }
 
   function predictionRow(r) {
-    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), r.tool ? h("code", {}, r.tool) : null, h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
+    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), r.tool ? h("code", { title: r.tool }, r.tool.slice(0, 40)) : null, h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
       r.score === null ? null : h("span", {}, `score ${r.score.toPrecision(3)}`), h("span.oneline.grow", { title: r.key }, `${r.key} #${r.step}`), meta.predictions.length > 1 ? h("span.n", {}, meta.predictions[r.file].name) : null, r.seconds === null ? null : h("span.n", {}, seconds(r.seconds)), r.tokens === null ? null : h("span.n", {}, counted(r.tokens, "token"))];
     const open = async () => {
       if (r.piece < 0) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
