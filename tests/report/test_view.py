@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -157,6 +158,31 @@ def test_what_does_not_go_together_is_refused(traces: Path, tmp_path: Path) -> N
     with pytest.raises(StoreError):
         foretrace.view(tmp_path / "nothing", out=tmp_path / "v")
     assert not (tmp_path / "v").exists()
+
+
+def test_the_current_folder_is_no_place_for_a_page(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for place in (".", "..", tmp_path / "empty"):
+        with pytest.raises(StoreError, match="holds the current folder; name one for the page"):
+            foretrace.view(traces, out=place)
+    assert (tmp_path / "empty").is_dir() and not list(tmp_path.glob(".*.partial"))
+
+
+def test_names_that_are_no_text(traces: Path, tmp_path: Path) -> None:
+    """As a folder of traces, which cannot be opened, and as that of the page, or of predictions."""
+    odd = tmp_path / os.fsdecode(b"odd-\xff")
+    assert foretrace.view(traces, out=odd).listed == 6
+    odd_traces = tmp_path / os.fsdecode(b"traces-\xff")
+    traces.rename(odd_traces)
+    with pytest.raises(StoreError, match=r"its name, .* is not UTF-8; rename it"):
+        foretrace.view(odd_traces, out=tmp_path / "v")
+    guess = odd / os.fsdecode(b"g-\xff.jsonl")
+    guess.write_text('{"key": "k", "step": 1, "action": "BLOCKED"}\n')
+    foretrace.view(guess, single=tmp_path / "r.html")
+    assert "<title>g-?.jsonl</title>" in (tmp_path / "r.html").read_text()
 
 
 def test_a_folder_that_is_written_meanwhile_is_read_again(

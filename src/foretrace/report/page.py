@@ -141,7 +141,9 @@ def _digest(text: str) -> str:
 
 def _fill_template(title: str, policy: str, head: str, body: str) -> str:
     page = read_asset("page.html")
-    given = {"title": html.escape(title), "policy": policy, "mark": MARK, "head": head, "body": body}
+    # The name of a folder may have bytes that are no text; a page is text.
+    shown = html.escape(title.encode("utf-8", "replace").decode())
+    given = {"title": shown, "policy": policy, "mark": MARK, "head": head, "body": body}
     parts = page.split("{{")
     return parts[0] + "".join(given[name] + rest for name, _, rest in (part.partition("}}") for part in parts[1:]))
 
@@ -155,7 +157,10 @@ def _is_ours(path: Path) -> bool:
 
 
 def _refuse_stranger(folder: Path) -> None:
-    """Refuse to write over what is not a page of ours."""
+    """Refuse to write over what is not a page of ours, or to put a new folder where we stand."""
+    here = Path.cwd()
+    if folder.resolve() in (here, *here.parents):
+        raise StoreError(f"{folder}: holds the current folder; name one for the page, e.g. ", Setting("out", "view"))
     if folder.is_file():
         raise StoreError(f"{folder}: is a file; name a folder, or write one file with ", Setting("single", str(folder)))
     if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / "index.html"):

@@ -59,6 +59,8 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
+        if path.is_dir():
+            _refuse_odd_name(path)
     if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
         return _view_predictions(inputs, make_page(), progress)
     datasets = [path for path in inputs if is_dataset(path)]
@@ -83,6 +85,14 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
         else:
             return ViewReport(page=str(path), kind="traces", **counts._asdict())
     raise AssertionError("the last try returns or raises")
+
+
+def _refuse_odd_name(folder: Path) -> None:
+    try:
+        str(folder.resolve()).encode()
+    except UnicodeEncodeError:  # pyarrow opens files by names that are text
+        shown = str(folder).encode("utf-8", "backslashreplace").decode()
+        raise StoreError(f"{shown}: its name, or that of a folder above it, is not UTF-8; rename it") from None
 
 
 def _view_predictions(files: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
