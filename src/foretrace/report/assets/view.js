@@ -242,6 +242,25 @@ const foretrace = (() => {
     return rows;
   }
 
+  /** Parts of two lines that take each other's place, as [differs, text] of the one and of the other; null where they
+   *  have too little in common for that to help. */
+  function compareWords(before, after) {
+    if (before.length + after.length > 20000) return null;
+    const words = (line) => (line.match(/\w+|\s+|[^\w\s]/g) || []).map((word) => word.replaceAll("\n", " ")).join("\n");
+    const found = compareLines(words(before), words(after));
+    const same = found.filter(([mark]) => mark === " ").reduce((sum, [, word]) => sum + word.trim().length, 0);
+    if (same * 3 < Math.max(before.length, after.length)) return null;
+    const side = (mark) => {
+      const parts = [];
+      for (const [m, word] of found) {
+        if (m !== " " && m !== mark) continue;
+        if (parts.at(-1)?.[0] === (m === mark)) parts.at(-1)[1] += word; else parts.push([m === mark, word]);
+      }
+      return parts;
+    };
+    return [side("-"), side("+")];
+  }
+
   const DIFF_CLASS = { "+": "added", "-": "removed", "@": "hunk" };
 
   function diffBlock(rows, whole) {
@@ -467,8 +486,18 @@ const foretrace = (() => {
   function heading(name, label, kind = "") {
     const on = state.sort === name;
     return h("th", { class: kind, scope: "col", "aria-sort": on ? (state.down ? "descending" : "ascending") : null },
-      h("button.sort", { type: "button", "data-control": `sort ${name}`, onclick: () => { state.down = on ? !state.down : ["steps", "time", "reward", "started"].includes(name); state.sort = name; refresh(); } },
+      h("button.sort", { type: "button", "data-control": `sort ${name}`, onclick: () => { state.down = on ? !state.down : FALLS_FIRST.includes(name); state.sort = name; refresh(); } },
         label, h("span", { "aria-hidden": "true" }, on ? (state.down ? " ↓" : " ↑") : "")));
+  }
+
+  const FALLS_FIRST = ["steps", "time", "reward", "started"];
+
+  /** The order of the list, for what has no column (on a phone none has). */
+  function sortControls() {
+    const names = Object.keys(SORTS).filter((name) => (name !== "reward" || meta.has_reward) && (name !== "started" || rows.started.some(Boolean)));
+    const put = (sort, down) => { Object.assign(state, { sort, down }); refresh(); };
+    return h("span.sorting", {}, h("label", {}, "order ", h("select", { "data-control": "order", onchange: (e) => put(e.target.value, FALLS_FIRST.includes(e.target.value)) }, names.map((name) => h("option", { value: name, selected: state.sort === name }, SORTS[name][0])))),
+      h("button.quiet", { type: "button", "data-control": "direction", "aria-label": state.down ? "falling: make it rise" : "rising: make it fall", onclick: () => put(state.sort, !state.down) }, state.down ? "↓" : "↑"));
   }
 
   function actionSummary() {
@@ -531,7 +560,7 @@ const foretrace = (() => {
       judged ? h("span", {}, `${percent(good, judged)} of ${number(judged)} judged succeeded`) : null,
       loaded < meta.chunks ? h("span.faint", {}, "loading more …") : null,
       meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null,
-      meta.unlisted ? h("span.bad", {}, `${counted(meta.unlisted, "more trace")} did not fit into this list: write a folder with --out to see them`) : null),
+      meta.unlisted ? h("span.bad", {}, `${counted(meta.unlisted, "more trace")} did not fit into this list: write a folder with --out to see them`) : null, h("span.grow"), sortControls()),
     (meta.unreadable || []).length ? h("details.fold", {}, h("summary.bad", {}, `${counted(meta.unreadable_count, "trace")} cannot be read by foretrace ${meta.version}`), h("ul", {}, meta.unreadable.map(([key, why]) => h("li", {}, h("code", {}, key), ` ${why}`)))) : "",
     actionSummary() || "", order.length ? table : h("p.empty", {}, count ? "No trace fits these filters." : "The folder holds no traces."), more);
     fill(state.shown);
@@ -667,9 +696,13 @@ const foretrace = (() => {
     const who = m.role === "system" ? "system" : WHO[m.author] || m.author;
     const long = m.content && m.content.length > 700;
     const body = () => [textBlock(m.content || "(empty)", { prose: true, lines: 18, chars: 3000 }), partsOf(m)];
-    return h("section.message", { class: who, id: `m${index}` }, h("p.who", {}, h("b", {}, who), h("span.faint", {}, ` message ${index} `), m.author === "environment" ? chip("environment text") : null),
+    return h("section.message", { class: who, id: `m${index}` }, h("p.who", {}, h("b", {}, who), h("span.faint", {}, ` message ${index} `), m.author === "environment" ? chip("environment text") : null, lossChips(m)),
       long && m.role === "system" ? lazy(h("span.oneline", { dir: "auto" }, m.content.slice(0, 220)), body) : body());
   }
+
+  /** What the record says of training on a message; most say nothing. */
+  const lossChips = (m) => [m.train === false ? chip("not trained on", "masked") : null, m.train === true ? chip("trained on") : null,
+    m.train_weight === undefined || m.train_weight === null ? null : chip(`train weight ${number(m.train_weight, 4)}`, m.train_weight === 0 ? "masked" : "", "what a token of this message counts in the loss")];
 
   /** Something folded, which is made when it is first opened. */
   function lazy(summary, make, open = false, kind = "") {
@@ -704,7 +737,7 @@ const foretrace = (() => {
       h("header", {}, h("a.no", { href: linkTo(data.key, index), title: "a link to this step" }, `#${index}`), h("b.action", {}, action || "no step"),
         label ? h("span.rule", {}, label[2]) : null, label && action ? chip(label[3], `effect ${label[3]}`, "what running it would touch") : null, label?.[5] ? chip("failed", "bad") : null,
         data.flags.filter((f) => f[0] === index).map((f) => chip(`${f[2] ? "cheat" : "mark"}: ${f[1]}`, f[2] ? "bad" : "masked", f[4] ? `${f[3]} ${f[4]}` : f[3])),
-        m.author === "demo" ? chip("example") : null, m.train === false ? chip("not trained on", "masked") : null, m.continues ? chip("goes on", "", "the same turn, after a result inside it") : null,
+        m.author === "demo" ? chip("example") : null, lossChips(m), m.continues ? chip("goes on", "", "the same turn, after a result inside it") : null,
         h("span.grow"), time ? stepTime(time) : null,
         h("button.quiet", { type: "button", "aria-label": `raw JSON of message ${index}`, onclick: () => dialog(`Message ${index}`, textBlock(JSON.stringify(m, null, 2), { lines: 400, chars: 60000 })) }, "{ }"),
         copyButton(() => location.href.split("#")[0] + linkTo(data.key, index), "link", `copy a link to step ${index}`)));
@@ -800,7 +833,7 @@ const foretrace = (() => {
     const text = (m.prefix || "") + (m.content || "");
     const lines = text.split("\n", 400).length;
     const who = m.injected ? "environment, inside the turn" : "result";
-    const head = [h("b", {}, m.is_error ? "error " : `${who} `), h("span.oneline", { dir: "auto" }, fillText(h("span"), text.slice(0, 200))), h("span.n", {}, lines > 1 ? `${lines >= 400 ? "400+" : lines} lines` : "", m.tool_s === undefined || m.tool_s === null ? "" : `  ${seconds(m.tool_s)}`)];
+    const head = [h("b", {}, m.is_error ? "error " : `${who} `), h("span.oneline", { dir: "auto" }, fillText(h("span"), text.slice(0, 200))), h("span.n", {}, lines > 1 ? `${lines >= 400 ? "400+" : lines} lines` : "", m.tool_s === undefined || m.tool_s === null ? "" : `  ${seconds(m.tool_s)}`), lossChips(m)];
     const kind = `result ${m.is_error ? "error" : ""} ${m.injected ? "injected" : ""}`;
     return lazy(head, () => [textBlock(text || "(empty)", { lines: 60, chars: 12000 }), partsOf(m), tokens ? tokenStrip(tokens, m) : null], false, kind);
   }
@@ -1051,8 +1084,14 @@ const foretrace = (() => {
     const values = (name) => [...new Set(all.map((r) => r[name]).filter((v) => v !== undefined))].sort();
     const files = meta.predictions;
     const right = (r, n = 0) => r.guesses?.[n]?.[1];
-    const sorts = { stored: () => 0, "most sure and wrong": (a, b) => (right(a) ? 1 : 0) - (right(b) ? 1 : 0) || (b.guesses?.[0]?.[3] ?? -1) - (a.guesses?.[0]?.[3] ?? -1), "least sure": (a, b) => (a.guesses?.[0]?.[3] ?? 2) - (b.guesses?.[0]?.[3] ?? 2), "files disagree": (a, b) => (right(a) === right(a, 1) ? 1 : 0) - (right(b) === right(b, 1) ? 1 : 0) };
-    if (files.length < 2) delete sorts["files disagree"];
+    const confidence = (r, n) => r.guesses?.[n]?.[3] ?? null;
+    const sorts = { stored: () => 0 };
+    files.forEach((file, n) => {
+      const of = files.length > 1 ? `: ${file.name}` : "";
+      sorts[`most sure and wrong${of}`] = (a, b) => (right(a, n) ? 1 : 0) - (right(b, n) ? 1 : 0) || (confidence(b, n) ?? -1) - (confidence(a, n) ?? -1);
+      sorts[`least sure${of}`] = (a, b) => (confidence(a, n) ?? 2) - (confidence(b, n) ?? 2);
+    });
+    if (files.length > 1) sorts["files disagree"] = (a, b) => (right(a) === right(a, 1) ? 1 : 0) - (right(b) === right(b, 1) ? 1 : 0);
     const guessOf = (r) => (r.guesses ? r.guesses[listState.file]?.[0] ?? "(none)" : undefined);
     const fits = all.filter((r) => (!listState.split || r.split === listState.split) && (!listState.action || r.action === listState.action) && (!listState.family || r.family === listState.family) &&
       (!listState.gold || r.action === listState.gold) && (!listState.guess || guessOf(r) === listState.guess) && (!listState.q || `${r.key} ${r.tool || ""} ${r.rule || ""} ${r.action}`.toLowerCase().includes(listState.q.toLowerCase())));
@@ -1109,11 +1148,23 @@ const foretrace = (() => {
     return lazy([h("b", {}, role), cuts ? h("mark.cut", {}, cuts.join(" ")) : null, h("span.oneline", { dir: "auto" }, text.slice(0, 200)), h("span.n", {}, `${number(text.length)} characters`)], block, at === of - 1);
   }
 
-  /** Chosen and rejected beside one another, lines that differ marked. */
+  /** Chosen and rejected beside one another: lines that differ marked, and in lines that are alike the words. */
   function pairBlock(texts) {
     const [a, b] = [texts.chosen, texts.rejected].map((messages) => pretty(messages.map(([, text]) => text).join("\n")));
     const lines = compareLines(b, a);
-    const side = (name, mark, kind) => h("div", {}, h("h2", {}, name), h("div.diff.text", {}, lines.filter(([m]) => m === " " || m === mark).map(([m, line]) => h("div.line", { class: m === mark ? kind : "" }, h("span.mark", {}, m === mark ? mark : ""), fillText(h("span", { dir: "auto" }), line)))));
+    const words = new Map();
+    for (let at = 0; at < lines.length; ) { // the k-th line taken out of a place stands against the k-th put into it
+      const block = [];
+      while (at < lines.length && lines[at][0] !== " ") block.push(lines[at++]);
+      const [out, into] = ["-", "+"].map((mark) => block.filter(([m]) => m === mark));
+      out.slice(0, into.length).forEach((row, n) => {
+        const found = compareWords(row[1], into[n][1]);
+        if (found) { words.set(row, found[0]); words.set(into[n], found[1]); }
+      });
+      if (!block.length) at++;
+    }
+    const shown = (row) => (words.has(row) ? add(h("span", { dir: "auto" }), words.get(row).map(([differs, text]) => (differs ? fillText(h("mark.word"), text) : fillText(h("span"), text)))) : fillText(h("span", { dir: "auto" }), row[1]));
+    const side = (name, mark, kind) => h("div", {}, h("h2", {}, name), h("div.diff.text", {}, lines.filter(([m]) => m === " " || m === mark).map((row) => h("div.line", { class: row[0] === mark ? kind : "" }, h("span.mark", {}, row[0] === mark ? mark : ""), shown(row)))));
     return h("div.pair", {}, side("chosen", "+", "added"), side("rejected", "-", "removed"));
   }
 
@@ -1219,5 +1270,5 @@ const foretrace = (() => {
   }
 
   document.addEventListener("DOMContentLoaded", () => start().catch(fail));
-  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
+  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, compareWords, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
 })();
