@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -53,6 +54,14 @@ def test_lengths_and_strengths_are_of_all_rows(dataset: Path, tmp_path: Path) ->
         assert found["top"] == round(max(prompts) / 3.5)
     pairs = Counter(f"{row['family']} {row['strength']}" for row in rows(dataset, "verifier"))
     assert meta["strengths"]["verifier"] == pairs
+
+
+def test_a_single_file_keeps_to_its_limit(dataset: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    report = write_view([dataset], lambda: SinglePage(path, limit=250_000), lambda *_: None)
+    assert 0 < report.left_out < report.listed
+    data = re.findall(r'data-name="[^"]*">(.*?)</script>', path.read_text())
+    assert sum(map(len, data)) <= 250_000
 
 
 def test_difficulty_is_what_the_manifest_says(dataset: Path, tmp_path: Path) -> None:
