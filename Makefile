@@ -30,9 +30,10 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/bench_atropos.py
 
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
-# once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`.
+# once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
+# kept in screenshots/.
 test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/browser
-	$(BIN)/python -m pytest -m "integration or slow" tests
+	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -m "integration or slow" tests
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -64,11 +65,13 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/b
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos]"
 	touch $@
 
-# Chromium is the system's: installed where that is allowed, else the tests of pages are skipped and say so.
+# Chromium is the system's: installed where that is allowed, else the tests of pages are skipped and say so, and the next
+# run tries again.
 .venv/browser: .venv/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "playwright==1.65.2"
-	command -v chromium chromium-browser google-chrome || apt-get install -y --no-install-recommends chromium || true
-	touch $@
+	if command -v chromium || command -v chromium-browser || command -v google-chrome || \
+		{ apt-get update -qq && apt-get install -y --no-install-recommends chromium; }; then touch $@; \
+	else echo "Chromium is not installed: the tests of pages will be skipped"; fi
 
 clean:
-	rm -rf .venv demo-out bench-out
+	rm -rf .venv demo-out bench-out screenshots

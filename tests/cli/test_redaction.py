@@ -73,6 +73,7 @@ def test_without_redaction_it_says_so(run: Run, rows: Path) -> None:
     scrubbed = run("scrub", "t", "--out", "c", "--json")
     assert scrubbed.json["redacted"] == {"github_token": 8, "user_name": 4}
     assert SECRET.encode() not in everything_in(Path("c"))
+    assert "foretrace view c2\n" in run("scrub", "t", "--out", "c2").out
 
 
 def test_nothing_is_written_where_the_scanner_cannot_start(

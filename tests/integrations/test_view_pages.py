@@ -1,6 +1,7 @@
 """The pages of `foretrace view` in a real browser: Chromium, driven by playwright, from disk.
 
-Screenshots are kept in the folder that the environment variable FORETRACE_SCREENSHOTS names.
+Screenshots are kept in the folder that the environment variable FORETRACE_SCREENSHOTS names; `make test-integrations`
+names screenshots/.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import pytest
 
 import foretrace
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Outcome, Trace
+from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.report import traces_page
 from integrations.page_checks import CHECKS
 from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
-from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces
+from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces, make_trace
 
 pytestmark = pytest.mark.integration
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -79,6 +80,7 @@ class Tab:
         """A screenshot; and nothing may be wider than the window."""
         assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         if folder := os.environ.get("FORETRACE_SCREENSHOTS"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
             self.page.screenshot(path=str(Path(folder) / f"{name}.png"))
 
 
@@ -227,6 +229,37 @@ def test_keys_and_links(pages: dict[str, Path], open_tab: Callable[..., Tab]) ->
     assert "There is no trace" in tab.page.inner_text("main")
 
 
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_the_list_is_put_in_order_without_its_columns(tmp_path: Path, open_tab: Callable[..., Tab], width: str) -> None:
+    """By date, and back to how it is stored; a phone shows no heads of columns."""
+    days = {"a": "2026-01-02", "b": None, "c": "2026-01-03", "d": "2026-01-01"}
+    said = [Message(role="assistant", author="model", content="hi", started=day) for day in days.values()]
+    write_traces([make_trace((m,), key) for key, m in zip(days, said, strict=True)], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    tab = open_tab(*WIDTHS[width])
+    tab.open(tmp_path / "v" / "index.html")
+    stored = tab.texts("td .key")
+    tab.page.get_by_label("order").select_option("started")
+    assert tab.texts("td .key") == ["c", "a", "d", "b"]
+    tab.page.get_by_role("button", name="falling").click()
+    assert tab.texts("td .key") == ["d", "a", "c", "b"]
+    tab.page.get_by_label("order").select_option("as stored")
+    assert tab.texts("td .key") == stored
+    tab.keep(f"order-{width}")
+
+
+def test_loss_weights_are_shown(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    weights = ({"train": False}, {"train": True, "train_weight": 0.5}, {"train_weight": 0.0}, {})
+    said = tuple(Message(role="assistant", author="model", content="hi", **given) for given in weights)
+    write_traces([make_trace(said)], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    tab = open_tab()
+    tab.open(tmp_path / "v" / "index.html", "#k")
+    names = ("not trained on", "weight 0.5", "weight 0")
+    found = [[name for name in names if name in head] for head in tab.texts(".step header")]
+    assert found == [["not trained on"], ["weight 0.5", "weight 0"], ["weight 0"], []]
+
+
 def test_numbers_stay_as_they_were_written(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
     tab = open_tab()
     tab.open(pages["folder"])
@@ -292,6 +325,7 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
         monkeypatch.setattr(traces_page, name, lambda _, found=found: found)
     monkeypatch.setattr(traces_page, "flag_trace", lambda *_: [])
     monkeypatch.setattr(traces_page, "describe_trace", lambda *_: {})
+    monkeypatch.setattr(traces_page, "decode_known", lambda trace: (trace, ()))
     (tmp_path / "traces").mkdir()
 
     class Store:
@@ -300,8 +334,9 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
         def read_columns(self, _: str) -> range:
             return range(100_000)
 
-        def read(self) -> Iterator[Trace]:
-            return (msgspec.structs.replace(model, key=f"s@1/train:row-{n:08d}") for n in range(100_000))
+        def read_records(self) -> Iterator[tuple[str, Trace, None]]:
+            keys = (f"s@1/train:row-{n:08d}" for n in range(100_000))
+            return ((key, msgspec.structs.replace(model, key=key), None) for key in keys)
 
     monkeypatch.setattr("foretrace.report.view.TraceStore", lambda _: Store())
     foretrace.view(tmp_path / "traces", out=tmp_path / "v")
@@ -359,7 +394,7 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     tab.wait_for("#rows")
     assert len(tab.texts(".datarow")) == count  # a cell lists its rows
     tab.open(dataset_page, "#=eval")
-    tab.page.locator("select[aria-label=order]").select_option("most sure and wrong")
+    tab.page.locator("select[aria-label=order]").select_option("most sure and wrong: a.jsonl")
     assert tab.texts(".datarow")[0].count("\u2715") >= 1
     tab.page.keyboard.press("j")
     tab.page.keyboard.press("Enter")
@@ -369,11 +404,57 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     tab.open(dataset_page, "#=proposer")
     tab.page.get_by_label("action", exact=True).select_option(index=1)
     assert len(set(tab.texts(".datarow summary > b"))) == 1
-    if (dataset_page.parent / "data" / "verifier-0.js").exists():
-        tab.open(dataset_page, "#=verifier")
-        tab.page.locator(".datarow > summary").first.click()
-        tab.wait_for(".pair")
-        assert tab.texts(".pair h2") == ["chosen", "rejected"]
+    tab.open(dataset_page, "#=eval")
+    orders = tab.texts("select[aria-label=order] option")
+    assert {"most sure and wrong: a.jsonl", "least sure: b.jsonl", "files disagree"} <= set(orders)
+    tab.page.locator("select[aria-label=order]").select_option("most sure and wrong: b.jsonl")
+    first = tab.page.locator(".datarow").first.locator(".guess").nth(1).inner_text()
+    assert first.startswith("\u2715") and "90 %" in first
+    tab.open(dataset_page, "#=verifier")
+    tab.page.locator(".datarow > summary").first.click()
+    tab.wait_for(".pair")
+    assert tab.texts(".pair h2") == ["chosen", "rejected"]
+
+
+def test_words_that_differ_in_a_pair_are_marked(dataset_page: Path, open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(dataset_page, "#=verifier")
+    text = "python -m pytest tests/{}.py -q && git diff --stat"
+    compare = "t => foretrace.compareWords(...t).map(side => side.filter(part => part[0]).map(part => part[1]))"
+    assert tab.page.evaluate(compare, [text.format("first"), text.format("second")]) == [["first"], ["second"]]
+    assert tab.page.evaluate("t => foretrace.compareWords(...t)", ["ls", "python -m pytest tests"]) is None
+
+
+def test_a_dataset_in_one_file_and_the_report_of_its_build(
+    dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab]
+) -> None:
+    dataset = dataset_page.parent.parent / "dataset"
+    foretrace.view(dataset, single=tmp_path / "dataset.html")
+    for page in (tmp_path / "dataset.html", dataset / "report.html"):
+        tab = open_tab()
+        tab.open(page)
+        assert "groups_disjoint" in tab.page.inner_text("main")
+        for config in ("proposer", "verifier", "eval"):
+            tab.open(page, f"#={config}")
+            tab.page.locator(".datarow > summary").first.click()
+            tab.wait_for(".datarow[open] .answer, .datarow[open] .pair")
+            assert "left out of this file" not in tab.page.inner_text(".datarow[open]")
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_predictions_alone(dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab], width: str) -> None:
+    place = dataset_page.parent.parent
+    foretrace.view([place / "a.jsonl", place / "b.jsonl"], out=tmp_path / "v")
+    tab = open_tab(*WIDTHS[width])
+    tab.open(tmp_path / "v" / "index.html")
+    tab.page.get_by_label("file", exact=True).select_option(label="b.jsonl")
+    tab.page.get_by_label("action", exact=True).select_option("BLOCKED")
+    tab.page.get_by_label("order", exact=True).select_option("most sure")
+    assert {text.split("rank")[0] for text in tab.texts(".datarow summary")} == {f"BLOCKED{MARKUP[:40]}"}
+    tab.page.locator(".datarow > summary").first.click()
+    tab.wait_for(".datarow[open] .call")
+    assert "polluted" not in tab.page.inner_text("main") and "__proto__" in tab.page.inner_text(".datarow[open]")
+    tab.keep(f"predictions-{width}")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ import foretrace
 from dataset.little import rows
 from foretrace.core.errors import ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
 from foretrace.core.store import write_traces
-from foretrace.report.view import REPORT, write_dataset_report
+from foretrace.report.dataset_page import RowLimits, write_dataset_page
+from foretrace.report.page import FolderPage, SinglePage
+from foretrace.report.view import REPORT, write_dataset_report, write_view
 from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
-from report.hostile_traces import make_trace
+from report.hostile_traces import MARKUP, make_trace
 from report.test_view import read_block, read_data
 
 
@@ -38,6 +42,38 @@ def test_every_row_is_there_with_its_texts(dataset: Path, tmp_path: Path) -> Non
         assert texts["completion"][0][1] == row["completion"][0]["content"]
 
 
+def test_lengths_and_strengths_are_of_all_rows(dataset: Path, tmp_path: Path) -> None:
+    page = FolderPage(tmp_path / "v")
+    write_dataset_page(page, dataset, (), RowLimits(of_split=2, eval=3), lambda *_: None)
+    page.finish("t")
+    meta = read_data(tmp_path / "v", "meta")
+    for name in meta["rows"]:
+        prompts = [sum(len(m["content"].encode()) for m in row["prompt"]) for row in rows(dataset, name)]
+        found = meta["lengths"][name]
+        assert found["rows"] == sum(found["bins"]) == len(prompts) > len(meta["rows"][name])
+        assert found["top"] == round(max(prompts) / 3.5)
+    pairs = Counter(f"{row['family']} {row['strength']}" for row in rows(dataset, "verifier"))
+    assert meta["strengths"]["verifier"] == pairs
+
+
+def test_a_single_file_keeps_to_its_limit(dataset: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    report = write_view([dataset], lambda: SinglePage(path, limit=250_000), lambda *_: None)
+    assert 0 < report.left_out < report.listed
+    data = re.findall(r'data-name="[^"]*">(.*?)</script>', path.read_text())
+    assert sum(map(len, data)) <= 250_000
+
+
+def test_difficulty_is_what_the_manifest_says(dataset: Path, tmp_path: Path) -> None:
+    shutil.copytree(dataset, tmp_path / "d")
+    manifest = json.loads((dataset / "manifest.json").read_bytes())
+    figures = {"accuracy": 0.7, "low": 0.6, "high": 0.8, "train": 40, "test": 30, "groups": 3}
+    (tmp_path / "d" / "manifest.json").write_text(json.dumps(manifest | {"difficulty": {"redundancy": figures}}))
+    foretrace.view(tmp_path / "d", out=tmp_path / "v")
+    found = read_data(tmp_path / "v", "meta")["difficulty"]
+    assert found == {"redundancy": ".700 [.60, .80] of 30 test pairs in 3 groups"}
+
+
 def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> None:
     path = tmp_path / "guesses.jsonl"
     gold = write_guesses(dataset, path, wrong=4)
@@ -52,6 +88,22 @@ def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> Non
     assert sum(count for _, _, count in facts["confusion"]) == len(gold)
     assert sum(count for _, guess, count in facts["confusion"] if guess == "BLOCKED") >= wrong
     assert [line["guesses"] for line in meta["rows"]["eval"]].count([None]) == 1
+
+
+def test_predictions_are_shown_without_their_dataset(dataset: Path, tmp_path: Path) -> None:
+    gold = write_guesses(dataset, tmp_path / "g.jsonl", wrong=4)
+    header = {"predictions": 1, "predictor": MARKUP, "dataset": "d"}
+    (tmp_path / "h.jsonl").write_text(json.dumps(header) + "\n" + (tmp_path / "g.jsonl").read_text())
+    report = foretrace.view(tmp_path / "h.jsonl", out=tmp_path / "v")
+    assert (report.kind, report.listed, report.left_out) == ("predictions", len(gold) - 1, 0)
+    meta = read_data(tmp_path / "v", "meta")
+    (facts,) = meta["predictions"]
+    assert facts["header"]["predictor"] == MARKUP and facts["steps"] == len(gold) - 1
+    line = meta["rows"][0]
+    assert (line["key"], line["step"], line["rank"], line["action"]) == (gold[0]["key"], gold[0]["step"], 1, "BLOCKED")
+    assert read_data(tmp_path / "v", "predictions-0")[line["place"]]["calls"][0][0] == MARKUP
+    single = write_view([tmp_path / "g.jsonl"], lambda: SinglePage(tmp_path / "r.html", limit=0), lambda *_: None)
+    assert single.left_out == single.listed and read_block(tmp_path / "r.html", "meta")["left_out"]
 
 
 def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path: Path) -> None:
@@ -98,7 +150,7 @@ def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> 
     write_traces([make_trace(())], tmp_path / "traces")
     with pytest.raises(StoreError, match=r"none\.jsonl: no such file or folder"):
         foretrace.view([dataset, tmp_path / "none.jsonl"], out=tmp_path / "v")
-    for inputs in ([guesses], [dataset, tmp_path / "traces"]):
+    for inputs in ([guesses, tmp_path / "traces"], [dataset, tmp_path / "traces"]):
         with pytest.raises(UsageError, match="one dataset, with up to 2 files"):
             foretrace.view(inputs, out=tmp_path / "v")
     lines = guesses.read_text().splitlines(keepends=True)

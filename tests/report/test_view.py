@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,31 @@ def test_what_does_not_go_together_is_refused(traces: Path, tmp_path: Path) -> N
     assert not (tmp_path / "v").exists()
 
 
+def test_the_current_folder_is_no_place_for_a_page(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    for place in (".", "..", tmp_path / "empty"):
+        with pytest.raises(StoreError, match="holds the current folder; name one for the page"):
+            foretrace.view(traces, out=place)
+    assert (tmp_path / "empty").is_dir() and not list(tmp_path.glob(".*.partial"))
+
+
+def test_names_that_are_no_text(traces: Path, tmp_path: Path) -> None:
+    """As a folder of traces, which cannot be opened, and as that of the page, or of predictions."""
+    odd = tmp_path / os.fsdecode(b"odd-\xff")
+    assert foretrace.view(traces, out=odd).listed == 6
+    odd_traces = tmp_path / os.fsdecode(b"traces-\xff")
+    traces.rename(odd_traces)
+    with pytest.raises(StoreError, match=r"its name, .* is not UTF-8; rename it"):
+        foretrace.view(odd_traces, out=tmp_path / "v")
+    guess = odd / os.fsdecode(b"g-\xff.jsonl")
+    guess.write_text('{"key": "k", "step": 1, "action": "BLOCKED"}\n')
+    foretrace.view(guess, single=tmp_path / "r.html")
+    assert "<title>g-?.jsonl</title>" in (tmp_path / "r.html").read_text()
+
+
 def test_a_folder_that_is_written_meanwhile_is_read_again(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,3 +210,55 @@ def test_a_long_trace_is_whole(tmp_path: Path) -> None:
     write_traces([make_long_trace(3000)], tmp_path / "traces")
     foretrace.view(tmp_path / "traces", out=tmp_path / "v")
     assert len(read_data(tmp_path / "v", "traces-0")[0]["labels"]) == 3000
+
+
+def rewrite_records(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change each record as a newer version might have written it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path in folder.glob("shard-*/*.parquet"):
+        table = pq.read_table(path)
+        records = [json.loads(record) for record in table["record"].to_pylist()]
+        for record in records:
+            change(record)
+        column = pa.array([json.dumps(record).encode() for record in records], table["record"].type)
+        pq.write_table(table.set_column(table.column_names.index("record"), "record", column), path)
+
+
+def test_a_trace_with_unknown_fields_is_shown(tmp_path: Path) -> None:
+    write_traces([make_long_trace(2, key) for key in ("good", "worse")], tmp_path / "traces")
+
+    def change(record: dict[str, Any]) -> None:
+        record["messages"][1]["mood"] = "calm"
+        if record["key"] == "worse":
+            record["messages"][0]["role"] = "critic"
+
+    rewrite_records(tmp_path / "traces", change)
+    report = foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    assert (report.listed, report.unreadable) == (1, 1)
+    (facts,) = read_data(tmp_path / "v", "traces-0")
+    assert facts["unknown"] == ["messages.mood"] and facts["trace"]["messages"][1]["mood"] == "calm"
+    meta = read_data(tmp_path / "v", "meta")
+    assert "unknown fields" in meta["texts"]["flag"]
+    ((key, why),) = meta["unreadable"]
+    assert key == "worse" and "critic" in why
+
+
+def test_a_list_that_does_not_fit_is_cut_and_says_so(tmp_path: Path) -> None:
+    write_traces([make_long_trace(1, f"k{n:04d}") for n in range(500)], tmp_path / "traces")
+    path = tmp_path / "r.html"
+    report = write_view([tmp_path / "traces"], lambda: SinglePage(path, limit=100_000), lambda *_: None)
+    index, meta = read_block(path, "index-0"), read_block(path, "meta")
+    assert report.unlisted == meta["unlisted"] > 0 and report.listed == len(index["key"]) == meta["traces"] > 50
+    assert report.listed + report.unlisted == 500
+    assert report.left_out == meta["left_out"] == index["chunk"].count(-1)
+    data = re.findall(r'data-name="[^"]*">(.*?)</script>', path.read_text())
+    assert 50_000 < sum(map(len, data)) <= 100_000
+    assert any(chunk >= 0 for chunk in index["chunk"])
+    keys = [
+        facts["trace"]["key"]
+        for chunk in sorted(set(index["chunk"]) - {-1})
+        for facts in read_block(path, f"traces-{chunk}")
+    ]
+    assert set(keys) <= set(index["key"])

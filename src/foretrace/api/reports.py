@@ -20,10 +20,11 @@ def view(
     single: str | Path | None = None,
     progress: ProgressFunc | None = None,
 ) -> ViewReport:
-    """Write a page that shows traces or a dataset in a browser, without a server and without a network (docs/view.md).
+    """Write a page that shows traces, a dataset or predictions in a browser, without server and network (docs/view.md).
 
     Args:
-        inputs: One traces folder, or two to see side by side; or a dataset, and up to two files of predictions.
+        inputs: One traces folder, or two to see side by side; or a dataset, and up to two files of predictions; or such
+            files alone.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
         single: In place of `out`: one file that holds all, up to 20 MB of texts.
 

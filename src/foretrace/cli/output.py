@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
@@ -65,7 +66,11 @@ class Output:
             return False
         import msgspec
 
-        self.write(msgspec.json.encode(data, enc_hook=str).decode("utf-8", "backslashreplace") + "\n")
+        try:
+            text = msgspec.json.encode(data, enc_hook=str).decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:  # lone surrogates, as in a path that is not UTF-8: JSON has escapes for them
+            text = json.dumps(msgspec.to_builtins(data, enc_hook=str))
+        self.write(text + "\n")
         return True
 
     def write(self, text: str) -> None:

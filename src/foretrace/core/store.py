@@ -75,10 +75,14 @@ class TraceStore:
 
     def read(self, shard: int | None = None) -> Iterator[Trace]:
         """Traces shard by shard, each in the order of (task id, key), in whatever order they were added."""
+        for _, record, packed in self.read_records(shard):
+            yield self._decode(record, packed)
+
+    def read_records(self, shard: int | None = None) -> Iterator[tuple[str, bytes, bytes | None]]:
+        """Key, record and packed tokens of each trace, in the order of `read`, for a reader that decodes by itself."""
         for number in self.shards if shard is None else [shard]:
             streams = [self._read_rows(s) for s in self.manifest.segments if find_shard_number(s.path) == number]
-            for _, _, record, packed in heapq.merge(*streams):
-                yield self._decode(record, packed)
+            yield from ((key, record, packed) for _, key, record, packed in heapq.merge(*streams))
 
     def get(self, key: str) -> Trace:
         """The trace of that key, or of the one key or id that begins with it.

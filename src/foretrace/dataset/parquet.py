@@ -274,6 +274,21 @@ def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) ->
             yield dict(zip(names, values, strict=True))
 
 
+def measure_prompts(path: Path) -> Iterator[int]:
+    """Bytes (UTF-8) of the prompt of each row; each text is measured once."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, read_dictionary=["prompt.list.element.content"]) as file:
+        for index in range(file.num_row_groups):
+            for chunk in file.read_row_group(index, columns=["prompt"], use_threads=False)["prompt"].chunks:
+                struct, lengths = _open_lists(chunk)
+                content = struct.field("content")
+                sizes = np.array([len(text.encode()) for text in content.dictionary.to_pylist()], np.int64)
+                sums = np.concatenate([[0], np.cumsum(sizes[content.indices.to_numpy()])])
+                yield from np.diff(sums[np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])]).tolist()
+
+
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
     """Message columns of a table; one is made into messages when it is first asked for."""
 

@@ -34,6 +34,11 @@ def make_data_block(name: str, value: Any) -> str:
     return f'<script type="application/json" data-name="{name}">{_replace(encode_json(value), _IN_MARKUP)}</script>\n'
 
 
+def measure_block(value: Any) -> int:
+    """Bytes of the JSON of a value inside such an element."""
+    return len(_replace(encode_json(value), _IN_MARKUP).encode())
+
+
 def _replace(text: str, escapes: dict[str, str]) -> str:
     for character, escape in escapes.items():
         if character in text:

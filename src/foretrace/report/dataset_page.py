@@ -17,7 +17,8 @@ from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
 from foretrace.dataset.card import format_figures
 from foretrace.dataset.demonstration import describe_demonstration
-from foretrace.dataset.parquet import read_rows
+from foretrace.dataset.difficulty import describe_difficulty
+from foretrace.dataset.parquet import measure_prompts, read_rows
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import SPLITS
@@ -29,6 +30,9 @@ from foretrace.report.result_files import read_result_file
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
 _BYTES_PER_TOKEN = 3.5
+_LENGTH_BINS = 24
+_LINE_BYTES, _GUESS_BYTES = 300, 100
+"""About what a row takes in the list, and a guess beside it."""
 
 
 class RowLimits(msgspec.Struct, frozen=True):
@@ -37,6 +41,8 @@ class RowLimits(msgspec.Struct, frozen=True):
     of_split: int = 200
     """Rows of each split of `proposer` and `verifier`."""
     eval: int = 4_000
+    measures_all: bool = True
+    """Whether lengths and strengths are those of all rows, or only of those that are listed."""
 
 
 def is_dataset(folder: Path) -> bool:
@@ -71,13 +77,20 @@ def write_dataset_page(
     configs, files = load_configs(), [Guesses(path) for path in predictions]
     found = [read_result_file(path) for path in results]
     listed = {name: _Rows(page, name) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]}
+    sizes = {name: (limits.eval if name == "eval" else limits.of_split) for name in listed}
+    total = sum(min(by["rows"], sizes[name]) for name in listed for by in manifest["configs"][name].values())
+    spare = len(encode_json([manifest, found])) + (_LINE_BYTES + _GUESS_BYTES * len(files)) * total
+    done = 0
     for name, rows in listed.items():
-        limit = limits.eval if name == "eval" else limits.of_split
-        for number, (split, row) in enumerate(_read_config(dataset, configs[name], manifest, limit), 1):
+        rows.spare = spare
+        for split, row in _read_config(dataset, configs[name], manifest, sizes[name]):
+            done += 1
+            progress(f"reading {name} of {dataset}", done, total)
             gold = _read_gold(row) if name == "eval" else ()
             rows.add(split, row, [guesses.compare(row, gold) for guesses in files] if name == "eval" else [])
-            progress(f"reading {name} of {dataset}", number, None)
         rows.flush()
+        if limits.measures_all and len(rows.index) < sum(by["rows"] for by in manifest["configs"][name].values()):
+            rows.measure_all(_list_files(dataset, configs[name], manifest), configs[name])
     for guesses in files:
         guesses.check_fit(dataset)
     left_out = sum(rows.left_out for rows in listed.values())
@@ -92,6 +105,8 @@ def write_dataset_page(
         "actions": [str(action) for action in ActionType],
         "rows": {name: rows.index for name, rows in listed.items()},
         "lengths": {name: rows.describe_lengths() for name, rows in listed.items()},
+        "difficulty": {name: describe_difficulty(each) for name, each in manifest.get("difficulty", {}).items()},
+        "measures_all": limits.measures_all,
         "strengths": {name: rows.strengths for name, rows in listed.items()},
         "predictions": [guesses.describe() for guesses in files],
         "results": found,
@@ -106,12 +121,17 @@ def _read_config(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The first rows of each split, which `build` has shuffled."""
     for split in SPLITS:
-        paths = (dataset / name for name in manifest["configs"][config.name].get(split, {}).get("files", ()))
+        paths = _list_files(dataset, config, manifest, (split,))
         try:
             rows = itertools.chain.from_iterable(read_rows(path, config) for path in paths)
             yield from ((split, row) for row in itertools.islice(rows, limit))
         except OSError as error:
             raise StoreError(f"{dataset}: cannot read its rows: {error}") from error
+
+
+def _list_files(dataset: Path, config: Config, manifest: dict[str, Any], splits: Sequence[str] = SPLITS) -> list[Path]:
+    by_split = manifest["configs"][config.name]
+    return [dataset / name for split in splits for name in by_split.get(split, {}).get("files", ())]
 
 
 def _read_gold(row: dict[str, Any]) -> tuple[PredictedCall, ...]:
@@ -126,8 +146,10 @@ class _Rows:
     def __init__(self, page: Page, name: str) -> None:
         self.index: list[dict[str, Any]] = []
         self.left_out = 0
+        self.spare = 0
+        """Bytes of the page that are kept for what is no text of a row."""
         self.strengths: Counter[str] = Counter()
-        """Pairs by family and strength, of the rows that are listed."""
+        """Pairs by family and strength."""
         self._page = page
         self._name = name
         self._lengths: list[int] = []
@@ -154,14 +176,34 @@ class _Rows:
             self.flush()
 
     def flush(self) -> None:
-        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting):
-            left = [line for line in self.index if line["piece"] == self._piece]
+        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting, spare=self.spare):
+            left = self.index[-len(self._waiting) :]
             self.left_out += len(left)
             for line in left:
                 line["piece"] = -1
         self._piece += bool(self._waiting)
         self._waiting, self._bytes = [], 0
 
-    def describe_lengths(self) -> list[int]:
-        """Tokens of each prompt, about."""
-        return [round(length / _BYTES_PER_TOKEN) for length in self._lengths]
+    def measure_all(self, paths: Sequence[Path], config: Config) -> None:
+        """Measure all rows of the config in place of those that are listed.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        try:
+            self._lengths = [length for path in paths for length in measure_prompts(path)]
+            if "family" in config.columns:
+                rows = (row for path in paths for row in read_rows(path, config, ["family", "strength"]))
+                self.strengths = Counter(f"{row['family']} {row['strength']}" for row in rows)
+        except OSError as error:
+            raise StoreError(f"{paths[0].parent}: cannot read its rows: {error}") from error
+
+    def describe_lengths(self) -> dict[str, Any]:
+        """Tokens of the prompts, about: how many prompts are of each length, the longest, the median."""
+        tokens = sorted(round(length / _BYTES_PER_TOKEN) for length in self._lengths)
+        if not tokens:
+            return {"bins": [], "top": 0, "median": 0, "rows": 0}
+        top = max(tokens[-1], 1)
+        counts = Counter(min(_LENGTH_BINS - 1, length * _LENGTH_BINS // top) for length in tokens)
+        bins = [counts[place] for place in range(_LENGTH_BINS)]
+        return {"bins": bins, "top": top, "median": tokens[len(tokens) // 2], "rows": len(tokens)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import math
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -16,8 +17,8 @@ from foretrace.report.data_files import make_data_block, make_data_script
 
 MARK = '<meta name="generator" content="foretrace">'
 """Stands in every page: a folder or file that has it may be written again."""
-SINGLE_BYTES = 20_000_000
-"""What a single file holds of what may be left out."""
+SINGLE_BYTES = 19_800_000
+"""Data that a single file holds: with its script and style it stays below 20 MB."""
 _POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -26,9 +27,12 @@ class Page(Protocol):
 
     chunk_bytes: int
     """About how much belongs in one piece that is loaded on demand."""
+    room: float
+    """Bytes of data that still fit."""
 
-    def put(self, name: str, value: Any, *, needed: bool = False) -> bool:
-        """Add a value; returns whether there was room. `needed` is always taken."""
+    def put(self, name: str, value: Any, *, spare: float = 0, needed: bool = False) -> bool:
+        """Add a value; returns whether there was room, with `spare` bytes left for what comes later. `needed` is
+        always taken."""
         ...
 
     def finish(self, title: str) -> Path:
@@ -44,6 +48,7 @@ class FolderPage:
     """`index.html`, `assets/` and `data/` in a folder, which takes its place when all is written."""
 
     chunk_bytes = 1_000_000
+    room = math.inf
 
     def __init__(self, folder: Path) -> None:
         _refuse_stranger(folder)
@@ -55,7 +60,7 @@ class FolderPage:
         except OSError as error:
             raise StoreError(describe_write_error(folder, error)) from error
 
-    def put(self, name: str, value: Any, *, needed: bool = False) -> bool:
+    def put(self, name: str, value: Any, *, spare: float = 0, needed: bool = False) -> bool:
         """Write a value to a file of its own."""
         self._write(f"data/{name}.js", make_data_script(name, value))
         return True
@@ -100,16 +105,16 @@ class SinglePage:
         if path.exists() and not _is_ours(path):
             raise StoreError(f"{path}: is there and is no page of ours; choose another name")
         self._path = path
-        self._room = limit
+        self.room: float = limit
         self._blocks: list[str] = []
 
-    def put(self, name: str, value: Any, *, needed: bool = False) -> bool:
+    def put(self, name: str, value: Any, *, spare: float = 0, needed: bool = False) -> bool:
         """Keep a value for the file, if there is room."""
         block = make_data_block(name, value)
         size = len(block.encode())
-        if size > self._room and not needed:
+        if size > self.room - spare and not needed:
             return False
-        self._room -= size
+        self.room -= size
         self._blocks.append(block)
         return True
 
@@ -136,7 +141,9 @@ def _digest(text: str) -> str:
 
 def _fill_template(title: str, policy: str, head: str, body: str) -> str:
     page = read_asset("page.html")
-    given = {"title": html.escape(title), "policy": policy, "mark": MARK, "head": head, "body": body}
+    # The name of a folder may have bytes that are no text; a page is text.
+    shown = html.escape(title.encode("utf-8", "replace").decode())
+    given = {"title": shown, "policy": policy, "mark": MARK, "head": head, "body": body}
     parts = page.split("{{")
     return parts[0] + "".join(given[name] + rest for name, _, rest in (part.partition("}}") for part in parts[1:]))
 
@@ -150,7 +157,10 @@ def _is_ours(path: Path) -> bool:
 
 
 def _refuse_stranger(folder: Path) -> None:
-    """Refuse to write over what is not a page of ours."""
+    """Refuse to write over what is not a page of ours, or to put a new folder where we stand."""
+    here = Path.cwd()
+    if folder.resolve() in (here, *here.parents):
+        raise StoreError(f"{folder}: holds the current folder; name one for the page, e.g. ", Setting("out", "view"))
     if folder.is_file():
         raise StoreError(f"{folder}: is a file; name a folder, or write one file with ", Setting("single", str(folder)))
     if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / "index.html"):

@@ -5,14 +5,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import ActionType, StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.evaluation.step_times import StepTimes
+from foretrace.report.data_files import measure_block
 
 ROWS_PER_CHUNK = 5_000
+_TEXT_COLUMNS = {
+    **{name: name for name in ("task", "source", "agent", "model", "protocol", "status", "error")},
+    "rules": "rule",
+    "effects": "effect",
+    "tools": "tool",
+    "flags": "flag",
+}
+"""Columns whose texts repeat, and the kind of the text: a row has one text in the first, a list in the last four."""
+_NUMBER_BYTES = 8
+"""What the number of a text takes."""
 _TITLE_CHARACTERS = 110
 _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
@@ -24,7 +36,10 @@ _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
 
 
 class TraceIndex:
-    """Takes traces, and makes the columns of the list."""
+    """Takes traces, and makes the columns of the list.
+
+    A row has its texts as they are until the list is made: it numbers only those of the traces that it lists.
+    """
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
@@ -44,74 +59,107 @@ class TraceIndex:
         run: int,
         chunk: int,
         place: int,
-    ) -> None:
-        """Take a trace.
+        unknown: Sequence[str] = (),
+    ) -> int:
+        """Take a trace; returns how many bytes its row takes in the page at most.
 
         Args:
             run: Number of the traces folder that it is from.
             chunk: Number of the piece that holds its messages.
             place: Where in that piece it stands.
+            unknown: Fields of its record that this version does not know.
         """
         origin, outcome = trace.provenance, trace.outcome
         calls = [call for message in trace.messages for call in message.tool_calls]
         actions = Counter(str(label.action) for label in labels if label.action is not None)
         usages = [m.sampled.usage for m in trace.messages if m.sampled is not None and m.sampled.usage is not None]
-        self._rows.append(
-            {
-                "key": trace.key,
-                "title": _find_title(trace),
-                "task": self._number("task", trace.task.id),
-                "source": self._number("source", origin.source),
-                "agent": self._number("agent", origin.agent or ""),
-                "model": self._number("model", origin.model or ""),
-                "protocol": self._number("protocol", origin.protocol or ""),
-                "status": self._number("status", outcome.status),
-                "error": self._number("error", outcome.error.kind if outcome.error else ""),
-                "success": {True: 1, False: 0, None: 2}[outcome.success],
-                "reward": outcome.reward,
-                "tests": [outcome.tests.passed, outcome.tests.total] if outcome.tests else None,
-                "recovered": outcome.metrics.get("recovered"),
-                "had_errors": outcome.metrics.get("had_errors"),
-                "tokens": sum(u.completion_tokens or 0 for u in usages) if usages else None,
-                "steps": sum(actions.values()),
-                "messages": len(trace.messages),
-                "model_s": _add_known(step.model_s for step in times),
-                "tool_s": _add_known(step.tool_s for step in times if step.calls),
-                "started": next((m.started[:19] for m in trace.messages if m.started), origin.created_at),
-                "actions": [actions[name] for name in ActionType],
-                "rules": self._numbers("rule", (label.rule for label in labels)),
-                "effects": self._numbers("effect", (str(label.effect) for label in labels if label.action)),
-                "tools": self._numbers("tool", (call.name or "(no name)" for call in calls)),
-                "flags": self._numbers("flag", [*_name_flags(flags), *_find_properties(trace, labels, times)]),
-                "parent": [trace.parent.key, trace.parent.call_id] if trace.parent else None,
-                "run": run,
-                "chunk": chunk,
-                "place": place,
-            }
-        )
+        properties = _find_properties(trace, labels, times) + ["unknown fields"] * bool(unknown)
+        row: dict[str, Any] = {
+            "key": trace.key,
+            "title": _find_title(trace),
+            "task": trace.task.id,
+            "source": origin.source,
+            "agent": origin.agent or "",
+            "model": origin.model or "",
+            "protocol": origin.protocol or "",
+            "status": outcome.status,
+            "error": outcome.error.kind if outcome.error else "",
+            "success": {True: 1, False: 0, None: 2}[outcome.success],
+            "reward": outcome.reward,
+            "tests": [outcome.tests.passed, outcome.tests.total] if outcome.tests else None,
+            "recovered": outcome.metrics.get("recovered"),
+            "had_errors": outcome.metrics.get("had_errors"),
+            "tokens": sum(u.completion_tokens or 0 for u in usages) if usages else None,
+            "steps": sum(actions.values()),
+            "messages": len(trace.messages),
+            "model_s": _add_known(step.model_s for step in times),
+            "tool_s": _add_known(step.tool_s for step in times if step.calls),
+            "started": next((m.started[:19] for m in trace.messages if m.started), origin.created_at),
+            "actions": [actions[name] for name in ActionType],
+            "rules": list(dict.fromkeys(label.rule for label in labels)),
+            "effects": list(dict.fromkeys(str(label.effect) for label in labels if label.action)),
+            "tools": list(dict.fromkeys(call.name or "(no name)" for call in calls)),
+            "flags": list(dict.fromkeys([*_name_flags(flags), *properties])),
+            "parent": [trace.parent.key, trace.parent.call_id] if trace.parent else None,
+            "run": run,
+            "chunk": chunk,
+            "place": place,
+        }
+        self._rows.append(row)
+        texts = sum(1 if isinstance(row[name], str) else len(row[name]) for name in _TEXT_COLUMNS)
+        return measure_block(list(row.values())) + _NUMBER_BYTES * texts
 
-    def leave_out(self, chunk: int) -> int:
-        """Note that a piece had no room; returns how many traces were in it."""
-        rows = [row for row in self._rows if row["chunk"] == chunk]
-        for row in rows:
+    def leave_out(self, first: int) -> int:
+        """Note that the piece which begins with the row `first` had no room; returns how many traces are in it."""
+        for row in self._rows[first:]:
             row["chunk"] = -1
-        return len(rows)
+        return len(self._rows) - first
+
+    def shrink(self, room: float) -> int:
+        """Leave rows out until the list fits in `room` bytes: the last ones of those without messages, then of the
+        others. Returns how many."""
+        rows = self._rows
+        by_need = sorted(range(len(rows)), key=lambda number: rows[number]["chunk"] < 0)
+        used = kept = 0
+        for number in by_need:
+            known = self._count_texts()
+            row = self._number_row(rows[number])
+            used += measure_block(list(row.values())) + self._measure_texts(known)
+            if used > room:
+                break
+            kept += 1
+        self._texts = {}
+        self._rows = [rows[number] for number in sorted(by_need[:kept])]
+        return len(rows) - kept
 
     def make_chunks(self) -> list[dict[str, list[Any]]]:
         """The columns of each `ROWS_PER_CHUNK` traces."""
         parts = [self._rows[at : at + ROWS_PER_CHUNK] for at in range(0, len(self._rows), ROWS_PER_CHUNK)]
-        return [{name: [row[name] for row in rows] for name in rows[0]} for rows in parts]
+        numbered = ([self._number_row(row) for row in rows] for rows in parts)
+        return [{name: [row[name] for row in rows] for name in rows[0]} for rows in numbered]
 
     def list_texts(self) -> dict[str, list[str]]:
         """By kind: the texts, in the order of their numbers."""
         return {kind: list(numbers) for kind, numbers in self._texts.items()}
 
-    def _number(self, kind: str, text: str) -> int:
-        numbers = self._texts.setdefault(kind, {})
-        return numbers.setdefault(text, len(numbers))
+    def _number_row(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with the number of each text in its place."""
+        numbered = dict(row)
+        for name, kind in _TEXT_COLUMNS.items():
+            numbers, value = self._texts.setdefault(kind, {}), row[name]
+            if isinstance(value, str):
+                numbered[name] = numbers.setdefault(value, len(numbers))
+            else:
+                numbered[name] = [numbers.setdefault(text, len(numbers)) for text in value]
+        return numbered
 
-    def _numbers(self, kind: str, texts: Any) -> list[int]:
-        return [self._number(kind, text) for text in dict.fromkeys(texts)]
+    def _count_texts(self) -> dict[str, int]:
+        return {kind: len(numbers) for kind, numbers in self._texts.items()}
+
+    def _measure_texts(self, known: dict[str, int]) -> int:
+        """Bytes of the texts that came after the `known` ones of each kind."""
+        new = (islice(reversed(numbers), len(numbers) - known.get(kind, 0)) for kind, numbers in self._texts.items())
+        return sum(measure_block([text]) for texts in new for text in texts)
 
 
 def _find_title(trace: Trace) -> str:

@@ -14,12 +14,15 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
 from foretrace.report.page import Page, SinglePage
+from foretrace.report.predictions_page import write_predictions_page
 from foretrace.report.result_files import is_result_file
 from foretrace.report.traces_page import name_folders, was_changed, write_traces_page
 
 MAX_RUNS = 2
 REPORT = "report.html"
 """What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
+_REPORT_LIMITS = RowLimits(of_split=15, eval=30, measures_all=False)
+"""Reading all rows again would take a build long."""
 _TRIES = 8
 
 
@@ -28,11 +31,15 @@ class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
 
     page: str
     """The file to open in a browser."""
-    kind: Literal["traces", "dataset"]
+    kind: Literal["traces", "dataset", "predictions"]
     listed: int
-    """Traces, or rows of a dataset, in the lists."""
+    """Traces, rows of a dataset, or predictions, in the lists."""
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
+    unlisted: int = 0
+    """Traces that are not even in the list, for want of room in a single file."""
+    unreadable: int = 0
+    """Traces whose records cannot be read; the page says why."""
 
 
 def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc) -> ViewReport:
@@ -40,7 +47,7 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
 
     Args:
         inputs: One or two traces folders; or a dataset, and for it up to two files of predictions and any results of
-            `score` and `replay`.
+            `score` and `replay`; or one or two files of predictions.
 
     Raises:
         UsageError: inputs that do not go together.
@@ -52,6 +59,10 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
+        if path.is_dir():
+            _refuse_odd_name(path)
+    if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
+        return _view_predictions(inputs, make_page(), progress)
     datasets = [path for path in inputs if is_dataset(path)]
     if datasets or any(path.is_file() for path in inputs):
         return _view_dataset(inputs, datasets, make_page(), progress)
@@ -61,7 +72,7 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
         stores = [TraceStore(path) for path in inputs]
         page = make_page()
         try:
-            traces, left_out = write_traces_page(page, stores, progress)
+            counts = write_traces_page(page, stores, progress)
             path = page.finish(" · ".join(name_folders(inputs)))
         except StoreError:
             page.discard()
@@ -72,8 +83,26 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             page.discard()
             raise
         else:
-            return ViewReport(page=str(path), kind="traces", listed=traces, left_out=left_out)
+            return ViewReport(page=str(path), kind="traces", **counts._asdict())
     raise AssertionError("the last try returns or raises")
+
+
+def _refuse_odd_name(folder: Path) -> None:
+    try:
+        str(folder.resolve()).encode()
+    except UnicodeEncodeError:  # pyarrow opens files by names that are text
+        shown = str(folder).encode("utf-8", "backslashreplace").decode()
+        raise StoreError(f"{shown}: its name, or that of a folder above it, is not UTF-8; rename it") from None
+
+
+def _view_predictions(files: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
+    try:
+        listed, left_out = write_predictions_page(page, files, progress)
+        path = page.finish(" · ".join(file.name for file in files))
+    except BaseException:
+        page.discard()
+        raise
+    return ViewReport(page=str(path), kind="predictions", listed=listed, left_out=left_out)
 
 
 def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
@@ -101,7 +130,7 @@ def write_dataset_report(dataset: Path) -> Path | None:
     """
     try:
         page = SinglePage(dataset / REPORT, limit=1_000_000)
-        write_dataset_page(page, dataset, (), RowLimits(of_split=15, eval=30), ignore_progress, title="Dataset")
+        write_dataset_page(page, dataset, (), _REPORT_LIMITS, ignore_progress, title="Dataset")
         return page.finish("Dataset")
     except StoreError as error:
         warnings.warn(ForetraceWarning(f"the dataset is built, its report is not: {error}"), stacklevel=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -48,5 +49,6 @@ def scrub(
             *((f"  {reason}", count) for reason, count in report.drops.items()),
             ("already there", report.already_there),
             ("traces folder", str(out)),
+            ("in a browser", f"foretrace view {shlex.quote(str(out))}"),
         ]
     )

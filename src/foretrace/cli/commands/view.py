@@ -19,8 +19,8 @@ def view(
     inputs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="TRACES|DATASET ...",
-            help="Traces folder, or two; or a dataset, files of predictions, and results of score and replay.",
+            metavar="TRACES|DATASET|PREDICTIONS ...",
+            help="Traces folder, or two; a dataset, its predictions, results of score and replay; or predictions.",
         ),
     ],
     *,
@@ -36,7 +36,7 @@ def view(
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
     Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
-    the eval rows, and what score and replay wrote with --out.
+    the eval rows, and what score and replay wrote with --out. Predictions alone: what was guessed at each step.
     """
     output.stay_small()
     import msgspec
@@ -59,9 +59,18 @@ def view(
         webbrowser.open(Path(report.page).resolve().as_uri())
     if output.write_json({"inputs": [str(path) for path in inputs], **msgspec.to_builtins(report)}):
         return
-    fields = [("traces" if report.kind == "traces" else "rows", report.listed)] + (
-        [("left out", report.left_out)] if report.left_out else []
-    )
+    fields = [
+        ("rows" if report.kind == "dataset" else report.kind, report.listed),
+        *(
+            (name, count)
+            for name, count in (
+                ("left out", report.left_out),
+                ("not in the list", report.unlisted),
+                ("not readable", report.unreadable),
+            )
+            if count
+        ),
+    ]
     output.print_fields(
         [*fields, ("bytes", _measure(Path(report.page), is_folder=single is None)), ("page", report.page)]
     )

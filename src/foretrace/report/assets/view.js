@@ -242,6 +242,25 @@ const foretrace = (() => {
     return rows;
   }
 
+  /** Parts of two lines that take each other's place, as [differs, text] of the one and of the other; null where they
+   *  have too little in common for that to help. */
+  function compareWords(before, after) {
+    if (before.length + after.length > 20000) return null;
+    const words = (line) => (line.match(/\w+|\s+|[^\w\s]/g) || []).map((word) => word.replaceAll("\n", " ")).join("\n");
+    const found = compareLines(words(before), words(after));
+    const same = found.filter(([mark]) => mark === " ").reduce((sum, [, word]) => sum + word.trim().length, 0);
+    if (same * 3 < Math.max(before.length, after.length)) return null;
+    const side = (mark) => {
+      const parts = [];
+      for (const [m, word] of found) {
+        if (m !== " " && m !== mark) continue;
+        if (parts.at(-1)?.[0] === (m === mark)) parts.at(-1)[1] += word; else parts.push([m === mark, word]);
+      }
+      return parts;
+    };
+    return [side("-"), side("+")];
+  }
+
   const DIFF_CLASS = { "+": "added", "-": "removed", "@": "hunk" };
 
   function diffBlock(rows, whole) {
@@ -467,8 +486,18 @@ const foretrace = (() => {
   function heading(name, label, kind = "") {
     const on = state.sort === name;
     return h("th", { class: kind, scope: "col", "aria-sort": on ? (state.down ? "descending" : "ascending") : null },
-      h("button.sort", { type: "button", "data-control": `sort ${name}`, onclick: () => { state.down = on ? !state.down : ["steps", "time", "reward", "started"].includes(name); state.sort = name; refresh(); } },
+      h("button.sort", { type: "button", "data-control": `sort ${name}`, onclick: () => { state.down = on ? !state.down : FALLS_FIRST.includes(name); state.sort = name; refresh(); } },
         label, h("span", { "aria-hidden": "true" }, on ? (state.down ? " ↓" : " ↑") : "")));
+  }
+
+  const FALLS_FIRST = ["steps", "time", "reward", "started"];
+
+  /** The order of the list, for what has no column (on a phone none has). */
+  function sortControls() {
+    const names = Object.keys(SORTS).filter((name) => (name !== "reward" || meta.has_reward) && (name !== "started" || rows.started.some(Boolean)));
+    const put = (sort, down) => { Object.assign(state, { sort, down }); refresh(); };
+    return h("span.sorting", {}, h("label", {}, "order ", h("select", { "data-control": "order", onchange: (e) => put(e.target.value, FALLS_FIRST.includes(e.target.value)) }, names.map((name) => h("option", { value: name, selected: state.sort === name }, SORTS[name][0])))),
+      h("button.quiet", { type: "button", "data-control": "direction", "aria-label": state.down ? "falling: make it rise" : "rising: make it fall", onclick: () => put(state.sort, !state.down) }, state.down ? "↓" : "↑"));
   }
 
   function actionSummary() {
@@ -530,7 +559,9 @@ const foretrace = (() => {
     document.getElementById("results").replaceChildren(h("p.count", {}, h("b", {}, listed), h("span", {}, counted(steps, "step")),
       judged ? h("span", {}, `${percent(good, judged)} of ${number(judged)} judged succeeded`) : null,
       loaded < meta.chunks ? h("span.faint", {}, "loading more …") : null,
-      meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null),
+      meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null,
+      meta.unlisted ? h("span.bad", {}, `${counted(meta.unlisted, "more trace")} did not fit into this list: write a folder with --out to see them`) : null, h("span.grow"), sortControls()),
+    (meta.unreadable || []).length ? h("details.fold", {}, h("summary.bad", {}, `${counted(meta.unreadable_count, "trace")} cannot be read by foretrace ${meta.version}`), h("ul", {}, meta.unreadable.map(([key, why]) => h("li", {}, h("code", {}, key), ` ${why}`)))) : "",
     actionSummary() || "", order.length ? table : h("p.empty", {}, count ? "No trace fits these filters." : "The folder holds no traces."), more);
     fill(state.shown);
     say(listed);
@@ -583,6 +614,7 @@ const foretrace = (() => {
         outcome.reward === undefined || outcome.reward === null ? null : chip(`reward ${number(outcome.reward, 4)}`), tests ? chip(`${tests.passed} of ${tests.total} tests`) : null,
         outcome.fabricated ? chip("its ending was rewritten by the source", "bad") : null, outcome.exit_reason ? chip(outcome.exit_reason) : null,
         chip(counted(rows.steps[row], "step")), chip(counted(trace.messages.length, "message"))),
+      data.unknown ? h("p.notice", {}, `foretrace ${meta.version} does not know these fields of its record, which raw JSON shows: ${data.unknown.join(", ")}`) : null,
       failure ? h("p.bad", { dir: "auto" }, `${failure.kind}: ${failure.message || ""}`) : null,
       h("dl.facts", {}, fact("key", h("span", {}, h("code", {}, trace.key), " ", copyButton(() => trace.key, "copy", "copy the key"))), fact("task", trace.task.id === trace.task.group ? trace.task.id : `${trace.task.id}  (group ${trace.task.group})`),
         fact("source", [from.source, from.revision, from.split].filter(Boolean).join(" · ")), fact("agent", from.agent), fact("model", from.model), fact("protocol", from.protocol),
@@ -664,9 +696,13 @@ const foretrace = (() => {
     const who = m.role === "system" ? "system" : WHO[m.author] || m.author;
     const long = m.content && m.content.length > 700;
     const body = () => [textBlock(m.content || "(empty)", { prose: true, lines: 18, chars: 3000 }), partsOf(m)];
-    return h("section.message", { class: who, id: `m${index}` }, h("p.who", {}, h("b", {}, who), h("span.faint", {}, ` message ${index} `), m.author === "environment" ? chip("environment text") : null),
+    return h("section.message", { class: who, id: `m${index}` }, h("p.who", {}, h("b", {}, who), h("span.faint", {}, ` message ${index} `), m.author === "environment" ? chip("environment text") : null, lossChips(m)),
       long && m.role === "system" ? lazy(h("span.oneline", { dir: "auto" }, m.content.slice(0, 220)), body) : body());
   }
+
+  /** What the record says of training on a message; most say nothing. */
+  const lossChips = (m) => [m.train === false ? chip("not trained on", "masked") : null, m.train === true ? chip("trained on") : null,
+    m.train_weight === undefined || m.train_weight === null ? null : chip(`train weight ${number(m.train_weight, 4)}`, m.train_weight === 0 ? "masked" : "", "what a token of this message counts in the loss")];
 
   /** Something folded, which is made when it is first opened. */
   function lazy(summary, make, open = false, kind = "") {
@@ -701,7 +737,7 @@ const foretrace = (() => {
       h("header", {}, h("a.no", { href: linkTo(data.key, index), title: "a link to this step" }, `#${index}`), h("b.action", {}, action || "no step"),
         label ? h("span.rule", {}, label[2]) : null, label && action ? chip(label[3], `effect ${label[3]}`, "what running it would touch") : null, label?.[5] ? chip("failed", "bad") : null,
         data.flags.filter((f) => f[0] === index).map((f) => chip(`${f[2] ? "cheat" : "mark"}: ${f[1]}`, f[2] ? "bad" : "masked", f[4] ? `${f[3]} ${f[4]}` : f[3])),
-        m.author === "demo" ? chip("example") : null, m.train === false ? chip("not trained on", "masked") : null, m.continues ? chip("goes on", "", "the same turn, after a result inside it") : null,
+        m.author === "demo" ? chip("example") : null, lossChips(m), m.continues ? chip("goes on", "", "the same turn, after a result inside it") : null,
         h("span.grow"), time ? stepTime(time) : null,
         h("button.quiet", { type: "button", "aria-label": `raw JSON of message ${index}`, onclick: () => dialog(`Message ${index}`, textBlock(JSON.stringify(m, null, 2), { lines: 400, chars: 60000 })) }, "{ }"),
         copyButton(() => location.href.split("#")[0] + linkTo(data.key, index), "link", `copy a link to step ${index}`)));
@@ -797,7 +833,7 @@ const foretrace = (() => {
     const text = (m.prefix || "") + (m.content || "");
     const lines = text.split("\n", 400).length;
     const who = m.injected ? "environment, inside the turn" : "result";
-    const head = [h("b", {}, m.is_error ? "error " : `${who} `), h("span.oneline", { dir: "auto" }, fillText(h("span"), text.slice(0, 200))), h("span.n", {}, lines > 1 ? `${lines >= 400 ? "400+" : lines} lines` : "", m.tool_s === undefined || m.tool_s === null ? "" : `  ${seconds(m.tool_s)}`)];
+    const head = [h("b", {}, m.is_error ? "error " : `${who} `), h("span.oneline", { dir: "auto" }, fillText(h("span"), text.slice(0, 200))), h("span.n", {}, lines > 1 ? `${lines >= 400 ? "400+" : lines} lines` : "", m.tool_s === undefined || m.tool_s === null ? "" : `  ${seconds(m.tool_s)}`), lossChips(m)];
     const kind = `result ${m.is_error ? "error" : ""} ${m.injected ? "injected" : ""}`;
     return lazy(head, () => [textBlock(text || "(empty)", { lines: 60, chars: 12000 }), partsOf(m), tokens ? tokenStrip(tokens, m) : null], false, kind);
   }
@@ -918,15 +954,11 @@ const foretrace = (() => {
 
   const actionClass = (name) => `a${meta.actions.indexOf(name)}`;
 
-  function histogram(lengths) {
-    const top = Math.max(...lengths, 1);
-    const bins = new Array(24).fill(0);
-    for (const length of lengths) bins[Math.min(23, Math.floor((length / top) * 24))] += 1;
+  function histogram({ bins, top, median }) {
     const most = Math.max(...bins);
-    const sorted = [...lengths].sort((a, b) => a - b);
-    return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${number(sorted[sorted.length >> 1])} tokens` },
+    return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${number(median)} tokens` },
       bins.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / most, width: 9, height: (58 * n) / most }, h("title", {}, `${number((at * top) / 24)} to ${number(((at + 1) * top) / 24)} tokens: ${n}`)))),
-    h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(sorted[sorted.length >> 1])}`), h("span.grow"), h("span", {}, `${number(top)} tokens`)));
+    h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(median)}`), h("span.grow"), h("span", {}, `${number(top)} tokens`)));
   }
 
   function showOverview() {
@@ -947,8 +979,9 @@ const foretrace = (() => {
         section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
         section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
-        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.length).map(([name, lengths]) => [h("h3", {}, name), histogram(lengths)]), h("p.faint.small", {}, "of the rows that this page lists, in bytes / 3.5")),
-        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, "by strength, of those listed"), bars(Object.entries(meta.strengths.verifier))] : null] : h("p.faint", {}, "none")),
+        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.rows).map(([name, lengths]) => [h("h3", {}, name, h("span.sub", {}, counted(lengths.rows, "row"))), histogram(lengths)]), h("p.faint.small", {}, `${meta.measures_all ? "of all rows" : "of the rows that this page lists"}, in bytes / 3.5`)),
+        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, `by strength${meta.measures_all ? "" : ", of those listed"}`), bars(Object.entries(meta.strengths.verifier))] : null,
+          Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99 % interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
         section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),
@@ -1051,8 +1084,14 @@ const foretrace = (() => {
     const values = (name) => [...new Set(all.map((r) => r[name]).filter((v) => v !== undefined))].sort();
     const files = meta.predictions;
     const right = (r, n = 0) => r.guesses?.[n]?.[1];
-    const sorts = { stored: () => 0, "most sure and wrong": (a, b) => (right(a) ? 1 : 0) - (right(b) ? 1 : 0) || (b.guesses?.[0]?.[3] ?? -1) - (a.guesses?.[0]?.[3] ?? -1), "least sure": (a, b) => (a.guesses?.[0]?.[3] ?? 2) - (b.guesses?.[0]?.[3] ?? 2), "files disagree": (a, b) => (right(a) === right(a, 1) ? 1 : 0) - (right(b) === right(b, 1) ? 1 : 0) };
-    if (files.length < 2) delete sorts["files disagree"];
+    const confidence = (r, n) => r.guesses?.[n]?.[3] ?? null;
+    const sorts = { stored: () => 0 };
+    files.forEach((file, n) => {
+      const of = files.length > 1 ? `: ${file.name}` : "";
+      sorts[`most sure and wrong${of}`] = (a, b) => (right(a, n) ? 1 : 0) - (right(b, n) ? 1 : 0) || (confidence(b, n) ?? -1) - (confidence(a, n) ?? -1);
+      sorts[`least sure${of}`] = (a, b) => (confidence(a, n) ?? 2) - (confidence(b, n) ?? 2);
+    });
+    if (files.length > 1) sorts["files disagree"] = (a, b) => (right(a) === right(a, 1) ? 1 : 0) - (right(b) === right(b, 1) ? 1 : 0);
     const guessOf = (r) => (r.guesses ? r.guesses[listState.file]?.[0] ?? "(none)" : undefined);
     const fits = all.filter((r) => (!listState.split || r.split === listState.split) && (!listState.action || r.action === listState.action) && (!listState.family || r.family === listState.family) &&
       (!listState.gold || r.action === listState.gold) && (!listState.guess || guessOf(r) === listState.guess) && (!listState.q || `${r.key} ${r.tool || ""} ${r.rule || ""} ${r.action}`.toLowerCase().includes(listState.q.toLowerCase())));
@@ -1109,12 +1148,84 @@ const foretrace = (() => {
     return lazy([h("b", {}, role), cuts ? h("mark.cut", {}, cuts.join(" ")) : null, h("span.oneline", { dir: "auto" }, text.slice(0, 200)), h("span.n", {}, `${number(text.length)} characters`)], block, at === of - 1);
   }
 
-  /** Chosen and rejected beside one another, lines that differ marked. */
+  /** Chosen and rejected beside one another: lines that differ marked, and in lines that are alike the words. */
   function pairBlock(texts) {
     const [a, b] = [texts.chosen, texts.rejected].map((messages) => pretty(messages.map(([, text]) => text).join("\n")));
     const lines = compareLines(b, a);
-    const side = (name, mark, kind) => h("div", {}, h("h2", {}, name), h("div.diff.text", {}, lines.filter(([m]) => m === " " || m === mark).map(([m, line]) => h("div.line", { class: m === mark ? kind : "" }, h("span.mark", {}, m === mark ? mark : ""), fillText(h("span", { dir: "auto" }), line)))));
+    const words = new Map();
+    for (let at = 0; at < lines.length; ) { // the k-th line taken out of a place stands against the k-th put into it
+      const block = [];
+      while (at < lines.length && lines[at][0] !== " ") block.push(lines[at++]);
+      const [out, into] = ["-", "+"].map((mark) => block.filter(([m]) => m === mark));
+      out.slice(0, into.length).forEach((row, n) => {
+        const found = compareWords(row[1], into[n][1]);
+        if (found) { words.set(row, found[0]); words.set(into[n], found[1]); }
+      });
+      if (!block.length) at++;
+    }
+    const shown = (row) => (words.has(row) ? add(h("span", { dir: "auto" }), words.get(row).map(([differs, text]) => (differs ? fillText(h("mark.word"), text) : fillText(h("span"), text)))) : fillText(h("span", { dir: "auto" }), row[1]));
+    const side = (name, mark, kind) => h("div", {}, h("h2", {}, name), h("div.diff.text", {}, lines.filter(([m]) => m === " " || m === mark).map((row) => h("div.line", { class: row[0] === mark ? kind : "" }, h("span.mark", {}, row[0] === mark ? mark : ""), shown(row)))));
     return h("div.pair", {}, side("chosen", "+", "added"), side("rejected", "-", "removed"));
+  }
+
+  // ---- predictions alone ----
+  const PREDICTION_SORTS = {
+    stored: ["as stored", (r, n) => n], key: ["trace and step", (r) => r.key], confident: ["most sure", (r) => (r.confidence === null ? null : -r.confidence)],
+    unsure: ["least sure", (r) => r.confidence], slow: ["slowest", (r) => (r.seconds === null ? null : -r.seconds)], score: ["verifier's score", (r) => (r.score === null ? null : -r.score)],
+  };
+  const guessState = { q: "", action: "", file: "", rank: "", sort: "stored" };
+
+  function showPredictions() {
+    document.title = meta.title;
+    const again = () => keepFocus(showPredictions);
+    const pick = (label, name, options) => (options.length > 2 ? h("select", { "aria-label": label, "data-control": name, onchange: (e) => { guessState[name] = e.target.value; again(); } }, options.map(([value, text]) => h("option", { value, selected: guessState[name] === value }, text))) : null);
+    const words = guessState.q.toLowerCase();
+    const name = (r) => r.action ?? "(none)";
+    const fits = meta.rows.filter((r) => (!guessState.action || name(r) === guessState.action) && (!guessState.file || String(r.file) === guessState.file) && (!guessState.rank || String(r.rank) === guessState.rank) && (!words || `${r.key} ${r.tool || ""} ${name(r)}`.toLowerCase().includes(words)));
+    const places = new Map(meta.rows.map((r, n) => [r, n]));
+    const get = PREDICTION_SORTS[guessState.sort][1];
+    fits.sort((a, b) => {
+      const [x, y] = [get(a, places.get(a)), get(b, places.get(b))];
+      if (x === y) return a.step - b.step || a.rank - b.rank;
+      return x === null ? 1 : y === null ? -1 : x < y ? -1 : 1; // what is not known comes last
+    });
+    const search = h("input#search", { type: "search", placeholder: "search predictions  ( / )", "aria-label": "search predictions", oninput: (e) => { guessState.q = e.target.value; clearTimeout(soon); soon = setTimeout(() => { showPredictions(); const box = document.getElementById("search"); box.focus(); box.setSelectionRange(box.value.length, box.value.length); }, 150); } });
+    search.value = guessState.q;
+    const values = (of) => [...new Set(meta.rows.map(of))].sort((a, b) => (a < b ? -1 : 1)).map((v) => [String(v), String(v)]);
+    const list = h("div#rows");
+    const more = h("button.more", { type: "button", onclick: () => fill() }, "show more");
+    let put = 0;
+    const fill = () => {
+      list.append(...fits.slice(put, put + 100).map(predictionRow));
+      put = Math.min(put + 100, fits.length);
+      more.hidden = put >= fits.length;
+      more.textContent = `show more (${number(fits.length - put)} left)`;
+    };
+    const whole = meta.predictions.reduce((sum, p) => sum + p.rows, 0);
+    const taken = meta.actions.map((a) => fits.filter((r) => r.action === a).length);
+    main().replaceChildren(h("div.part-page", {}, h("h1", { dir: "auto" }, meta.title),
+      meta.predictions.map((p) => h("section.panel", {}, h("h2", { dir: "auto" }, p.name), h("p.row", {}, chip(counted(p.rows, "prediction")), chip(counted(p.steps, "step")), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+        p.header ? h("dl.facts", {}, Object.entries(p.header).filter(([k]) => k !== "predictions").map(([k, v]) => fact(k.replaceAll("_", " "), v))) : h("p.faint", {}, "The file has no header."))),
+      h("p.notice", {}, "Without its dataset it is not known which guesses are right: name the dataset before the file to see them beside the gold."),
+      h("p.count", {}, h("b", {}, counted(fits.length, "prediction")), fits.length < whole ? h("span", {}, `of ${number(whole)}`) : null, meta.rows.length < whole ? h("span.bad", {}, `the page lists the first ${number(meta.rows.length)}`) : null,
+        meta.left_out ? h("span.bad", {}, `the calls of ${number(meta.left_out)} are left out of this file`) : null),
+      h("section.actions", { "aria-label": "share of guesses by action" }, shareBar(taken, true)),
+      h("div.controls", {}, search, pick("action", "action", [["", "all actions"], ...values(name)]), pick("file", "file", [["", "all files"], ...meta.predictions.map((p, n) => [String(n), p.name])]), pick("rank", "rank", [["", "all ranks"], ...values((r) => r.rank)]),
+        pick("order", "sort", Object.entries(PREDICTION_SORTS).map(([value, [label]]) => [value, label]))),
+      fits.length ? list : h("p.empty", {}, "No prediction fits these filters."), more));
+    fill();
+  }
+
+  function predictionRow(r) {
+    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), r.tool ? h("code", { title: r.tool }, r.tool.slice(0, 40)) : null, h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
+      r.score === null ? null : h("span", {}, `score ${r.score.toPrecision(3)}`), h("span.oneline.grow", { title: r.key }, `${r.key} #${r.step}`), meta.predictions.length > 1 ? h("span.n", {}, meta.predictions[r.file].name) : null, r.seconds === null ? null : h("span.n", {}, seconds(r.seconds)), r.tokens === null ? null : h("span.n", {}, counted(r.tokens, "token"))];
+    const open = async () => {
+      if (r.piece < 0) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
+      const guess = (await load(`predictions-${r.piece}`))[r.place];
+      add(box, [h("p.row.small", {}, copyButton(() => r.key, "copy key")), guess.calls.map(([tool, args]) => callBox({ name: tool, arguments: args }, [])), guess.text ? textBlock(guess.text) : null, guess.calls.length || guess.text ? null : h("p.faint", {}, "The action alone was guessed, or a step without a call.")]);
+    };
+    const box = h("details.fold.datarow", { ontoggle: () => { if (box.open && box.childNodes.length === 1) open().catch(fail); } }, h("summary", {}, head));
+    return box;
   }
 
   // ---- start ----
@@ -1144,6 +1255,7 @@ const foretrace = (() => {
       if (meta.chunks) takeRows(await load("index-0"));
       else for (const name of ["key", "reward", "started", "steps", "success", "actions"]) rows[name] = [];
     }
+    if (meta.kind === "predictions") parts[""] = { label: "predictions", show: showPredictions };
     if (meta.kind === "dataset") {
       parts[""] = { label: "overview", show: showOverview };
       for (const name of Object.keys(meta.rows)) parts[name] = { label: name, show: () => showRows(name) };
@@ -1158,5 +1270,5 @@ const foretrace = (() => {
   }
 
   document.addEventListener("DOMContentLoaded", () => start().catch(fail));
-  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
+  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, compareWords, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
 })();
