@@ -318,3 +318,24 @@ class C:
 def test_honest_objects_with_plain_results_are_believed(judged: Judge, test: str) -> None:
     for _ in range(3):
         assert judged(SHAPES, test, entry_point="C").passed
+
+
+BAG = """
+class bag:
+    def __init__(self, items): self.items = list(items)
+    def count(self, item): return self.items.count(item)
+    def __contains__(self, item): return item in self.items
+    def __rmul__(self, n): return bag(self.items * n)
+    def __eq__(self, other): return isinstance(other, bag) and self.items == other.items
+"""
+
+
+@pytest.mark.parametrize("test", ["bag('aab').count('a') == 2", "2 * bag([1]) == bag([1, 1])", "'a' in bag('ab')"])
+def test_a_class_that_the_problem_names_may_be_written_as_a_function(judged: Judge, test: str) -> None:
+    for prompt in (
+        "class bag:\n    'Items, each as often as it was given.'\n",
+        "Write it:\n\nclass bag(object):\n  ...",
+    ):
+        assert judged(BAG, f"assert {test}", entry_point="bag", prompt=prompt).passed
+    assert judged(BAG, f"assert isinstance(bag([]), bag) and {test}", entry_point="bag").passed
+    assert not judged(BAG, f"assert {test}", entry_point="bag", prompt="def bag(items):\n    ...").passed

@@ -28,7 +28,7 @@ _MAX_REPLY = 64 << 20
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Run the tests of the request against the code behind the channel (see `wire.frames`)."""
     names = request["names"]
-    peer = TestsPeer(channel, _MAX_REPLY)
+    peer = TestsPeer(channel, _MAX_REPLY, request.get("classes", ()))
     try:
         world = _run_setup(request["setup"], peer)
         prompt = _run_module(request["helpers"], "prompt")
