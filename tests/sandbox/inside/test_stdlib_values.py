@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections import namedtuple
+from datetime import timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -27,6 +28,9 @@ SPELLED = st.one_of(
     st.datetimes(),
     st.timedeltas(),
     st.uuids(),
+    st.ip_addresses(),
+    st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone),
+    st.integers(-(10**6), 10**6).map(lambda n: Decimal(f"3e{n}")),
 )
 
 
@@ -53,6 +57,8 @@ def test_a_named_tuple_is_a_tuple() -> None:
         ["x", "date", "2020-13-01"],
         ["x", "timedelta", "1 2"],
         ["x", "timedelta", "99999999999999 0 0"],
+        ["x", "timezone", "9 0 0"],
+        ["x", "IPv4Address", "1.2.3"],
         ["x", "Path", "/"],
         ["x", "Decimal"],
         ["x", "Decimal", 1],

@@ -288,3 +288,54 @@ class C:
 )
 def test_honest_numbers_of_ones_own_are_believed(judged: Judge, test: str) -> None:
     assert all(judged(MONEY, test, entry_point="C").passed for _ in range(3))
+
+
+SHAPES = """
+class C:
+    def __init__(self, v, note=""): self.v, self.note = v, note
+    def __eq__(self, other): return isinstance(other, C) and self.v == other.v
+    def __lt__(self, other): return self.v < other.v
+    def __le__(self, other): return self.v <= other.v
+    def __mul__(self, n): return self.v * n
+    def __mod__(self, n): return self.v % n
+    def __sub__(self, n): return self.v - n
+    def __add__(self, other): return C(self.v + other.v, "sum") if isinstance(other, C) else self.v + other
+    def __lshift__(self, n): self.v += n
+    def grow(self, n): self.v += n
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert C(0) * 5 == 0 and C(7) % 2 == 1 and C(0) % 3 == 0",
+        "assert C(5) - 5 == 0 and abs(C(2.5) - 2.4999) < 1e-3 and C(3) + 4 == 7",
+        "assert C(1) + C(2) == C(3, 'x') and C(3, 'y') == C(1) + C(2) and C(1) + C(2) == C(2) + C(1)",
+        "a, b = C(1), C(2)\nassert a < b and a <= b and C(2) <= b\na.grow(5)\nassert b < a and a == C(6)",
+        "a = C(1)\na << 4\nassert a == C(5) and a < C(6)",
+    ],
+)
+def test_honest_objects_with_plain_results_are_believed(judged: Judge, test: str) -> None:
+    for _ in range(3):
+        assert judged(SHAPES, test, entry_point="C").passed
+
+
+BAG = """
+class bag:
+    def __init__(self, items): self.items = list(items)
+    def count(self, item): return self.items.count(item)
+    def __contains__(self, item): return item in self.items
+    def __rmul__(self, n): return bag(self.items * n)
+    def __eq__(self, other): return isinstance(other, bag) and self.items == other.items
+"""
+
+
+@pytest.mark.parametrize("test", ["bag('aab').count('a') == 2", "2 * bag([1]) == bag([1, 1])", "'a' in bag('ab')"])
+def test_a_class_that_the_problem_names_may_be_written_as_a_function(judged: Judge, test: str) -> None:
+    for prompt in (
+        "class bag:\n    'Items, each as often as it was given.'\n",
+        "Write it:\n\nclass bag(object):\n  ...",
+    ):
+        assert judged(BAG, f"assert {test}", entry_point="bag", prompt=prompt).passed
+    assert judged(BAG, f"assert isinstance(bag([]), bag) and {test}", entry_point="bag").passed
+    assert not judged(BAG, f"assert {test}", entry_point="bag", prompt="def bag(items):\n    ...").passed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import tracemalloc
 from unittest import mock
 
 import pytest
@@ -105,3 +106,13 @@ def test_the_work_is_bounded() -> None:
 )
 def test_printed_output(printed: str, expected: str, tolerance: float | None, same: bool) -> None:
     assert same_output(printed, expected, tolerance) is same
+
+
+def test_a_long_output_is_compared_line_after_line() -> None:
+    printed, expected, other = "x 1 \n" * 40_000, "x 1\n" * 40_000, "x 1\n" * 40_000 + "x"
+    tracemalloc.start()
+    try:
+        assert same_output(printed, expected) and not same_output(printed, other)
+        assert tracemalloc.get_traced_memory()[1] < 20_000
+    finally:
+        tracemalloc.stop()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_value
@@ -14,6 +16,7 @@ _SETS = frozenset({set, frozenset})
 _SIMPLE = frozenset({str, bytes, bytearray, range, type(None), type(...)})
 _MAX_DEPTH = MAX_DEPTH + 50
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|infinity|nan)", re.IGNORECASE)
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _MAX_TOKEN_CHARS = 400
 """Characters of a token that may be read as a number."""
 
@@ -117,18 +120,22 @@ def same_output(printed: str, expected: str, tolerance: float | None = None) -> 
     output do not count; all else does. With a tolerance, the words of each line are compared one by one, and two
     numbers are equal when they differ by at most `tolerance`, or by that share of the expected one.
     """
-    ours, theirs = _lines(printed), _lines(expected)
-    if tolerance is None or ours == theirs:
-        return ours == theirs
-    within = Tolerance(tolerance, tolerance)
-    return len(ours) == len(theirs) and all(_same_line(a, b, within) for a, b in zip(ours, theirs, strict=True))
+    if printed == expected:
+        return True
+    within = None if tolerance is None else Tolerance(tolerance, tolerance)
+    for ours, theirs in itertools.zip_longest(_lines(printed), _lines(expected), fillvalue=""):
+        if ours != theirs and (within is None or not _same_line(ours, theirs, within)):
+            return False
+    return True
 
 
-def _lines(text: str) -> list[str]:
-    lines = [line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+def _lines(text: str) -> Iterator[str]:
+    """The lines without blanks at their ends, one at a time: a long output is not copied."""
+    at = 0
+    while at <= len(text):
+        end = _LINE_END.search(text, at)
+        yield text[at : end.start() if end else len(text)].rstrip()
+        at = end.end() if end else len(text) + 1
 
 
 def _same_line(ours: str, theirs: str, tolerance: Tolerance) -> bool:

@@ -7,6 +7,8 @@ A process that breaks the protocol is believed in nothing: all tests that it ans
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from foretrace.core.problem import RunError, TestResult, Verdict
@@ -141,7 +143,7 @@ async def _programs(
         longer = msgspec.structs.replace(limits, stdout_kb=max(room, limits.stdout_kb))
         ran = await run_program(start_child, code, test.stdin or "", longer, _NOWHERE)
         late += ran.ending == "timeout"
-        same = same_output(ran.stdout, expected, test.tolerance) and not ran.truncated
+        same = not ran.truncated and await _compare_output(ran.stdout, expected, test.tolerance)
         error = None
         if not ran.ok:
             error = format_error(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
@@ -164,5 +166,14 @@ async def _programs(
     return results, process
 
 
+async def _compare_output(printed: str, expected: str, tolerance: float | None) -> bool:
+    """As `same_output`; long ones are compared in a thread, line after line, so that the loop goes on meanwhile."""
+    if len(printed) + len(expected) <= _LONG_OUTPUT or printed == expected:
+        return same_output(printed, expected, tolerance)
+    return await asyncio.to_thread(same_output, printed, expected, tolerance)
+
+
+_LONG_OUTPUT = 1 << 17
+"""Characters that are compared within a millisecond or two."""
 _NOWHERE = Isolation(level=0)
 """Of a run's result only the rest is used; the verdict says how it was isolated."""

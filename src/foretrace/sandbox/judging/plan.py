@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -42,6 +43,8 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The imports, functions and constants of the preamble, which tests may rely on; not stubs that an answer fills."""
     uses: tuple[str, ...] = ()
     """`judge`: names that tests use and do not define; those that mean nothing else are the candidate's."""
+    classes: tuple[str, ...] = ()
+    """`judge`: names that the prompt defines as classes, or that tests use as such, however they are written."""
     console: bool = False
     """`judge`: whether tests put something in the place of the standard input."""
 
@@ -99,6 +102,7 @@ def _plan(
         "preamble": preamble,
         "helpers": helpers,
         "uses": tuple(sorted(code.callees | code.exceptions)),
+        "classes": _find_class_names(trees, prompt),
         "console": any(word in test.code for test in tests for word in ("stdin", "input")),
     }
     if form in (None, "split"):
@@ -110,6 +114,17 @@ def _plan(
     if form == "stdin":
         raise ProblemError("tests made of code cannot be judged in the form stdin: ask for none")
     return JudgePlan(form="shared" if form == "shared" else "judge", **common)
+
+
+def _find_class_names(trees: list[ast.Module], prompt: str) -> tuple[str, ...]:
+    found = set(_CLASS_STATEMENT.findall(prompt))
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+            found |= {part.id for part in ast.walk(node.args[-1]) if isinstance(part, ast.Name)} if node.args else set()
+    return tuple(sorted(found))
+
+
+_CLASS_STATEMENT = re.compile(r"^class[ \t]+(\w+)[ \t]*[(:]", re.MULTILINE)
 
 
 def _can_fail(tree: ast.Module) -> bool:

@@ -32,6 +32,7 @@ def make_judge_request(plan: JudgePlan, code: str = "") -> dict[str, Any]:
         "entry_point": plan.entry_point,
         "names": plan.uses,
         "helpers": plan.helpers,
+        "classes": plan.classes,
         "console": plan.console,
         "shares": [
             kind

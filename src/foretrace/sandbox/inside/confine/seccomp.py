@@ -54,7 +54,7 @@ _REFUSED = _names(
     rt_sigqueueinfo rt_tgsigqueueinfo ptrace process_vm_readv process_vm_writev chown fchown lchown fchownat mknod
     mknodat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mount umount2 pivot_root chroot
     unshare setns sethostname setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid
-    setpgid setsid setpriority sched_setaffinity sched_setscheduler setrlimit capset memfd_create
+    setpgid setsid setpriority sched_setaffinity sched_setscheduler capset memfd_create
     """
 )
 
@@ -86,6 +86,7 @@ _PRCTLS = (15, 16, 3, 23, 21, 39)
 # Duplicates, flags, locks, the size of a pipe; not F_SETOWN, which sends signals.
 _FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _AF_UNIX, _SOCK_STREAM = 1, 1
+_RLIMIT_STACK = 3
 _OWN_PID = 0x7E5E7E5E
 """Stands in the program where the child's own process id goes."""
 
@@ -135,7 +136,7 @@ def _rules(metadata: bool, forks: bool) -> dict[int, Instructions]:
     rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
     rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
     rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
-    rules["prlimit64"] = _null(2)  # where it only reads
+    rules["setrlimit"], rules["prlimit64"] = _stack_limit(0, []), _limits()
     return _numbered(rules | dict.fromkeys(allowed, _LEAVE))
 
 
@@ -255,14 +256,35 @@ def _stream_pair() -> Instructions:
     ]
 
 
-def _null(argument: int) -> Instructions:
-    """Allow the call where its argument is a null pointer."""
-    low = _ARGUMENTS + 8 * argument
+def _limits() -> Instructions:
+    """Allow the call where it only reads a limit: its new one is a null pointer; else as `_stack_limit`, where the old
+    one is not asked for, which nothing would be written to."""
+    low, old = _ARGUMENTS + 8 * 2, _ARGUMENTS + 8 * 3
+    no_old = [
+        _op(_LOAD, old),
+        _op(_JEQ, 0, 1, 0),
+        _op(_RETURN, _ERRNO | errno.EPERM),
+        _op(_LOAD, old + 4),
+        _op(_JEQ, 0, 1, 0),
+        _op(_RETURN, _ERRNO | errno.EPERM),
+    ]
     return [
         _op(_LOAD, low),
         _op(_JEQ, 0, 0, 3),
         _op(_LOAD, low + 4),
         _op(_JEQ, 0, 0, 1),
         _op(_RETURN, _ALLOW),
+        *_stack_limit(1, no_old),
+    ]
+
+
+def _stack_limit(argument: int, checks: Instructions) -> Instructions:
+    """Of the stack, say that its limit was set and do nothing: programs that recurse deeply ask for more of it, and a
+    stack counts as memory all the same. Refuse to set any other."""
+    return [
+        _op(_LOAD, _ARGUMENTS + 8 * argument),
+        _op(_JEQ, _RLIMIT_STACK, 1, 0),
         _op(_RETURN, _ERRNO | errno.EPERM),
+        *checks,
+        _op(_RETURN, _ERRNO),
     ]

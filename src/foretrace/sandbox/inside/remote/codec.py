@@ -13,6 +13,7 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["N"]                          NotImplemented
     ["sl", start, stop, step]      a slice
     ["pa", text]                   a path
+    ["mv", bytes]                  a memoryview of bytes, which is a copy on the other side
     ["n", module, name]            a class or function of the standard library, which each side has
     ["h", number, class, base]     an object of the sender; `base` is its value as a builtin type that its class extends
     ["C", number, description]     a class of the sender, described the first time it is named
@@ -143,6 +144,8 @@ class MessageEncoder(Encoder):
             return ["sl", *(self.walk(part, depth + 1) for part in (value.start, value.stop, value.step))]
         if kind.__name__ == "PosixPath" and kind.__module__.startswith("pathlib"):
             return ["pa", str(value)]
+        if kind is memoryview and value.readonly and value.format == "B" and value.ndim == 1:
+            return ["mv", self.walk(bytes(value), depth + 1)]
         if kind in _VIEWS:
             (viewed,) = gc.get_referents(value)
             return [_VIEWS[kind], self.walk(viewed, depth + 1)]
@@ -263,6 +266,7 @@ _SPECIAL: dict[Any, Any] = {
     "di": lambda items: dict.items(*items),
     "sl": lambda items: slice(*items),
     "pa": lambda items: _make_path(*items),
+    "mv": lambda items: memoryview(*items),
     **{tag: lambda items, kind=kind: _wrap(kind, *items) for kind, (tag, _, _) in _WRAPPERS.items()},
 }
 

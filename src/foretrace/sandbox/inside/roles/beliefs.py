@@ -14,6 +14,7 @@ could claim anything, so (docs/sandbox.md, "What an object may say"):
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import numbers
 from typing import Any
@@ -41,6 +42,9 @@ _DECOYS = 6
 _ARITHMETIC = frozenset(
     f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "mod", "pow") for side in ("", "r")
 )
+_SUMS = frozenset({"__add__", "__radd__", "__sub__", "__rsub__"})
+_CHANGING = frozenset(name for name in BINARY if name.startswith("__i")) | {"__setitem__", "__delitem__"}
+_MIRRORED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__"}
 _REDUCTIONS = frozenset({"__abs__", "__float__", "__int__", "__round__", "__trunc__", "__bool__"})
 """What makes a plain value of an object that was computed."""
 
@@ -64,13 +68,17 @@ class CautiousPeer(Peer):
         """Of objects that the tests made by calling a class of the code, by id: the class and the arguments."""
         self._alike: dict[int, list[Any]] = {}
         """Of objects that the code computed from a number of the tests', by id: what it made of other numbers."""
+        self._changed: set[int] = set()
+        """Objects that may have changed since they were made, since a method was called or an attribute set, by id."""
+        self._sums: set[int] = set()
+        """Those of them that are sums or differences, by id."""
         self._doubts: dict[Any, int] = {}
         """Of each class, how often it was asked about decoys."""
         self._made_with: dict[Any, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
         """Of each class, some of the arguments with which the tests made objects of it."""
         self._controlled: dict[Any, int] = {}
         """Of each class, how often its word on equality was taken."""
-        self.swallowed: list[int] = []
+        self.swallowed: list[list[int]] = []
         """Lines of the test that runs whose exceptions an `__exit__` of the code's took back."""
         self.in_generator_method = False
         """Whether a generator's method is called, which may say that it has come to its end."""
@@ -81,7 +89,7 @@ class CautiousPeer(Peer):
     def forget_remote(self) -> None:
         """As `Peer.forget_remote`: nothing is known of the objects of a new process."""
         super().forget_remote()
-        for known in (self._own_made, self._shown, self._made_of, self._alike):
+        for known in (self._own_made, self._shown, self._made_of, self._alike, self._sums, self._changed):
             known.clear()
 
     def construct(self, kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -101,6 +109,8 @@ class CautiousPeer(Peer):
         """Call a special method of an object of the code's."""
         if name in COMPARISONS and args:
             return self._compare(name, target, args[0])
+        if name in _CHANGING:
+            self._changed.add(id(target))
         if name in BINARY and args:
             return self._combine(name, target, args)
         self._refuse_shown(target)
@@ -119,7 +129,7 @@ class CautiousPeer(Peer):
         ):
             return False  # what an assert said is not for the code to take back
         if name in ("__exit__", "__aexit__") and result and len(args) == 3 and args[2] is not None:
-            self.swallowed.append(args[2].tb_lineno)
+            self.swallowed.append(_find_test_lines(args[2]))
         if name in ("__neg__", "__pos__", "__abs__", "__invert__"):
             self._inherit(target, result)
         return result
@@ -134,11 +144,17 @@ class CautiousPeer(Peer):
         if name in COMPARISONS and args:
             return self._compare(name, target, args[0])
         self._refuse_shown(target)
+        self._changed.add(id(target))
         self.in_generator_method = name in GENERATOR_METHODS
         try:
             return super().call_method(target, name, args, named)
         finally:
             self.in_generator_method = False
+
+    def set_attribute(self, target: Any, name: str, value: Any) -> None:
+        """Set an attribute of an object or a class of the code's."""
+        self._changed.add(id(target))
+        super().set_attribute(target, name, value)
 
     def get_attribute(self, target: Any, name: str) -> Any:
         """An attribute of an object or a class of the code's."""
@@ -204,8 +220,14 @@ class CautiousPeer(Peer):
         result, *others = self._ask_among(name, questions)
         if isinstance(result, RemoteObject):
             self._inherit(target, result)
+            if id(target) in self._sums:
+                self._sums.add(id(result))
             self._alike[id(result)] = [other for other in others if isinstance(other, RemoteObject)]
-        elif others and (name != "__bool__" or not result) and all(other == result for other in others):
+        elif (
+            others
+            and (name != "__bool__" or not result)
+            and not any(_differ(result, other, id(target) in self._sums) for other in others)
+        ):
             raise BeliefError(f"a {type(target).__name__} object gives {result!r}, whatever it was computed from")
         return result
 
@@ -228,18 +250,15 @@ class CautiousPeer(Peer):
         other = args[0]
         own = id(target) in self._own_made
         plain = _find_plain(target)
-        if own and name in _ARITHMETIC and isinstance(other, numbers.Number) and self._is_doubted(target):
-            decoys = [(vary(other, self._random), *args[1:]) for _ in range(_DECOYS)]
-            result, *others = self._ask_among(name, [(target, args), *((target, decoy) for decoy in decoys)])
-            if isinstance(result, RemoteObject):
-                self._inherit(target, result)
-                self._alike[id(result)] = [one for one in others if isinstance(one, RemoteObject)]
-            return result
+        if own and name in _ARITHMETIC and isinstance(other, numbers.Number):
+            return self._combine_with_number(name, target, args)
         if plain is not None and not own and not isinstance(other, RemoteObject):
             return getattr(plain, name, lambda *_: NotImplemented)(*args)
         result = super().operate(name, target, *args)
         if result is NotImplemented:
             return result
+        if own and not isinstance(other, RemoteObject) and result is not None and not isinstance(result, RemoteObject):
+            self._check_dependence(name, target, args, result)
         if own and (not isinstance(other, RemoteObject) or id(other) in self._own_made):
             self._inherit(target, result)
             return result
@@ -249,6 +268,49 @@ class CautiousPeer(Peer):
             self._shown.add(id(result))
             return result
         raise BeliefError(f"a {type(target).__name__} object is no plain value, and cannot be combined with one")
+
+    def _combine_with_number(self, name: str, target: Any, args: tuple[Any, ...]) -> Any:
+        """What an object that the tests made gives with a number; other numbers are tried beside it. A plain result has
+        to depend on the number."""
+        number = args[0]
+        decoys = [vary(number, self._random) for _ in range(_DECOYS)]
+        result, *others = self._ask_among(name, [(target, args), *((target, (decoy, *args[1:])) for decoy in decoys)])
+        if isinstance(result, RemoteObject):
+            self._inherit(target, result)
+            if name in _SUMS:
+                self._sums.add(id(result))
+            self._alike[id(result)] = [one for one in others if isinstance(one, RemoteObject)]
+        elif result is not NotImplemented:
+            answered = [other for other in others if other is not None]
+            differing = sum(_differ(result, other, name in _SUMS) for other in answered)
+            needed = len(answered) - 1 if name in _SUMS else len(answered) / 2
+            if differing < needed and (name in _SUMS or not self._depends_on_object(name, target, args, result)):
+                raise _make_constant_error(target, result)
+        return result
+
+    def _check_dependence(self, name: str, target: Any, args: tuple[Any, ...], result: Any) -> None:
+        """See to it that a plain result of an operator depends on both sides, or at least on one where the other side
+        does not matter, as nothing times something is nothing."""
+        if name in _CHANGING:
+            raise _make_constant_error(target, result)  # not asked again: it changes the object
+        decoys = [vary(args[0], self._random) for _ in range(_DECOYS)]
+        others: list[Any] = []
+        for decoy in decoys:
+            with contextlib.suppress(Exception):
+                others.append(super().operate(name, target, decoy, *args[1:]))
+        constant = others and not any(_differ(result, other, False) for other in others)
+        if constant and not self._depends_on_object(name, target, args, result):
+            raise _make_constant_error(target, result)
+
+    def _depends_on_object(self, name: str, target: Any, args: tuple[Any, ...], result: Any) -> bool:
+        """Whether objects that are made of other arguments give something else."""
+        if id(target) not in self._made_of:
+            return False
+        for decoy in self._make_decoys(target):
+            with contextlib.suppress(Exception):
+                if _differ(result, super().operate(name, decoy, *args), False):
+                    return True
+        return False
 
     def _compare(self, name: str, target: Any, other: Any) -> Any:
         if isinstance(other, RemoteObject):
@@ -271,14 +333,91 @@ class CautiousPeer(Peer):
         return self._order(name, target, other)
 
     def _compare_objects(self, name: str, target: Any, other: Any) -> Any:
-        """What an object says of itself and another one, asked among objects like either, of which it knows no more."""
-        questions = [(target, (other,))]
-        if name in ("__eq__", "__ne__") and id(target) != id(other) and self._is_doubted(target):
-            if id(other) in self._made_of:
-                questions += [(target, (decoy,)) for decoy in self._make_decoys(other)]
-            elif id(target) in self._made_of:
-                questions += [(decoy, (other,)) for decoy in self._make_decoys(target)]
-        return _truth(self._ask_among(name, questions)[0])
+        """What an object says of itself and another one, asked among objects like either, of which it knows no more.
+        What equals another object has to equal what that one equals, and an order has to be one."""
+        if id(target) == id(other) or not self._is_doubted(target):
+            return _truth(super().operate(name, target, other))
+        thirds = self._make_thirds(target, other)
+        of_target = id(target) in self._made_of and id(other) not in self._made_of
+        questions = [(third, (other,)) if of_target else (target, (third,)) for third, _ in thirds]
+        result, *said = self._ask_among(name, [(target, (other,)), *questions])
+        result = _truth(result)
+        if name not in ("__eq__", "__ne__"):
+            self._check_order(name, target, other, result)
+            return result
+        if result is (name == "__eq__") and thirds:
+            questions = [(third, (target,)) if of_target else (other, (third,)) for third, _ in thirds]
+            known = self._ask_quietly(name, questions)
+            if any((one is result) is not (two is result) for one, two in zip(said, known, strict=True)):
+                raise BeliefError(
+                    f"a {type(target).__name__} object says that it equals another one, and not what that equals"
+                )
+            differing = [word for word, (_, varied) in zip(said, thirds, strict=True) if varied]
+            if len(differing) > 1 and all(word is result for word in differing):
+                raise BeliefError(
+                    f"{type(target).__name__} objects say that they equal each other, whatever they are made of"
+                )
+        return result
+
+    def _check_order(self, name: str, target: Any, other: Any, result: Any) -> None:
+        """See to it that what two objects say of their order can be an order: of two at most one is the lesser, none is
+        less than itself, and what is made of the same says the same."""
+        if result is not True:
+            return
+        kind = type(target).__name__
+        back = _MIRRORED[name]
+        if name in ("__lt__", "__gt__"):
+            questions = [(name, target, target), (name, other, target), (back, target, other)]
+            if any(self._ask_quietly(one, [(left, (right,))])[0] is True for one, left, right in questions):
+                raise BeliefError(f"{kind} objects say that each is less than the other, or than itself")
+        elif self._ask_quietly(back, [(target, (other,))])[0] is True:
+            # Then they are of one rank, which cannot be so of all.
+            decoys = [
+                decoy for made in (target, other) if id(made) in self._made_of for decoy in self._make_decoys(made)
+            ]
+            said = self._ask_quietly(name, [pair for one in decoys for pair in ((target, (one,)), (one, (target,)))])
+            if said and all(word is True for word in said):
+                raise BeliefError(f"{kind} objects say of each other that none is less")
+        if all(id(made) in self._made_of and id(made) not in self._changed for made in (target, other)):
+            for one, two in ((target, other), (other, target)):  # it tells nothing which of them is made first
+                twins = {id(made): self._make_twin(made) for made in (one, two)}
+                if self._ask_quietly(name, [(twins[id(target)], (twins[id(other)],))])[0] is False:
+                    raise BeliefError(f"{kind} objects that are made of the same differ in their order")
+
+    def _ask_quietly(self, name: str, questions: list[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
+        """What an operation gives for each of several objects and arguments; None where it raises."""
+        return [self._ask_one(name, *question) for question in questions]
+
+    def _ask_one(self, name: str, target: Any, args: tuple[Any, ...]) -> Any:
+        try:
+            return super().operate(name, target, *args)
+        except GoneError:
+            raise
+        except BaseException:
+            return None
+
+    def _make_thirds(self, target: Any, other: Any) -> list[tuple[Any, bool]]:
+        """Objects like one of two, in an order that tells nothing, and whether each is made of other arguments."""
+        made = next((self._made_of[id(one)] for one in (other, target) if id(one) in self._made_of), None)
+        if made is None:
+            kind = type(other)
+            known = self._made_with.get(kind, [])
+            recipes = [(kind, args, named, varied) for args, named in known for varied in (True, False)]
+        else:
+            recipes = [*([(*made, True)] * _DECOYS), (*made, False)]
+        turns = list(enumerate(recipes))
+        self._random.shuffle(turns)
+        found: list[tuple[Any, bool]] = []
+        for turn, (kind, args, named, varied) in turns:
+            with contextlib.suppress(Exception):  # arguments that the class refuses
+                if varied:
+                    args, named = vary_arguments(args, named, self._random, turn)
+                found.append((super().construct(kind, copy_plain(args), copy_plain(named)), varied))
+        return found
+
+    def _make_twin(self, made: Any) -> Any:
+        kind, args, named = self._made_of[id(made)]
+        return super().construct(kind, copy_plain(args), copy_plain(named))
 
     def _make_decoys(self, made: Any) -> list[Any]:
         """Objects of the class of one that the tests have made, of other arguments."""
@@ -399,6 +538,34 @@ class CautiousPeer(Peer):
             raise
         except BaseException:  # of what it cannot be compared with
             return False
+
+
+def _find_test_lines(traceback: Any) -> list[int]:
+    """The lines of a traceback: the one in the frame that caught it, and those of the same file that it called."""
+    file, lines = traceback.tb_frame.f_code.co_filename, list[int]()
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == file:
+            lines.append(traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return lines
+
+
+def _differ(result: Any, other: Any, is_sum: bool) -> bool:
+    """Whether two results of an operator differ by more than would pass for the same: of sums with numbers that are at
+    least a half apart, by a part of that; of others, by a hundredth."""
+    if isinstance(result, RemoteObject) or isinstance(other, RemoteObject):
+        return isinstance(result, RemoteObject) is not isinstance(other, RemoteObject)
+    if not (isinstance(result, numbers.Number) and isinstance(other, numbers.Number)):
+        return bool(result != other)
+    try:
+        first, second = complex(result), complex(other)  # type: ignore[arg-type]
+    except OverflowError:
+        return bool(result != other)
+    return abs(first - second) > (0.01 if is_sum else 0.01 * max(abs(first), abs(second)))
+
+
+def _make_constant_error(target: Any, result: Any) -> BeliefError:
+    return BeliefError(f"a {type(target).__name__} object gives {result!r}, whatever value it is combined with")
 
 
 def _truth(result: Any) -> Any:

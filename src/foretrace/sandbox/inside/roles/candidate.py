@@ -13,6 +13,7 @@ from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer
+from foretrace.sandbox.inside.roles.process_pools import run_processes_as_threads
 from foretrace.sandbox.inside.shared_state.states import SharedStates
 from foretrace.sandbox.inside.wire.values import decode, encode
 
@@ -28,6 +29,7 @@ def load_module(source: str, preamble: str = "") -> dict[str, Any]:
     module = types.ModuleType(MODULE)
     module.__dict__["__file__"] = FILE
     sys.modules[MODULE] = module  # dataclasses, pickle and typing look there
+    run_processes_as_threads(preamble + source)
     if preamble:
         exec(compile(preamble, "prompt.py", "exec", dont_inherit=True), module.__dict__)
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)

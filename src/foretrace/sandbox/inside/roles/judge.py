@@ -28,7 +28,7 @@ _MAX_REPLY = 64 << 20
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Run the tests of the request against the code behind the channel (see `wire.frames`)."""
     names = request["names"]
-    peer = TestsPeer(channel, _MAX_REPLY)
+    peer = TestsPeer(channel, _MAX_REPLY, request.get("classes", ()))
     try:
         world = _run_setup(request["setup"], peer)
         prompt = _run_module(request["helpers"], "prompt")
@@ -159,7 +159,7 @@ class TestRun:
         self._names = asserts.name_asserts(number, tree, found)
         self._check = find_check_function(tree)
         self._cases = find_test_functions(tree)
-        self._with_bodies = find_with_bodies(tree)
+        self._with_bodies, self._assert_lines = find_with_bodies(tree), find_assert_lines(tree)
         own = {self._check[0]} if self._check else set[str]()
         callees = callees | ({self._check[1]} if self._check else set())
         self._tree = asserts.AssertInstrumenter(callees, own | set(self._cases)).visit(tree)
@@ -180,8 +180,9 @@ class TestRun:
             problem = describe_error(error)
         if problem is None and self._peer and self._peer.lost:
             problem = {"kind": "the code's process ended", "message": self._peer.lost}
-        for line in self._peer.swallowed if self._peer else ():
-            if any(body[0] <= line <= body[-1] and line < last for *body, last in self._with_bodies):
+        for lines in self._peer.swallowed if self._peer else ():
+            skipped = any(body[0] <= lines[0] <= body[-1] and lines[0] <= last for *body, last in self._with_bodies)
+            if skipped or not self._assert_lines.isdisjoint(lines):
                 problem = problem or {"kind": "an assert was skipped, since the code took an error back", "message": ""}
         if problem is None and self._peer and self._peer.failed_inside:
             problem = {"kind": self._peer.failed_inside, "message": ""}
@@ -325,14 +326,32 @@ def _call_with_nothing(case: Any, name: str) -> None:
 
 
 def find_with_bodies(tree: ast.AST) -> list[tuple[int, int, int]]:
-    """Of each `with` that holds asserts: the first and the last line of its body, and the line of its last assert."""
+    """Of each `with` that holds asserts: the first and the last line of its body, and the last line of its asserts."""
     found: list[tuple[int, int, int]] = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.With, ast.AsyncWith)):
-            lines = [part.lineno for item in node.body for part in ast.walk(item) if isinstance(part, ast.Assert)]
+            lines = [line for item in node.body for line in find_assert_lines(item)]
             if lines:
                 found.append((node.body[0].lineno, node.body[-1].end_lineno or 0, max(lines)))
     return found
+
+
+def find_assert_lines(tree: ast.AST) -> set[int]:
+    """The lines on which asserts stand, also those of unittest."""
+    spans = [
+        (node.lineno, node.end_lineno or 0)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Assert, ast.Expr)) and _is_assert(node)
+    ]
+    return {line for first, last in spans for line in range(first, last + 1)}
+
+
+def _is_assert(node: ast.AST) -> bool:
+    """Whether it is an assert, or a call of one of unittest's."""
+    if isinstance(node, ast.Assert):
+        return True
+    called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr.startswith("assert")
 
 
 def find_test_functions(tree: ast.Module) -> list[str]:

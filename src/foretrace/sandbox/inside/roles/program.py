@@ -14,6 +14,7 @@ import types
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.roles.process_pools import run_processes_as_threads
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 FILE = "main.py"
@@ -96,6 +97,7 @@ def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | No
     A traceback is printed to stderr, as Python does.
     """
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    run_processes_as_threads(source)
     try:
         exec(compile(source, file, "exec", dont_inherit=True), namespace)
     except SystemExit as leaving:

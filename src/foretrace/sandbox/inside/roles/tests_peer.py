@@ -8,6 +8,7 @@ import io
 import sys
 import types
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, RemoteObject
@@ -31,8 +32,10 @@ class TestsPeer(CautiousPeer):
 
     __test__ = False
 
-    def __init__(self, channel: Any, limit: int) -> None:
+    def __init__(self, channel: Any, limit: int, class_names: Sequence[str] = ()) -> None:
         super().__init__(channel, limit)
+        self._class_names = class_names
+        """Names that the problem has for classes, however they are written."""
         self.passes_contexts = False  # it could hold what an assert has said
         self._states = SharedStates()
         self._gone = False
@@ -124,13 +127,14 @@ class TestsPeer(CautiousPeer):
             raise
 
     def fetch_names(self, wanted: list[str]) -> dict[str, Any]:
-        """What the code has by these names. The tests name a class where its name is written as classes are: a task to
-        write `area` asks for a value, also of an answer that makes a class of it."""
+        """What the code has by these names. The tests name a class where its name is written as classes are, or where
+        the problem says that it is one: a task to write `area` asks for a value, also of an answer that makes a class
+        of it."""
         self._fetched_names |= self.request("names", "", *wanted)
         self.named_classes |= {
             id(value)
             for name, value in self._fetched_names.items()
-            if isinstance(value, RemoteClass) and name.lstrip("_")[:1].isupper()
+            if isinstance(value, RemoteClass) and (name.lstrip("_")[:1].isupper() or name in self._class_names)
         }
         return {name: self._fetched_names[name] for name in wanted if name in self._fetched_names}
 

@@ -1,4 +1,4 @@
-"""Values of the standard library that are sent as text: decimals, fractions, dates and times, UUIDs."""
+"""Values of the standard library that are sent as text: decimals, fractions, times and their zones, addresses."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from typing import Any
 
 _MAX_TEXT = 2000
 """Characters of such a text."""
-_MAX_EXPONENT = 10_000
-"""Above this, comparing a decimal with an int takes for ever."""
+_MAX_EXPONENT = 1_000_000
+"""Above this, to make an int of a decimal takes for ever."""
+
+
+def _write_decimal(value: Any) -> str:
+    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
+        raise ValueError("a decimal that cannot be compared")
+    return str(value)
 
 
 def _read_decimal(text: str) -> Any:
     from decimal import Decimal
 
     value = Decimal(text)
-    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
-        raise ValueError("a decimal that cannot be compared")
+    _write_decimal(value)
     return value
 
 
@@ -50,13 +55,37 @@ def _read_uuid(text: str) -> Any:
     return UUID(hex=text)
 
 
+def _write_zone(zone: Any) -> str:
+    offset, *name = zone.__getinitargs__()
+    return " ".join([str(offset.days), str(offset.seconds), str(offset.microseconds), *name])
+
+
+def _read_zone(text: str) -> Any:
+    from datetime import timedelta, timezone
+
+    days, seconds, microseconds, *name = text.split(" ", 3)
+    return timezone(timedelta(int(days), int(seconds), int(microseconds)), *name)
+
+
+def _read_address(name: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        import ipaddress
+
+        return getattr(ipaddress, name)(text)
+
+    return read
+
+
+_ADDRESSES = [f"IPv{version}{kind}" for version in (4, 6) for kind in ("Address", "Network", "Interface")]
 _KINDS: dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
-    "Decimal": ("decimal", str, _read_decimal),
+    "Decimal": ("decimal", _write_decimal, _read_decimal),
     "Fraction": ("fractions", lambda v: f"{v.numerator:x}/{v.denominator:x}", _read_fraction),
     "date": ("datetime", lambda v: v.isoformat(), _read_date("date")),
     "time": ("datetime", lambda v: v.isoformat(), _read_date("time")),
     "datetime": ("datetime", lambda v: v.isoformat(), _read_date("datetime")),
     "timedelta": ("datetime", lambda v: f"{v.days} {v.seconds} {v.microseconds}", _read_delta),
+    "timezone": ("datetime", _write_zone, _read_zone),
+    **{name: ("ipaddress", str, _read_address(name)) for name in _ADDRESSES},
     "UUID": ("uuid", lambda v: v.hex, _read_uuid),
 }
 """By type name: its module, what makes text of a value, and what reads the text."""
