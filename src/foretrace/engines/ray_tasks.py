@@ -7,6 +7,7 @@ give the same files whenever it runs.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import platform
@@ -34,8 +35,7 @@ class RayExecutor(Executor):
     """Runs calls as Ray tasks, so many at a time; the others wait here, where they can still be cancelled."""
 
     def __init__(self, in_flight: int, *, small: bool = True) -> None:
-        import ray
-
+        ray = _import_ray()
         self._ray = ray
         self._in_flight = in_flight
         self._small = small
@@ -104,12 +104,11 @@ def _run_job(small: bool, function: Callable[..., Any], args: tuple[Any, ...], k
 
 def _find_cause(error: Exception) -> Exception:
     """What a job raised, out of what Ray puts around it."""
-    from ray.exceptions import RayError, RayTaskError
-
-    if isinstance(error, RayTaskError):
-        cause = error.cause
+    exceptions = _import_ray(".exceptions")
+    if isinstance(error, exceptions.RayTaskError):
+        cause: Any = getattr(error, "cause", None)
         return cause if isinstance(cause, Exception) else error
-    if isinstance(error, RayError):
+    if isinstance(error, exceptions.RayError):
         return WorkerError(f"the Ray cluster lost a task and gave it up after {_MAX_RETRIES} more tries: {error}")
     return error
 
@@ -148,9 +147,13 @@ def ray_pool(
         ray.shutdown()
 
 
+def _import_ray(module: str = "") -> Any:
+    return importlib.import_module(f"ray{module}")
+
+
 def _connect(address: str | None) -> Any:
     try:
-        import ray
+        ray = _import_ray()
     except ImportError:
         raise UsageError(Setting("engine", "ray"), " needs Ray: pip install 'foretrace[ray]'") from None
     given = address or os.environ.get("RAY_ADDRESS") or None
@@ -187,9 +190,8 @@ def check_nodes(folders: Sequence[Path]) -> None:
     Raises:
         UsageError: a node has another version of foretrace, Python or pyarrow, or does not see a folder.
     """
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
+    ray = _import_ray()
+    place_on: Any = _import_ray(".util.scheduling_strategies").NodeAffinitySchedulingStrategy
     mark = f".ray-{secrets.token_hex(8)}"
     places = [folder.absolute() / mark for folder in folders]
     for place in places:
@@ -199,9 +201,7 @@ def check_nodes(folders: Sequence[Path]) -> None:
         probe: Any = ray.remote(num_cpus=0, max_retries=1)(_describe_node)
         nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         asked = {
-            node: probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-                [str(place) for place in places]
-            )
+            node: probe.options(scheduling_strategy=place_on(node, soft=False)).remote([str(place) for place in places])
             for node in nodes
         }
         ours = _describe_node([str(place) for place in places])
@@ -213,10 +213,8 @@ def check_nodes(folders: Sequence[Path]) -> None:
 
 
 def _find_answer(name: str, answer: Any) -> dict[str, Any]:
-    import ray
-
     try:
-        return ray.get(answer, timeout=_PROBE_S)
+        return _import_ray().get(answer, timeout=_PROBE_S)
     except Exception as error:
         cause = _find_cause(error)
         if isinstance(cause, ModuleNotFoundError):
