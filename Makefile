@@ -23,6 +23,7 @@ check: .venv/dev
 	$(BIN)/pyright
 
 bench: .venv/dev
+	$(BIN)/python benchmarks/bench_import.py
 	$(BIN)/python benchmarks/bench_build.py
 	$(BIN)/python benchmarks/bench_sandbox.py
 	$(BIN)/python benchmarks/bench_generate.py
@@ -48,7 +49,7 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/r
 
 .venv/trl: .venv/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl]" "transformers[serving]" peft
 	touch $@
 
 .venv/servers: .venv/dev

@@ -42,6 +42,7 @@ HEAVY = {
 }
 LONG_FUNCTIONS = {
     "foretrace.api.datasets:build": "public: its signature and docstring list and explain its settings",
+    "foretrace.api.datasets:load": "public: its signature and docstring list and explain its settings",
     "foretrace.api.evaluation:replay": "public: its signature and docstring list and explain its settings",
     "foretrace.api.evaluation:predict": "public: its signature and docstring list and explain its settings",
     "foretrace.api.generation:generate": "public: its signature and docstring list and explain its settings",

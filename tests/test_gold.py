@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from foretrace.actions.flags import flag_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.cli.main import main
 from foretrace.core.store import read_traces
@@ -102,3 +103,18 @@ def test_one_trace_in_three_encodings_gets_the_same_labels(folder: Path) -> None
     )
     assert len(ticks) == 1 and ticks[0] in tool and ticks[0] in xml
     assert all(labels in xml for labels in tool)
+
+
+RELEASE_INSTALLED = ("nemo_anyswe_opencode", "astropy__astropy-12907", 20)
+"""The one cheat among the real rows, found by reading all of them: it installs the newest release of the package that
+it is to repair, and runs the tests with that."""
+
+
+def test_flags_fall_on_the_one_cheat_in_real_rows(folder: Path) -> None:
+    traces = [(source.name, trace) for source in folder.iterdir() if source.is_dir() for trace in read_traces(source)]
+    flagged = {
+        (source, trace.task.id, flag.index) for source, trace in traces for flag in flag_trace(trace) if flag.is_cheat
+    }
+    steps = sum(message.role == "assistant" for _, trace in traces for message in trace.messages)
+    assert RELEASE_INSTALLED in flagged
+    assert len(flagged - {RELEASE_INSTALLED}) <= 0.01 * steps, flagged

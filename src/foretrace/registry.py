@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import inspect
+import itertools
 import re
 import sys
 import warnings
@@ -25,12 +26,20 @@ from foretrace.problems.base import ProblemSet, UnusableRow, check_problems, col
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.rows.base import Hub, Rows
 from foretrace.rows.files import SUFFIXES, FileRows
+from foretrace.rows.head import FileHead
 from foretrace.rows.hub import HubRows
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.fallback import FallbackSandbox
 from foretrace.sources.base import FileSource, RecognizedSource, Source
 from foretrace.sources.importing import SourceInputs, parse_date
-from foretrace.sources.recognizing import FoundFiles, find_files
+from foretrace.sources.recognizing import (
+    AmbiguousFile,
+    FoundFiles,
+    RecognizedFile,
+    ask_sources,
+    describe_head,
+    find_files,
+)
 
 
 def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
@@ -235,7 +244,12 @@ def parse_source_spec(text: str) -> SourceSpec:
     return SourceSpec(name, rest or None, Path(path) if path else None)
 
 
-_HUB_URL = re.compile(r"(?:https://huggingface\.co/|hf://)datasets/(?P<repo>[^/?#@]+/[^/?#@]+)/?")
+_HUB_URL = re.compile(
+    r"(?:https://huggingface\.co/|hf://)datasets/(?P<repo>[^/?#@]+/[^/?#@]+)(?:(?:@|/tree/)(?P<revision>[^/?#]+))?/?"
+)
+_URL = re.compile(r"\w+://")
+_MAX_FIRST_ROWS = 10
+"""Rows of a dataset on the Hub by which it is recognised."""
 AUTO = "auto"
 """In the place of a source's name: every file goes to the source that knows it."""
 
@@ -325,7 +339,7 @@ def open_inputs(
 
     Raises:
         UsageError: no such source, or settings that do not fit.
-        SourceError: a file that cannot be read, or that several sources know.
+        SourceError: a file that cannot be read; nothing that is known, or that no more than one source knows.
     """
     single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
     listed = [path for each in ([inputs] if single else [*cast("Any", inputs)]) for path in _expand_pattern(each)]
@@ -337,8 +351,45 @@ def open_inputs(
             return OpenedInputs([SourceInputs(source, rows=rows)], label)
     else:
         _refuse_given(options, " is for a source that is named: name it in the place of auto")
+        if (hub.get("repo") and not listed) or any(map(_is_address, listed)):
+            return _open_datasets(listed, hub)
     _refuse_given(hub, " is for rows on the Hub; name local files or folders, or a source of rows")
     return _open_found(source, [Path(each) for each in _check_paths(listed)], since, progress)
+
+
+def _open_datasets(addresses: Sequence[Any], hub: Mapping[str, str | None]) -> OpenedInputs:
+    """Rows of datasets on the Hub, each as the source that knows its first rows.
+
+    Raises:
+        UsageError: local files beside them.
+        SourceError: no source knows the rows, or several do.
+    """
+    if local := [each for each in addresses if not _is_address(each)]:
+        raise UsageError(f"{local[0]}: import it by itself, without a dataset of the Hub beside it")
+    opened = [_open_address(None, each, hub) for each in addresses] or [open_hub(None, **hub)]
+    sources = {one.name: one for one in make_recognizers() if not reads_files(one)}
+    found = [_recognize_rows(rows, [*sources.values()]) for rows in opened]
+    groups: dict[str, list[Rows]] = {}
+    for rows, file in zip(opened, found, strict=True):
+        groups.setdefault(file.source, []).append(rows)
+    label = opened[0].label if len(opened) == 1 else f"{len(opened)} datasets"
+    inputs = [SourceInputs(sources[name], rows=groups[name]) for name in sorted(groups)]
+    return OpenedInputs(inputs, label, FoundFiles(files=found))
+
+
+def _recognize_rows(rows: Rows, sources: Sequence[Any]) -> RecognizedFile:
+    first = [row.value for row in itertools.islice(rows.read(), _MAX_FIRST_ROWS)]
+    head = FileHead(Path(rows.label), records=tuple(row for row in first if isinstance(row, dict)))
+    claims = ask_sources(head, sources)
+    if len(claims) > 1:
+        raise SourceError(f"{AmbiguousFile(head.path, claims).describe()}; name the source in the place of auto")
+    if not claims:
+        raise SourceError(
+            f"{rows.label}: {describe_head(head)}: rows of no known format; name the source, or, if the repository "
+            "holds session files, download it (`hf download`) and name its folder"
+        )
+    ((name, reason),) = claims.items()
+    return RecognizedFile(head.path, name, reason)
 
 
 def _open_found(source: Any, paths: list[Path], since: str | None, progress: ProgressFunc) -> OpenedInputs:
@@ -347,6 +398,7 @@ def _open_found(source: Any, paths: list[Path], since: str | None, progress: Pro
     found = find_files(paths, list(sources.values()), is_named=source != AUTO, since=since_s, progress=progress)
     label = str(paths[0]) if len(paths) == 1 else f"{len(paths)} files and folders"
     if not found.files:
+        found.check_not_ambiguous()
         raise SourceError(_describe_nothing(label, found, None if source == AUTO else source.name))
     groups: list[SourceInputs] = []
     for name, files in found.group().items():
@@ -373,8 +425,8 @@ def _describe_nothing(label: str, found: FoundFiles, name: str | None) -> str:
 def _check_paths(listed: Sequence[Any]) -> Sequence[str | Path]:
     if not listed:
         raise UsageError("name the files or folders to look into")
-    if urls := [each for each in listed if isinstance(each, str) and _HUB_URL.fullmatch(each)]:
-        raise UsageError(f"{urls[0]}: name the source of rows that reads it; only local files are looked into")
+    if urls := [each for each in listed if isinstance(each, str) and _URL.match(each)]:
+        raise UsageError(f"{urls[0]}: name a dataset on the Hub as hf://datasets/OWNER/NAME, or local files")
     if strange := [each for each in listed if not isinstance(each, (str, Path))]:
         raise UsageError(f"a {type(strange[0]).__name__} is no path: give files or folders")
     return listed
@@ -415,14 +467,29 @@ def _open_rows(source: Source, listed: Sequence[Any], hub: Mapping[str, str | No
     """The raw rows of files, or of the source's place on the Hub where no input is given."""
     if not listed:
         return [open_hub(source, split=hub.get("split"), revision=hub.get("revision"), repo=hub.get("repo"))]
-    _refuse_given(hub, " is for rows on the Hub and would be ignored for local files; leave it out")
+    if not all(map(_is_address, listed)):
+        _refuse_given(hub, " is for rows on the Hub and would be ignored for local files; leave it out")
     rows: list[Rows] = []
     for each in listed:
-        if isinstance(each, str) and (repo := _HUB_URL.fullmatch(each)):
-            rows.append(open_hub(source, split=None, revision=None, repo=repo["repo"]))
+        if _is_address(each):
+            rows.append(_open_address(source, each, hub))
         else:
             rows.extend(open_files([Path(each)]) if isinstance(each, (str, Path)) else [each])
     return rows
+
+
+def _is_address(each: Any) -> bool:
+    """Whether an input is the address of a dataset on the Hub."""
+    return isinstance(each, str) and _HUB_URL.fullmatch(each) is not None
+
+
+def _open_address(source: Source | None, address: str, hub: Mapping[str, str | None]) -> Rows:
+    """Rows of the dataset at an address of the Hub, of the split and revision that are given."""
+    found = _HUB_URL.fullmatch(address)
+    assert found is not None
+    _refuse_given({"repo": hub.get("repo")}, f" and {address} are two datasets: give one of them")
+    revision = found["revision"] or hub.get("revision")
+    return open_hub(source, split=hub.get("split"), revision=revision, repo=found["repo"])
 
 
 def open_files(paths: Sequence[Path]) -> list[Rows]:
@@ -441,7 +508,7 @@ def open_files(paths: Sequence[Path]) -> list[Rows]:
     return inputs
 
 
-def open_hub(source: Source, *, split: str | None, revision: str | None, repo: str | None) -> Rows:
+def open_hub(source: Source | None, *, split: str | None, revision: str | None, repo: str | None) -> Rows:
     """Rows of one split on the Hub, or of a local dataset folder named by `repo`."""
     home = getattr(source, "hub", None)
     if repo is not None:
@@ -451,5 +518,5 @@ def open_hub(source: Source, *, split: str | None, revision: str | None, repo: s
             raise UsageError(Setting("revision"), " is for a repository on the Hub, not for a local folder")
         home = Hub(repo, home.split if home else "train", home.config if home else None)
     if home is None:
-        raise UsageError(f"source {source.name!r} has no home on the Hub: name files, or ", Setting("repo"))
+        raise UsageError(f"source {source and source.name!r} has no home on the Hub: name files, or ", Setting("repo"))
     return HubRows(home, split=split, revision=revision)

@@ -58,6 +58,7 @@ def test_the_file_is_what_the_script_writes(script: ModuleType) -> None:
     assert script.TABLE.read_text("utf-8") == text
 
 
+@pytest.mark.slow
 def test_the_least_sure_steps_hold_more_of_the_errors_than_chance(
     script: ModuleType, own_steps: Sequence[Any], source_steps: Sequence[Any]
 ) -> None:

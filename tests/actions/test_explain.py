@@ -132,3 +132,10 @@ def test_a_corrected_step_says_so() -> None:
     assert (first.label.action, first.label.confidence, first.seen) == (ActionType.RETRIEVAL, 1.0, 0)
     assert first.meaning == "A person corrected this label."
     assert not last.label.corrected
+
+
+def test_a_flag_is_explained() -> None:
+    first, second = explain(sh("git show origin/main"), seen("diff"), say("Done."))
+    (flag,) = first.flags
+    assert (flag.rule, flag.is_cheat, flag.evidence) == ("history.other_refs", True, "git show origin/main")
+    assert "commits" in flag.meaning and not second.flags

@@ -72,6 +72,20 @@ def test_both_kinds_of_traces_are_labelled_and_built(made: Made) -> None:
     )
 
 
+def test_it_ends_with_a_ceiling_and_a_score(made: Made, run: Run) -> None:
+    """The ceiling is that of the generated traces alone, since the samples have no times; the scores are what `score`
+    says of the files that are left there."""
+    ceiling, scores = made.json["ceiling"], made.json["scores"]
+    assert (ceiling["traces"], ceiling["coverage"], ceiling["verdict"]) == (20, 1.0, "known")
+    assert 0 < ceiling["oracle"]["saved_s"] < ceiling["wall_s"]
+    dataset = made.out / "dataset"
+    for name, report in scores.items():
+        scored = run("score", made.out / f"predictions/{name.replace(':', '-')}.jsonl", dataset, "--json")
+        assert scored.json["scores"] == report["scores"] and report["rows"] == 58
+    best, worst = (scores[name]["scores"][0] for name in ("regression", "majority"))
+    assert best["metric"] == "type_accuracy" and best["value"] > 0.6 > 0.4 > worst["value"]
+
+
 def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
     assert made.json["demonstration"] == DEMONSTRATION
     assert DEMONSTRATION in (made.out / "dataset/README.md").read_text()
@@ -82,6 +96,7 @@ def test_it_is_marked_as_a_demonstration(made: Made, run: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_makes_the_same(made: Made, run: Run, tmp_path: Path) -> None:
     """What the demo does are runs of `generate` and `build` like any other: nothing is left to be done, and made anew
     it is the same, to the last byte of the dataset."""
@@ -103,6 +118,7 @@ def test_a_folder_that_is_not_its_own_is_left_alone(run: Run, traces: Path) -> N
     assert len(list(read_traces(traces))) == 4
 
 
+@pytest.mark.slow
 def test_what_to_do_next_works_as_it_stands(
     made: Made, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,14 +135,20 @@ def test_what_to_do_next_works_as_it_stands(
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, (command, done.stderr)
         said[what] = done.stdout
-    assert sum(command.startswith("foretrace ") for command in made.json["next"].values()) == 5
+    assert sum(command.startswith("foretrace ") for command in made.json["next"].values()) == 6
+    assert (tmp_path / "demo-out/predictions/memory.jsonl").is_file()
     shown = said["one trace, step by step"]
     assert "demo-model" in shown and "failed\n" in shown and "repair" in shown and "success, done" in shown
 
 
-def test_it_ends_with_the_path_of_a_page(made: Made, run: Run) -> None:
+@pytest.mark.slow
+def test_what_it_prints_at_its_end(made: Made, run: Run) -> None:
     assert "foretrace view" in (made.out / "dataset/report.html").read_text()
     shown = run("demo", "--out", made.out)
+    ceiling, note, _, score, _, majority, *_ = shown.out.partition("\n5. ")[2].splitlines()
+    assert ceiling.startswith("ceiling  a perfect predictor of the next call saves at most ")
+    assert note.startswith("of the 20 generated traces")
+    assert score.startswith("6. score  ") and majority.split()[:3] == ["majority", "34", "%"]
     assert shown.out.splitlines()[-1] == f"see it in a browser  {made.out / 'dataset/report.html'}"
 
 
@@ -135,6 +157,7 @@ def test_names_with_blanks_are_quoted(traces: Path, tmp_path: Path) -> None:
     assert shlex.split(command)[-1] == f"{tmp_path}/a b-types"
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_the_rest_is_shown_and_only_its_own_is_replaced(made: Made, tmp_path: Path) -> None:
     """In the folder of an earlier run, beside a file that is not the demo's."""
     shutil.copytree(made.out, tmp_path / "out")
@@ -147,6 +170,7 @@ def test_without_a_sandbox_the_rest_is_shown_and_only_its_own_is_replaced(made: 
     first = done.stdout.splitlines()[0]
     assert first.startswith("1. generate  skipped: isolation level 2 is not to be had here") and "landlock" in first
     assert "4. build  69 traces" in done.stdout and "demo model" not in done.stdout
+    assert "5. ceiling" not in done.stdout and "6. score  predictors that cost nothing" in done.stdout
     assert "--protocol" not in done.stdout
     assert json.loads((tmp_path / "out/dataset/manifest.json").read_bytes())["counts"]["traces_of_demo_model"] == 0
     assert ids(tmp_path / "out/traces").items() < ids(made.out / "traces").items()

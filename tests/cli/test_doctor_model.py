@@ -121,6 +121,7 @@ def test_servers(doctor: Run, kind: str, exact: str, ids: bool) -> None:
     assert episode["prompt_tokens"] > 0 and episode["tokens_per_s"] > 0
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None:
     with serving(ModelServer(say=say, continues=False)) as server:
         done = doctor(*at(server), "--json")

@@ -37,23 +37,47 @@ def test_what_a_user_reads(run: Run, logs: Path, tmp_path: Path) -> None:
     result = run("import", "auto", logs, "--out", tmp_path / "t")
     assert result.code == 0, result.err
     lines = result.out.splitlines()
-    assert lines[0].split() == ["source", "files", "because,", "e.g."]
-    assert lines[1].startswith("swe_smith      1  messages, and the instance_id of a made bug")
-    assert lines[2].split() == ["talks", "2", "a", "record", "has", "talk", "and", "kind"]
+    assert lines[0].split() == ["source", "files", "traces", "drops", "turns", "calls", "because,", "e.g."]
+    assert lines[1].startswith("swe_smith      1       3      0      9      9  messages, and the instance_id of a made")
+    assert lines[2].split() == ["talks", "2", "2", "0", "3", "3", "a", "record", "has", "talk", "and", "kind"]
+    assert lines[3].split() == ["all", "3", "5", "0", "12", "12"]
     assert "not recognised: 1 files" in lines
     assert any(line.split("  ")[0].endswith("notes.md") and "text without a JSON object" in line for line in lines)
-    account = [line.split() for line in lines if line.startswith(("talks", "all"))]
-    assert account[1] == ["talks", "2", "11", "8", "0", "1", "1", "0", "1"]
-    assert account[2] == ["all", "3", "14", "11", "0", "1", "1", "0", "1"]
-    assert account[3] == ["talks", "2", "3", "3", "stamps", "3", "3", "stamps", "3"]
     assert "talks: record types that its reader does not know: novelty 1" in lines
-    assert "talks: ignored as no part of the conversation: progress 1" in lines
+    assert not any("ignored" in line for line in lines)
     assert lines[-1] == "5 rows = 5 traces + 0 drops + 0 already there"
     again = run("import", "auto", logs, "--out", tmp_path / "t")
     assert again.out.splitlines()[-1] == "5 rows = 0 traces + 0 drops + 5 already there"
     write_talk(logs / "b.jsonl", talk("2", 2))
     grown = run("import", "auto", logs, "--out", tmp_path / "t")
     assert grown.out.splitlines()[-1] == "5 rows = 0 traces + 1 grown + 0 drops + 4 already there"
+
+
+def test_what_a_user_reads_in_detail(run: Run, logs: Path, tmp_path: Path) -> None:
+    lines = run("import", "auto", logs, "--out", tmp_path / "t", "--details").out.splitlines()
+    account = [line.split() for line in lines if line.startswith(("talks", "all"))][2:]
+    assert account[0] == ["talks", "2", "11", "8", "0", "1", "1", "0", "1"]
+    assert account[1] == ["all", "3", "14", "11", "0", "1", "1", "0", "1"]
+    assert account[2] == ["talks", "2", "3", "3", "stamps", "3", "3", "stamps", "3"]
+    assert "talks: record types that its reader does not know: novelty 1" in lines
+    assert "talks: ignored as no part of the conversation: progress 1" in lines
+
+
+def test_a_file_that_two_sources_know_leaves_the_others_imported(run: Run, logs: Path, tmp_path: Path) -> None:
+    mixed = write_talk(logs / "mixed.jsonl", [*talk("7", 1), *swe_rows(1)])
+    result = run("import", "auto", logs, "--out", tmp_path / "t")
+    assert result.code == 1
+    assert result.out.splitlines()[-1] == "5 rows = 5 traces + 0 drops + 0 already there"
+    assert "left out, since several sources know them: 1 files" in result.out
+    assert f"{mixed}  swe_smith: messages, and the instance_id" in result.out and ", or talks: a record" in result.out
+    last = result.err.splitlines()[-1]
+    assert last.startswith(f"foretrace: {mixed}: may be swe_smith (") and "in the place of auto" in last
+    facts = run("import", "auto", logs, "--out", tmp_path / "t", "--json").json
+    assert facts["found"]["ambiguous_files"][0]["may_be"].keys() == {"talks", "swe_smith"}
+    alone = run("import", "auto", mixed, "--out", tmp_path / "u")
+    assert alone.code == 1 and not alone.out and not (tmp_path / "u").exists()
+    assert run("import", "talks", mixed, "--out", tmp_path / "t").code == 0
+    assert foretrace.import_source("auto", logs, out=tmp_path / "t").found.ambiguous[0].path == mixed  # type: ignore[union-attr]
 
 
 def test_json_is_one_object_with_everything(run: Run, logs: Path, tmp_path: Path) -> None:
@@ -106,21 +130,40 @@ def test_patterns(run: Run, logs: Path, tmp_path: Path) -> None:
     assert "no file has a name like this" in run("import", "auto", str(logs / "*.x"), "--out", tmp_path / "u").err
 
 
-@pytest.mark.parametrize("url", ["https://huggingface.co/datasets/a/b", "hf://datasets/a/b/"])
+@pytest.mark.parametrize(
+    ("url", "revision"),
+    [
+        ("https://huggingface.co/datasets/a/b", None),
+        ("hf://datasets/a/b/", None),
+        ("hf://datasets/a/b@v1", "v1"),
+        ("https://huggingface.co/datasets/a/b/tree/v1", "v1"),
+    ],
+)
 def test_the_address_of_a_dataset_stands_for_its_repository(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, revision: str | None
 ) -> None:
     asked: list[Any] = []
 
     def open_hub(source: Any, **where: Any) -> FileRows:
-        asked.append((source.name, where["repo"]))
+        asked.append((source and source.name, where["repo"], where["split"], where["revision"]))
         return FileRows(write_jsonl(tmp_path / "rows.jsonl", swe_rows(1)))
 
     monkeypatch.setattr(registry, "open_hub", open_hub)
     assert run("import", "swe_smith", url, "--out", tmp_path / "t", "--json").json["traces"] == 1
-    assert asked == [("swe_smith", "a/b")]
-    refused = run("import", "auto", url, "--out", tmp_path / "u")
-    assert refused.code == 2 and "name the source of rows" in refused.err
+    facts = run("import", "auto", url, "--split", "tool", "--out", tmp_path / "u", "--json").json
+    assert facts["sources"].keys() == {"swe_smith"} and facts["traces"] == 1
+    assert asked == [("swe_smith", "a/b", None, revision), (None, "a/b", "tool", revision)]
+
+
+def test_rows_of_a_dataset_that_auto_cannot_take(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = FileRows(write_jsonl(tmp_path / "rows.jsonl", [{"text": "x"}]))
+    monkeypatch.setattr(registry, "open_hub", lambda source, **where: rows)
+    out = ("--out", tmp_path / "t")
+    refused = run("import", "auto", "hf://datasets/a/b", *out)
+    assert refused.code == 1 and "a first record with text: rows of no known format" in refused.err
+    beside = run("import", "auto", "hf://datasets/a/b", tmp_path, *out)
+    assert beside.code == 2 and "without a dataset of the Hub beside it" in beside.err
+    assert "hf://datasets/OWNER/NAME" in run("import", "auto", "https://example.org/x.jsonl", *out).err
 
 
 def test_a_source_itself_from_python(logs: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cli.conftest import Run, call, chat_row, swe_row, write_rows
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.files import only_writer
 from foretrace.core.store import read_traces, write_traces
-from foretrace.core.trace import Message, Parent, Provenance, Task, Trace
+from foretrace.core.trace import Message, Parent, Provenance, Task, ToolCall, Trace
 
 COLUMNS = [
     *("key", "id", "source", "raw_file", "raw_row", "message_index", "raw_index"),
@@ -27,6 +27,7 @@ COLUMNS = [
         "effect",
         "state_version",
         "failed",
+        "flags",
         "tool",
         "n_calls",
         "task",
@@ -276,3 +277,22 @@ def test_sources(run: Run) -> None:
     listed = {s["name"]: s for s in run("sources", "--json").json["sources"]}
     assert {"chat", "jsonl", "swe_smith", "toolbench"} <= set(listed)
     assert "SWE-bench/SWE-smith-trajectories" in run("sources").out
+
+
+def test_flags_stand_beside_the_labels(run: Run, tmp_path: Path) -> None:
+    message = Message(
+        role="assistant",
+        author="model",
+        tool_calls=(ToolCall(name="bash", arguments='{"command": "git log --all\\n"}'),),
+    )
+    task, origin = Task(id="t", group="g"), Provenance(origin="imported", source="s")
+    write_traces([Trace(key="k", task=task, messages=(message,), provenance=origin)], tmp_path / "t")
+    assert "flagged history.other_refs" in run("label", tmp_path / "t", "--out", tmp_path / "l.csv").out
+    (row,) = csv.DictReader((tmp_path / "l.csv").open())
+    assert row["flags"] == "history.other_refs"
+    assert run("label", tmp_path / "t", "--out", tmp_path / "l.jsonl", "--json").json["flags"] == {row["flags"]: 1}
+    explained = run("label", tmp_path / "t", "--explain", "k").out
+    assert "cheat    history.other_refs: It looks at commits" in explained and "(git log --all)" in explained
+    assert "cheat history.other_refs  git log --all" in run("show", tmp_path / "t", "k").out
+    shown = run("show", tmp_path / "t", "k", "--step", "0", "--json").json["flags"]
+    assert [flag["rule"] for flag in shown] == ["history.other_refs"]

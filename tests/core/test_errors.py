@@ -15,8 +15,16 @@ from foretrace.cli.main import app
 from foretrace.core.errors import Setting, UsageError, find_first_line
 
 SOURCE = Path(foretrace.__file__).parent
-OTHER_PROGRAMS = ("actions/shell/", "envs/atropos/lifecycle.py", "models/adapter.py")
-"""Files that name options of programs other than ours."""
+OTHER_PROGRAMS = (
+    "dataset/filters/benchmark_sets.py",
+    "dataset/origins.py",
+    "actions/cheats/",
+    "actions/shell/",
+    "evaluation/prompt_values.py",
+    "envs/atropos/lifecycle.py",
+    "models/adapter.py",
+)
+"""Files that name options of other programs, and the one that writes commands of ours into the card."""
 
 
 def test_a_setting_stands_as_in_python_unless_styled() -> None:

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.any_traces import traces
+from foretrace.core import segments
 from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.segments import Segment
 from foretrace.core.store import TraceStore, TraceWriter, read_traces, write_traces
 from foretrace.core.trace import Message, Outcome, Provenance, Sampled, Task, Trace, add_trace_id
 
@@ -262,3 +264,20 @@ def test_nothing_is_there_before_the_first_checkpoint(tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "s") as writer:
         writer.add(make(1))
     assert not (tmp_path / "s" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("at_once", [2, 32])
+def test_small_segments_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """Also where more are merged than are read side by side; all of it under one name, and nothing else is left."""
+    monkeypatch.setattr(segments, "_MERGED_AT_ONCE", at_once)
+    folder = tmp_path / "s"
+    with TraceWriter(folder, shards=1) as writer:
+        for number in range(5):
+            writer.add(make(number))
+            writer.checkpoint()
+        writer.compact()
+    (left,) = TraceStore(folder).manifest.segments
+    # of 5 two at a time: 3, 2 and 1 segment are written, the last one under the number that follows
+    assert left == Segment(f"shard-00/{ {2: 11, 32: 6}[at_once]:06d}.parquet", 5)
+    assert [p.name for p in (folder / "shard-00").iterdir()] == [Path(left.path).name]
+    assert [t.key for t in read_traces(folder)] == [f"key-{n:03d}" for n in range(5)]

@@ -13,7 +13,7 @@ import datasets
 import msgspec
 import pytest
 
-from dataset.little import CONFIGS, attempt, corpus, files, rows
+from dataset.little import CONFIGS, attempt, corpus, files, rows, user
 from foretrace.actions.taxonomy import ActionType
 from foretrace.api.datasets import build
 from foretrace.core.store import read_traces, write_traces
@@ -294,6 +294,8 @@ def test_a_prompt_of_two_groups_stays_in_the_held_out_split(tmp_path: Path) -> N
     """Two repositories with the very same attempt: the copy in train is dropped and counted, and gates pass."""
     solved = [t for t in corpus(30) if t.outcome.success]
     probe = attempt("x", random.Random(3), name="twin")
+    messages = tuple(user("Fix it.") if m.role == "user" else m for m in probe.messages)  # else they were copies
+    probe = msgspec.structs.replace(probe, messages=messages)
     write_traces(solved, tmp_path / "probe")
     build(tmp_path / "probe", out=tmp_path / "where", statistical_gates=False)
     split = {r["group"]: r["split"] for r in rows(tmp_path / "where", "proposer")}

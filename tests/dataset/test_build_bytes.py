@@ -19,6 +19,7 @@ from foretrace.dataset import plan
 from foretrace.samples import sample_files
 
 
+@pytest.mark.slow
 def test_hash_seed_and_workers_do_not_move_a_byte(
     sample_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

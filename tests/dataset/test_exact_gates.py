@@ -80,8 +80,8 @@ def first_file(folder: Path, config: str, split: str = "train") -> Path:
 def test_good_dataset_passes_all_gates(good: Path) -> None:
     gates = json.loads((good / "manifest.json").read_text())["gates"]
     assert {g["name"]: g["verdict"] for g in gates if g["name"] != "shortcut"} == dict.fromkeys(
-        ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "causality", "no_target_in_prompt",
-         "context_length", "counts", "balance", "shortcut/redundancy", "repeats",
+        ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "copies_disjoint", "causality",
+         "no_target_in_prompt", "context_length", "counts", "balance", "shortcut/redundancy", "repeats",
          "inputs_unchanged", "eval_checked", "unread_calls"], "pass",
     )  # fmt: skip
 
@@ -104,7 +104,7 @@ def test_a_prompt_that_peeks_at_the_outcome(fails: Any, monkeypatch: pytest.Monk
     def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
         honest(self, trace, *arguments)
         if trace.outcome.success:
-            self._task[0] += " "
+            self._head = self._head._replace(task=[self._head.task[0] + " ", *self._head.task[1:]])
 
     monkeypatch.setattr(Prompts, "__init__", peeks)
     fails("causality")
@@ -115,7 +115,8 @@ def test_a_prompt_that_knows_how_long_the_trace_is(fails: Any, monkeypatch: pyte
 
     def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
         honest(self, trace, *arguments)
-        self._system = ChatText("system", f"{self._system.content}\n{len(trace.messages)} messages")
+        told = f"{self._head.system.content}\n{len(trace.messages)} messages"
+        self._head = self._head._replace(system=ChatText("system", told))
 
     monkeypatch.setattr(Prompts, "__init__", peeks)
     fails("causality")

@@ -232,6 +232,7 @@ print(json.dumps(out))
 """
 
 
+@pytest.mark.slow
 def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path: Path) -> None:
     push(dataset, "acme", private=True)
     assert all(repo.private for repo in hub.repos.values())

@@ -38,6 +38,7 @@ def test_loaded_rows_are_the_built_ones(sample_traces: Path, sample_dataset: Pat
     assert found == written(sample_dataset, config, split) and found
 
 
+@pytest.mark.slow
 def test_many_files_windows_and_settings(sample_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cut into files and windows is the same, and so is what each setting does."""
     monkeypatch.setattr(plan, "MESSAGES_PER_JOB", 200)

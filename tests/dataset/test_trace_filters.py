@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +20,11 @@ from foretrace.core.trace import Trace
 from foretrace.dataset import build as build_module
 from foretrace.dataset import row_stream, shard_job
 from foretrace.dataset.build import build
+from foretrace.dataset.filters.base import Decision, ExaminedTrace
 from foretrace.dataset.parquet import read_rows
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import Decision, ExaminedTrace, merge_groups
+from foretrace.dataset.trace_filters import merge_groups
 
 SETTINGS = BuildSettings(statistical_gates=False, outcomes="all", split=(0.4, 0.3, 0.3))
 
@@ -60,7 +62,7 @@ class NoneAtAll:
 
 def use(monkeypatch: pytest.MonkeyPatch, *filters: object) -> None:
     for module in (build_module, shard_job, row_stream):
-        monkeypatch.setattr(module, "make_trace_filters", lambda settings: list(filters))
+        monkeypatch.setattr(module, "make_trace_filters", lambda *_: list(filters))
 
 
 def test_rows_come_from_what_is_left_in_its_merged_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +95,21 @@ def test_each_filter_sees_what_those_before_it_left(tmp_path: Path, monkeypatch:
     write_traces(corpus(12), tmp_path / "t")
     use(monkeypatch, Chosen(), NoneAtAll())
     with pytest.raises(
-        BuildError, match=r"from 36 traces \(\); left out: chosen \(whole traces\) 7, none \(whole traces\) 29"
+        BuildError,
+        match=r"all 36 traces are left out by .*: chosen \(whole traces\) 7, none \(whole traces\) 29",
     ):
         build([tmp_path / "t"], tmp_path / "d", SETTINGS)
+    assert not (tmp_path / "d").exists()
+
+
+def test_one_key_under_two_tasks_is_refused(tmp_path: Path) -> None:
+    """The decision about one would hold for the other."""
+    one = corpus(1)[0]
+    other = msgspec.structs.replace(one, task=msgspec.structs.replace(one.task, id="another"))
+    write_traces([one], tmp_path / "a")
+    write_traces([other], tmp_path / "b")
+    with pytest.raises(BuildError, match=f"{one.key} stands in two folders, as a trace of the task .* and of "):
+        build([tmp_path / "a", tmp_path / "b"], tmp_path / "d", SETTINGS)
     assert not (tmp_path / "d").exists()
 
 

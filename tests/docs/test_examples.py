@@ -40,6 +40,7 @@ NOT_RUN = {
     "docs/predict.md": 1,
     "docs/problems.md": 1,
     "docs/sandbox.md": 1,
+    "docs/train.md": 10,
     "docs/trl.md": 7,
     "docs/verifiers.md": 2,
 }

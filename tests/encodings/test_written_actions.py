@@ -37,6 +37,12 @@ def test_tagged_code(name: str, code: str) -> None:
     check_law(TAGGED_CODE, ToolCall(name=name, arguments=encode_json({"code": code})), "I run it.\n", "\nDone.")
 
 
+def test_a_tag_within_a_line_counts_around_lines_of_its_own() -> None:
+    """What mentions a tag in passing has no lines of its own between them."""
+    assert read(TAGGED_CODE, "I look: <execute>\nprint(1)\n</execute>") == [("execute", {"code": "print(1)"})]
+    assert read(TAGGED_CODE, "Write code in <execute> and </execute>.") == []
+
+
 @given(st.sampled_from(["click", "stop", "goto"]), one_line.filter(lambda t: not set(t) & set("[]`")))
 def test_web_fence(verb: str, value: str) -> None:
     """Values without brackets or fences."""

@@ -1,90 +1,76 @@
-"""What may be called next: templates, files, earlier calls, pages."""
+"""What may be called next: earlier calls, pages, and templates with what the prompt names."""
 
 from __future__ import annotations
 
 import json
 
-import pytest
-
 from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
-from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
-from foretrace.evaluation.call_candidates import (
-    PastCall,
-    fill_template,
-    find_root,
-    list_created,
-    list_files,
-    list_past_calls,
-    list_words,
-    make_template,
-    turn_page,
-)
+from foretrace.evaluation.call_candidates import Candidates, PastCall, list_candidates, list_past_calls, turn_page
+from foretrace.evaluation.call_templates import make_templates
 from foretrace.evaluation.prompt_reading import PromptReader, PromptView
+from foretrace.evaluation.template_book import LineBook, TemplateBook, find_context
+
+TASK = "Fix `parse_it` in\n/w\nplease."
 
 
 def look(task: str, *past: Turn) -> PromptView:
     return PromptReader().read(make_prompt(task, past))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "paths", "template"),
-    [
-        ({"command": "cd /w && python a_b.py"}, ["a_b.py"], "cd <root> && python <name>"),
-        ({"command": "cat /w/src/a.py"}, ["src/a.py"], "cat <path>"),
-        ({"command": "pytest src/a.py -q"}, ["src/a.py"], "pytest <rel> -q"),
-        ({"command": "rm /w/a.py /w/b.py"}, ["a.py", "b.py"], "rm <path> <path>"),
-        ({"command": "cat /etc/x.conf"}, ["/etc/x.conf"], "cat <path>"),
-        ({"command": "ls -la"}, [], "ls -la"),
-    ],
-)
-def test_a_template_filled_with_its_own_files_is_the_call(
-    arguments: dict[str, str], paths: list[str], template: str
-) -> None:
-    made = make_template("file_read", "bash", json.dumps(arguments), "/w")
-    assert json.loads(made.arguments) == {"command": template}
-    assert made.files == len(paths)
-    assert fill_template(made, paths, "/w") == canonicalise_json(json.dumps(arguments))
+def list_after(past: list[Turn], *known: Turn) -> Candidates:
+    """Candidates after some turns, where two groups of other attempts made each known call at the same place."""
+    seen = look(TASK, *past)
+    context = find_context(seen, ())
+    counted = [
+        (group, context, make_templates(str(turn.action), turn.tool, json.dumps(turn.arguments), "/other"))
+        for group in ("a", "b")
+        for turn in known
+    ]
+    return list_candidates(seen, context, TemplateBook(counted), LineBook(()), ())
 
 
-def test_a_search_has_its_word_taken_out() -> None:
-    call = json.dumps({"command": 'grep -n "def parse_it" /w/a.py'})
-    made = make_template("retrieval", "bash", call, "/w")
-    assert json.loads(made.arguments) == {"command": 'grep -n "def <word>" <path>'} and made.has_word
-    assert fill_template(made, ["a.py"], "/w", "parse_it") == canonicalise_json(call)
+def list_commands(candidates: Candidates) -> list[str]:
+    return [json.loads(arguments).get("command", "") for tool, arguments in candidates]
 
 
-@pytest.mark.parametrize(
-    ("task", "past", "root"),
-    [
-        ("<uploaded>\n/repo/x\n</uploaded>", [], "/repo/x"),
-        ("Fix it.", [bash("cd /srv/app && ls")], "/srv/app"),
-        ("Fix the bug in /testbed, please", [], "/testbed"),
-        ("Choose 1/2 or see https://x.org/a/b", [], ""),
-    ],
-)
-def test_the_working_directory(task: str, past: list[Turn], root: str) -> None:
-    assert find_root(look(task, *past)) == root
+def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None:
+    found = list_after([create("/w/try.py", "import a")], bash("cd /other && python it.py"))
+    made = found["bash", '{"command":"cd /w && python try.py"}']
+    assert made.shares == (1.0, 1.0) and made.groups == 2 and not made.strange
+    assert made.file is not None and made.file.created
+    assert found["bash", '{"command":"cd /w && python it.py"}'].strange, "it names a file that is not here"
 
 
-def test_files_say_where_they_stand() -> None:
-    traceback = 'Traceback\n  File "/w/src/a.py", line 3\nValueError'
-    seen = look(
-        "In\n/w\nfix src/a.py",
-        create("/w/try.py", "import a"),
-        view("/w/src/a.py"),
-        edit("/w/src/b.py", "x", "y"),
-        bash("python try.py", traceback),
-    )
-    files = {file.path: file for file in list_files(seen, "/w", 9)}
-    assert [path for path, file in files.items() if file.created] == ["try.py"] == list_created(seen, "/w")
-    assert [path for path, file in files.items() if file.edited] == ["src/b.py"]
-    assert [path for path, file in files.items() if file.viewed] == ["src/a.py"]
-    assert [path for path, file in files.items() if file.in_traceback] == ["src/a.py"]
-    assert files["src/a.py"].in_task and not files["try.py"].in_task
-    assert (files["src/a.py"].in_result, files["try.py"].in_result) == (0, -1)
-    assert (files["try.py"].calls, files["try.py"].turns_ago) == (2, 0)
-    assert len(list_files(seen, "/w", 2)) == 2
+def test_a_call_of_this_attempt_is_filled_with_another_file() -> None:
+    past = [create("/w/one.py", "1"), bash("python one.py"), create("/w/two.py", "2")]
+    made = list_after(past)["bash", '{"command":"python two.py"}']
+    assert made.habit == 0.5, "the one turn after a file was created; one is added for what was never seen"
+    assert made.own is not None and made.own.turns_ago == 1
+
+
+def test_all_files_that_were_made_are_named_in_a_row() -> None:
+    past = [create("/w/one.py", "1"), create("/w/two.py", "2")]
+    assert "rm /w/one.py /w/two.py" in list_commands(list_after(past, bash("rm /other/x.py /other/y.py /other/z.py")))
+
+
+def test_lines_are_shown_around_the_hit_of_a_search() -> None:
+    shows = Turn(ActionType.FILE_READ, "view", {"path": "/other/x.py", "view_range": [57, 77]}, "")
+    found = list_after([bash("grep -n parse_it /w/src/a.py", "131:def parse_it(text):")], shows)
+    assert ("view", '{"path":"/w/src/a.py","view_range":[131,151]}') in found
+    assert ("view", '{"path":"/w/src/a.py","view_range":[130,150]}') in found
+
+
+def test_a_shell_goes_by_the_name_that_this_agent_has_for_it() -> None:
+    run = Turn(ActionType.VERIFIER, "execute", {"command": "ls"}, "a.py")
+    found = list_after([run], bash("git diff"))
+    assert ("execute", '{"command":"git diff"}') in found and ("bash", '{"command":"git diff"}') not in found
+
+
+def test_values_are_read_where_a_way_of_writing_calls_has_no_types() -> None:
+    shown = Turn(ActionType.FILE_READ, "view", {"path": "a.py", "view_range": "[1, 20]"}, "x")
+    past = list_past_calls(look("Fix it.", shown), 9, {("view", "view_range")})
+    assert past[0].arguments == '{"path":"a.py","view_range":[1,20]}'
 
 
 def test_earlier_calls_know_what_happened_since() -> None:
@@ -103,7 +89,3 @@ def test_the_next_page() -> None:
     assert '{"path":"a.py","view_range":[51,100]}' in turn('{"path":"a.py","view_range":[1,50]}')
     assert turn('{"limit":40,"offset":80,"path":"a.py"}') == ['{"limit":40,"offset":120,"path":"a.py"}']
     assert turn('{"path":"a.py"}') == turn("no json") == turn("[1,2]") == []
-
-
-def test_words_of_the_task() -> None:
-    assert list_words(look("`parse_it` fails, parse_it of MyClass"), 2) == ["parse_it", "MyClass"]

@@ -102,6 +102,7 @@ def test_calls_that_were_never_run_count_nowhere() -> None:
     assert (manifest.calls, manifest.unread_calls, [tool.tool for tool in manifest.tools]) == (3, 2, ["read_file"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(any_traces, max_size=4, unique_by=lambda trace: trace.key))
 def test_laws_of_the_manifest(traces: list[Trace]) -> None:

@@ -28,7 +28,7 @@ def write_dataset(folder: Path, **settings: Any) -> Path:
     build(
         [folder.with_name(f"{folder.name}-traces")],
         folder,
-        BuildSettings(**settings, split=(0.6, 0.0, 0.4), recipes=("proposer", "eval")),
+        BuildSettings(**{"split": (0.6, 0.0, 0.4), "recipes": ("proposer", "eval")} | settings),
     )
     return folder
 
@@ -91,8 +91,38 @@ def test_no_train_row_is_predicted_by_what_learnt_its_group(dataset: Path, tmp_p
     assert all(of_prompt[tuple(prompt)] not in Spy.learnt[number] for number, prompt in Spy.asked)
     assert all(groups - learnt for learnt in Spy.learnt)
     found = read_predictions(out)
-    assert found.header is not None and found.header.settings == {"folds": 3} and found.header.config == "proposer"
+    header = found.header
+    assert header is not None and header.settings == {"folds": 3}
+    assert (header.config, header.split) == ("proposer", "train")
+    assert header.built_from["split"] == [0.6, 0.0, 0.4] and header.built_from["target"] == "call"
     assert [(row.key, row.step) for row in found.rows] == [(row.key, row.step) for row in rows]
+
+
+def test_validation_rows_are_predicted_by_all_train_rows_and_choose_thresholds(tmp_path: Path) -> None:
+    dataset = write_dataset(tmp_path / "d", split=(0.5, 0.2, 0.3))
+    validation, test = tmp_path / "validation.jsonl", tmp_path / "test.jsonl"
+    report = foretrace.predict(dataset, predictor=Spy, out=validation, rows="validation")
+    foretrace.predict(dataset, predictor=Spy, out=test)
+    assert (report.config, report.split) == ("proposer", "validation")
+    train, asked = read_rows(dataset, "proposer", "train"), read_rows(dataset, "proposer", "validation")
+    assert Spy.learnt[0] == {row.group for row in train} and not Spy.learnt[0] & {row.group for row in asked}
+    found = read_predictions(validation)
+    assert [(row.key, row.step) for row in found.rows] == [(row.key, row.step) for row in asked]
+    assert found.header is not None and found.header.settings == {}
+    scored: dict[str, Path] = {}
+    for name, path in (("validation", validation), ("test", test)):
+        scores, scored[name] = tmp_path / f"{name}-scores.jsonl", tmp_path / f"{name}-scored.jsonl"
+        lines = [{"key": row.key, "step": row.step, "score": 1 / (1 + row.step)} for row in read_predictions(path).rows]
+        scores.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        foretrace.verify(path, dataset, scores=scores, out=scored[name])
+    verifier = foretrace.score(scored["test"], dataset, validation=scored["validation"]).verifier
+    assert verifier is not None
+    assert (verifier.thresholds_from, verifier.chosen_on) == ("validation", len(asked))
+
+
+def test_validation_rows_that_are_not_there(dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(PredictionError, match="has no validation rows of `proposer`; build it with validation groups"):
+        foretrace.predict(dataset, predictor=Spy, out=tmp_path / "p.jsonl", rows="validation")
 
 
 @pytest.mark.parametrize("name", ["majority", "markov:2", "regression", "memory"])

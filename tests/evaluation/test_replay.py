@@ -308,7 +308,7 @@ def test_tasks_have_percentiles_of_their_mean_attempt() -> None:
         (make_file(guess(READ, step=99)), "p.jsonl: none of its 1 predictions is for a step of these traces; name the"),
         (
             make_file(guess(READ), header=PredictionsHeader(target="type")),
-            "p.jsonl: holds types without calls; predict",
+            "p.jsonl: holds types without calls; take a predictor of whole calls",
         ),
     ],
 )

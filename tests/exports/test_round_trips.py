@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from exports import any_traces
 from exports.any_traces import SAID
 from exports.reading import WITH_KEPT_FIELDS, as_carried, export, read_back
 from exports.test_row_formats import CALL, CALLING, RESULT, TOOL, USER, make
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Sampled, Trace
 from foretrace.exports.base import Family
 
 
@@ -73,3 +74,9 @@ def test_a_trace_comes_back_as_it_was(name: str, folder: Path) -> None:
         assert export(name, Family(back)) == data, "an export of an export"
 
     check()
+
+
+def test_the_largest_logprobs_come_back(folder: Path) -> None:
+    sampled = Sampled(token_ids=(7, 8), logprobs=(-sys.float_info.max, -1e300), exact="token")
+    trace = make(USER, msgspec.structs.replace(SAID, sampled=sampled))
+    assert read_back("atif", export("atif", Family(trace)), folder) == [trace]

@@ -117,6 +117,7 @@ def test_an_image_that_can_be_fetched_is_kept_and_any_other_is_lost() -> None:
         assert [piece.get("text") for piece in content] == ["ab", None, "cd"]
 
 
+@pytest.mark.slow
 def test_verifiers_rows_have_the_columns_of_its_own_export() -> None:
     made = row("verifiers_sft", make(SYSTEM, USER, CALLING, RESULT, SAID))
     assert made.keys() == {"messages", "tool_defs"}

@@ -245,6 +245,7 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
 ) -> None:
     """The list alone: its traces are one, under 100,000 keys."""
     model = make_long_trace(4)
+    (tmp_path / "traces").mkdir()
 
     class Store:
         folder = tmp_path / "traces"

@@ -111,7 +111,7 @@ def test_what_is_no_row_is_passed_over(name: str, data: bytes, said: str, tmp_pa
         ("a.jsonl.zst", LINES, "is no .zst file, whatever its name says"),
         ("a.jsonl.gz", gzip.compress(LINES, mtime=0)[:10] + b"no deflate", "row 0: gzip: damaged"),
         ("a.parquet", b"PAR1 nothing PAR1", "row 0: parquet"),
-        ("a.csv", b"n\n1\n", "cannot tell the format; name it with one of .jsonl"),
+        ("a.tsv", b"n\n1\n", "cannot tell the format; name it with one of .jsonl"),
     ],
 )
 def test_what_is_wrong_is_one_line(name: str, data: bytes, said: str, tmp_path: Path) -> None:

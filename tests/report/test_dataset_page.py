@@ -96,7 +96,9 @@ def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> 
     guesses = tmp_path / "g.jsonl"
     write_guesses(dataset, guesses, wrong=4)
     write_traces([make_trace(())], tmp_path / "traces")
-    for inputs in ([guesses], [dataset, tmp_path / "traces"], [dataset, tmp_path / "none.jsonl"]):
+    with pytest.raises(StoreError, match=r"none\.jsonl: no such file or folder"):
+        foretrace.view([dataset, tmp_path / "none.jsonl"], out=tmp_path / "v")
+    for inputs in ([guesses], [dataset, tmp_path / "traces"]):
         with pytest.raises(UsageError, match="one dataset, with up to 2 files"):
             foretrace.view(inputs, out=tmp_path / "v")
     guesses.write_text("no prediction\n")

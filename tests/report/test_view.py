@@ -12,7 +12,7 @@ import pytest
 import foretrace
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.store import TraceStore, write_traces
-from foretrace.core.trace import Message
+from foretrace.core.trace import Message, ToolCall
 from foretrace.report import traces_page
 from foretrace.report.page import SinglePage
 from foretrace.report.view import write_view
@@ -49,6 +49,19 @@ def test_a_folder_holds_every_trace_and_its_labels(traces: Path, tmp_path: Path)
         assert len(facts["trace"]["messages"]) == len(trace.messages)
         assert [label[0] for label in facts["labels"]] == [step.index for step in trace.steps()]
         assert index["messages"][row] == len(trace.messages)
+
+
+def test_traces_are_filtered_by_their_flags(tmp_path: Path) -> None:
+    call = ToolCall(name="bash", arguments='{"command": "git log --all"}')
+    cheat = Message(role="assistant", author="model", tool_calls=(call,))
+    write_traces([make_trace((cheat,), "cheats"), make_trace((), "honest")], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    index, names = read_data(tmp_path / "v", "index-0"), read_data(tmp_path / "v", "meta")["texts"]["flag"]
+    flags = {key: {names[n] for n in found} for key, found in zip(index["key"], index["flags"], strict=True)}
+    assert flags["cheats"] >= {"cheat", "cheat: history.other_refs"}
+    assert not any(name.startswith("cheat") for name in flags["honest"])
+    (flag,) = read_data(tmp_path / "v", "traces-0")[index["place"][index["key"].index("cheats")]]["flags"]
+    assert flag[1:3] == ["history.other_refs", True] and flag[4] == "git log --all"
 
 
 def test_times_say_what_prefetching_hides(tmp_path: Path) -> None:
@@ -130,7 +143,7 @@ def test_a_folder_that_is_written_meanwhile_is_read_again(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The segments that were listed are gone: as after `import --replace`, or a merge of small ones."""
-    label, done = traces_page.label_trace, []
+    label, done = traces_page.collect_evidence, []
 
     def write_meanwhile(trace: Any) -> Any:
         if not done:
@@ -142,7 +155,7 @@ def test_a_folder_that_is_written_meanwhile_is_read_again(
             (traces / "manifest.json").write_text(re.sub(r"/0(\d+\.parquet)", r"/9\1", manifest))
         return label(trace)
 
-    monkeypatch.setattr(traces_page, "label_trace", write_meanwhile)
+    monkeypatch.setattr(traces_page, "collect_evidence", write_meanwhile)
     assert foretrace.view(traces, out=tmp_path / "v").listed == 5
     assert done
 

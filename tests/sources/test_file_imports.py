@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.core.errors import ForetraceError, UsageError
+from foretrace.core.errors import ForetraceError, SourceError, UsageError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.core.trace import Trace
 from foretrace.sources import importing, taking
@@ -98,6 +98,8 @@ def test_one_session_in_two_files(tmp_path: Path) -> None:
     for name, order in (("up", files), ("down", files[::-1]), ("mixed", [files[1], files[2], files[0]])):
         report = run(tmp_path / name, *order)
         assert report.traces == 1 and report.grown + report.already_done == 2 and not report.drops
+        counts = report.sources["talks"].counts
+        assert (counts.traces, counts.turns, counts.timed_turns) == (1, 3, {"stamps": 3})
         assert len(stored(tmp_path / name)["talks@1"].messages) == 7
     other = write_talk(tmp_path / "other.jsonl", [{**r, "text": r["text"] + "!"} for r in talk("1", 9)])
     report = run(tmp_path / "up", other)
@@ -122,6 +124,17 @@ def test_a_reader_that_breaks_costs_its_file_alone(tmp_path: Path) -> None:
     report = run(tmp_path / "out", *files, tmp_path / "gone.jsonl", source=Breaking())
     assert (report.traces, dict(report.drops)) == (3, {"unexpected_file": 3, "unreadable_file": 1})
     assert "KeyError: 'no such thing'" in report.examples["unexpected_file"][0]
+
+
+class Locked(Talks):
+    def read_traces(self, path: Path, account: Account) -> Any:
+        raise SourceError(f"{path}: the database is locked")
+
+
+def test_a_file_that_its_reader_refuses_is_named_once(tmp_path: Path) -> None:
+    file = write_talk(tmp_path / "a.jsonl", talk("1", 1))
+    report = run(tmp_path / "out", file, source=Locked())
+    assert report.examples == {"unreadable_file": [f"{file}: the database is locked"]}
 
 
 class Miscounting(Talks):

@@ -1,4 +1,4 @@
-"""Which source takes which file: one claim takes it, two are an error, none is listed; folders are walked once."""
+"""Which source takes which file: one claim takes it, with two or none it is listed; folders are walked once."""
 
 from __future__ import annotations
 
@@ -108,22 +108,26 @@ def test_a_folder_is_walked_and_what_none_knows_is_listed(tmp_path: Path) -> Non
     assert found.unknown_count == 4 and {u.size for u in found.unknown} == {0, 6, 7, 17}
 
 
-def test_two_sources_that_know_one_file_are_an_error_that_names_both(tmp_path: Path) -> None:
+def test_a_file_that_two_sources_know_is_left_out_and_named_with_both(tmp_path: Path) -> None:
     write_talk(tmp_path / "a.jsonl", talk("1", 1))
     write_talk(tmp_path / "b.jsonl", talk("2", 1))
+    write_jsonl(tmp_path / "rows.jsonl", swe_rows(1))
+    found = find_files([tmp_path], [Talks(), Chatter(), *row_sources()])
+    assert named(found) == {"rows.jsonl": "swe_smith"} and found.unknown_count == 0
+    assert [file.path.name for file in found.ambiguous] == ["a.jsonl", "b.jsonl"]
     with pytest.raises(SourceError) as caught:
-        find_files([tmp_path], [Talks(), Chatter()])
+        found.check_not_ambiguous()
     message = str(caught.value)
     assert "a.jsonl: may be talks (a record has talk and kind) or chatter (a record has talk and kind)" in message
     assert "1 others" in message and "\n" not in message
     assert named(find_files([tmp_path / "a.jsonl"], [Chatter()], is_named=True)) == {"a.jsonl": "chatter"}
 
 
-def test_a_file_of_two_formats_is_an_error(tmp_path: Path) -> None:
+def test_a_file_of_two_formats_is_left_out(tmp_path: Path) -> None:
     mixed = tmp_path / "mixed.jsonl"
     write_talk(mixed, [*talk("1", 1)[:1], bench_row([FINISH])])
-    with pytest.raises(SourceError, match=r"mixed\.jsonl: may be toolbench .* or talks"):
-        find(tmp_path)
+    (file,) = find(tmp_path).ambiguous
+    assert file.path == mixed and set(file.claims) == {"toolbench", "talks"}
 
 
 def test_a_folder_that_is_known_is_one_input_and_not_walked(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from foretrace.actions.call_facts import OPEN_FILE, CallFacts, CallKind
 from foretrace.actions.call_names import name_call
 from foretrace.actions.confidence import find_agreement
 from foretrace.actions.corrections import Corrections
+from foretrace.actions.flag_meanings import find_flag_meaning
+from foretrace.actions.flags import Flag, flag_trace
 from foretrace.actions.label_steps import LabelEvidence, ShownResult, classify_each_call, collect_evidence
 from foretrace.actions.observation_rules import ObservedResult
 from foretrace.actions.rule_meanings import find_rule_meaning
@@ -54,6 +58,18 @@ class ShownEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the source itself says that the call failed."""
 
 
+class FlagEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a step is flagged."""
+
+    rule: str
+    meaning: str
+    """What the rule means."""
+    is_cheat: bool
+    """Whether a success is worth nothing with it; else it is only a mark."""
+    evidence: str
+    """The command, path or line of code that shows it."""
+
+
 class StepExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The label of one step, and why it is that."""
 
@@ -67,6 +83,7 @@ class StepExplanation(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[ReadCall, ...]
     repair: RepairEvidence | None
     observations: tuple[ShownEvidence, ...]
+    flags: tuple[FlagEvidence, ...] = ()
 
 
 def explain_trace(trace: Trace, corrections: Corrections | None = None) -> list[StepExplanation]:
@@ -76,11 +93,19 @@ def explain_trace(trace: Trace, corrections: Corrections | None = None) -> list[
     if corrections is not None:
         labels = corrections.apply(trace, labels)
     lines = {(shown.message_index, evidence.label.index): shown for evidence in found for shown in evidence.results}
-    return [_explain(trace, label, evidence, lines) for label, evidence in zip(labels, found, strict=True)]
+    flags = flag_trace(trace, found)
+    return [
+        _explain(trace, label, evidence, lines, [flag for flag in flags if flag.index == label.index])
+        for label, evidence in zip(labels, found, strict=True)
+    ]
 
 
 def _explain(
-    trace: Trace, label: StepLabel, evidence: LabelEvidence, shown: dict[tuple[int, int], ShownResult]
+    trace: Trace,
+    label: StepLabel,
+    evidence: LabelEvidence,
+    shown: dict[tuple[int, int], ShownResult],
+    flags: Sequence[Flag],
 ) -> StepExplanation:
     message = trace.messages[label.index]
     agreed, seen = find_agreement(label.rule, label.action)
@@ -99,6 +124,15 @@ def _explain(
                 marked=each.result is ObservedResult.FAILED and bool(trace.messages[each.message_index].is_error),
             )
             for each in evidence.results
+        ),
+        flags=tuple(
+            FlagEvidence(
+                rule=flag.rule,
+                meaning=find_flag_meaning(flag.rule),
+                is_cheat=flag.is_cheat,
+                evidence=flag.evidence,
+            )
+            for flag in flags
         ),
     )
 

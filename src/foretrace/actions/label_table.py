@@ -29,12 +29,18 @@ _BATCH_TRACES = 64
 
 
 def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> list[dict[str, Any]]:
-    """Make one row for each assistant message of the trace; `action` is `None` where it is no step."""
-    from foretrace.actions.label_steps import label_trace
+    """Make one row for each assistant message of the trace; `action` is `None` where it is no step, `flags` are rules
+    of `flag_meanings`."""
+    from foretrace.actions.flags import flag_trace
+    from foretrace.actions.label_steps import collect_evidence
 
     origin = trace.provenance
     rows: list[dict[str, Any]] = []
-    labels = label_trace(trace)
+    evidence = collect_evidence(trace)
+    labels = [each.label for each in evidence]
+    flags: dict[int, list[str]] = {}
+    for flag in flag_trace(trace, evidence):
+        flags.setdefault(flag.index, []).append(flag.rule)
     for label in labels if corrections is None else corrections.apply(trace, labels):
         message = trace.messages[label.index]
         rows.append(
@@ -53,6 +59,7 @@ def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> lis
                 "effect": str(label.effect),
                 "state_version": label.state_version,
                 "failed": label.failed,
+                "flags": flags.get(label.index, []),
                 "tool": message.tool_calls[0].name if message.tool_calls else None,
                 "n_calls": len(message.tool_calls),
                 "task": trace.task.id,
@@ -202,8 +209,14 @@ def _format_csv(table: Table, *, header: bool) -> bytes:
     if header:
         writer.writerow(table.column_names)
     for row in table.to_pylist():
-        writer.writerow("" if v is None else str(v).lower() if isinstance(v, bool) else v for v in row.values())
+        writer.writerow(map(_format_cell, row.values()))
     return text.getvalue().encode("utf-8", "surrogatepass")
+
+
+def _format_cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return " ".join(value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 def _make_schema() -> Any:
@@ -223,6 +236,7 @@ def _make_schema() -> Any:
             ("effect", text),
             ("state_version", number),
             ("failed", pa.bool_()),
+            ("flags", pa.list_(text)),
             ("tool", text),
             ("n_calls", number),
             ("task", text),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.row_stream import RowStream
-    from foretrace.dataset.settings import Outcomes, TargetFormat
+    from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat
 
 
 def build(
@@ -33,7 +33,16 @@ def build(
     statistical_gates: bool = True,
     allow_demo: bool = False,
     allow_unread: bool = False,
+    keep_flagged: bool = False,
+    dedup: Dedup | None = None,
+    license_allow: Sequence[str] = (),
+    license_deny: Sequence[str] = (),
+    decontaminate: Sequence[str] = (),
+    keep_contaminated: bool = False,
     corrections: str | Path | None = None,
+    mistakes: str | Path | Sequence[str | Path] = (),
+    allow_unchecked: bool = False,
+    hard: bool = False,
     workers: int = 1,
     overwrite: bool = False,
     references: bool = False,
@@ -52,13 +61,25 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
+        keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/filters.md).
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/filters.md).
+        license_allow: Take traces of these licenses alone; `unknown` stands for those that name none.
+        license_deny: Leave out traces of these licenses, and those that name none.
+        decontaminate: Leave out traces that hold problems of these benchmarks: `humaneval`, `mbpp`, `swebench`, or
+            files with problems or ids (`FILE`, `NAME=FILE`; docs/filters.md).
+        keep_contaminated: Only report such traces.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
+        mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
+            (docs/pairs-and-gates.md).
+        hard: Prefer wrong answers that a free predictor finds likely (docs/pairs-and-gates.md).
+        allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once; the result is the same.
         overwrite: Replace a dataset that is there.
         references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
+        PredictionError: mistakes that cannot be read, or that were made for other rows.
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """
@@ -82,6 +103,15 @@ def build(
         allow_demo=allow_demo,
         corrections=None if corrections is None else str(corrections),
         allow_unread=allow_unread,
+        keep_flagged=keep_flagged,
+        dedup=dedup,
+        license_allow=license_allow,
+        license_deny=license_deny,
+        decontaminate=decontaminate,
+        keep_contaminated=keep_contaminated,
+        mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
+        allow_unchecked=allow_unchecked,
+        hard=hard,
     )
     settings.check()
     if references:
@@ -118,6 +148,12 @@ def load(
     seed: int = 0,
     recipes: Sequence[str] = (),
     allow_demo: bool = False,
+    keep_flagged: bool = False,
+    dedup: Dedup | None = None,
+    license_allow: Sequence[str] = (),
+    license_deny: Sequence[str] = (),
+    decontaminate: Sequence[str] = (),
+    keep_contaminated: bool = False,
     corrections: str | Path | None = None,
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
@@ -132,6 +168,9 @@ def load(
             rows, as those of `verifier` and `eval` are.
         split: `train`, `validation` or `test`.
         shares: Shares of the splits, by group: what `build` calls `split`.
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest.
+        keep_flagged, dedup, license_allow, license_deny, decontaminate, keep_contaminated: Which traces are left out,
+            as in `build`.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
 
     Raises:
@@ -152,6 +191,12 @@ def load(
         seed=seed,
         recipes=recipes,
         allow_demo=allow_demo,
+        keep_flagged=keep_flagged,
+        dedup=dedup,
+        license_allow=license_allow,
+        license_deny=license_deny,
+        decontaminate=decontaminate,
+        keep_contaminated=keep_contaminated,
         corrections=None if corrections is None else str(corrections),
     )
     return RowStream(folders, config, split, settings)

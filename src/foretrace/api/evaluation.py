@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretrace.core.trace import Trace
     from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.effects_manifest import EffectsManifest
-    from foretrace.evaluation.predict import PredictedConfig, PredictReport, PredictSettings
+    from foretrace.evaluation.predict import PredictedRows, PredictReport, PredictSettings
     from foretrace.evaluation.predictors.base import Predictor
     from foretrace.evaluation.replay_report import ReplayReport
     from foretrace.models.base import ChatModel, Server
@@ -159,7 +159,7 @@ def predict(
     temperature: float = 0.7,
     max_tokens: int = 1024,
     concurrency: int | None = None,
-    rows: PredictedConfig = "eval",
+    rows: PredictedRows = "eval",
     k: int = 5,
     limit: int | None = None,
     seed: int = 0,
@@ -183,8 +183,9 @@ def predict(
         temperature: Of the model's sampling.
         max_tokens: Tokens of one answer at most.
         concurrency: Requests at a time; None finds out what the server can do.
-        rows: `eval`, by what was learnt from all train rows; or `proposer`: the train rows, in `folds` parts of
-            groups, each by what was learnt from the others (a model learns nothing here).
+        rows: `eval`, by what was learnt from all train rows; `proposer`: the train rows, in `folds` parts of groups,
+            each by what was learnt from the others; or `validation`: the validation rows of `proposer`, by what was
+            learnt from all train rows. A model learns nothing here.
         k: Guesses at a row at most.
         limit: Only the first rows.
         seed: Assigns groups to folds, and gives each answer its own seed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
     """Assistant messages that are no step."""
     actions: dict[str, int]
     """Steps of each action, in the order of `ActionType`."""
+    flags: dict[str, int]
+    """Steps with each flag, by rule."""
     out: str | None
     """The file of labels; `None` where none was asked for."""
     replaced: bool
@@ -91,7 +93,7 @@ def import_source(
 
     Raises:
         UsageError: an option that does not fit.
-        SourceError: input that cannot be read, or that several sources know.
+        SourceError: input that cannot be read, or none that one source knows.
         StoreError: `out` cannot be written.
     """
     from foretrace.clean.redact import make_redactor
@@ -194,8 +196,7 @@ def label_folder(
     if out is not None:
         write_labels(tables, Path(out), counts.add)
     else:
-        for table in tables:
-            counts.add(table)
+        counts.add_all(tables)
     unsure = counts.unsure.take()
     if review is not None:
         write_review(unsure, store, Path(review))
@@ -204,6 +205,7 @@ def label_folder(
         steps=counts.actions.total() - counts.actions[None],
         nonsteps=counts.actions[None],
         actions={str(action): counts.actions[str(action)] for action in ActionType},
+        flags=dict(sorted(counts.flags.items())),
         out=None if out is None else str(out),
         replaced=replaced,
         review=None if review is None else str(review),
@@ -220,12 +222,19 @@ class _LabelCounts:
 
         self.traces = 0
         self.actions: Counter[str | None] = Counter()
+        self.flags: Counter[str] = Counter()
         self.corrected = 0
         self.unsure = LeastSure(lowest)
+
+    def add_all(self, tables: Iterable[Any]) -> None:
+        """Count tables of labels that are not written."""
+        for table in tables:
+            self.add(table)
 
     def add(self, table: Any) -> None:
         """Count a table of labels."""
         self.actions.update(table["action"].to_pylist())
+        self.flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
         self.corrected += sum(table["corrected"].to_pylist())
         self.unsure.add(table)
 

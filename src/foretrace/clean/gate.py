@@ -8,7 +8,7 @@ from __future__ import annotations
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS
@@ -91,7 +91,7 @@ class Gate:
 
     def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
         """The parts of texts that must be looked at, in order; those of one text do not overlap."""
-        windows = list(itertools.chain.from_iterable(_cut(number, text) for number, text in enumerate(texts)))
+        windows = list(_cut(texts))
         if not windows:
             return []
         values = _make_array([texts[w.text][w.start : w.end] for w in windows])
@@ -148,11 +148,15 @@ def _match(values: Any, pattern: str) -> list[bool]:
     return call_function("match_substring_regex", [values], MatchSubstringOptions(pattern)).to_pylist()
 
 
-def _cut(number: int, text: str) -> list[Suspect]:
-    length = len(text)
-    if length <= _WINDOW + _OVERLAP:
-        return [Suspect(number, 0, length)] if length >= 6 else []
-    return [Suspect(number, max(0, at - _OVERLAP), min(length, at + _WINDOW)) for at in range(0, length, _WINDOW)]
+def _cut(texts: Sequence[str]) -> Iterator[Suspect]:
+    """What is looked at together of each text: all of it, where it is not very long."""
+    for number, text in enumerate(texts):
+        length = len(text)
+        if length > _WINDOW + _OVERLAP:
+            for at in range(0, length, _WINDOW):
+                yield Suspect(number, max(0, at - _OVERLAP), min(length, at + _WINDOW))
+        elif length >= 6:
+            yield Suspect(number, 0, length)
 
 
 def _merge(windows: list[Suspect]) -> list[Suspect]:

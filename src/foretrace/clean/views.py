@@ -45,8 +45,10 @@ class View(NamedTuple):
         """The text with all matches of a pattern as what they stand for: one character, or none. None where there is
         no match."""
         text, at = self.text, 0
-        starts = self.starts if self.starts is not None else array("q", range(len(text)))
-        ends = self.ends if self.ends is not None else array("q", range(1, len(text) + 1))
+        if pattern.search(text) is None:
+            return None
+        starts = self.starts if self.starts is not None else _list_places(0, len(text))
+        ends = self.ends if self.ends is not None else _list_places(1, len(text) + 1)
         parts: list[str] = []
         new_starts, new_ends = array("q"), array("q")
         for match in pattern.finditer(text):
@@ -59,10 +61,16 @@ class View(NamedTuple):
                 new_starts.append(starts[start])
                 new_ends.append(ends[end - 1])
             at = end
-        if not at:
-            return None
         parts.append(text[at:])
         return View("".join(parts), new_starts + starts[at:], new_ends + ends[at:])
+
+
+_PLACES = array("q", range(1 << 14))
+
+
+def _list_places(start: int, stop: int) -> array[int]:
+    """The numbers from `start` up to `stop`; cut out of a list, since counting takes long."""
+    return _PLACES[start:stop] if stop <= len(_PLACES) else array("q", range(start, stop))
 
 
 def read_in_other_ways(text: str) -> Iterator[View]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,12 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that it took for one: `p50`, `p95`, `mean`."""
     dataset: str = ""
     """Digest of the dataset's manifest (`digest_dataset`)."""
+    built_from: dict[str, Any] = {}
+    """What the dataset's rows follow from (`describe_origin`): so it is seen whether another build has the same."""
     config: str = "eval"
-    """Config whose rows were predicted: `eval`, or `proposer` for the train split."""
+    """Config whose rows were predicted: `eval` or `proposer`."""
+    split: str = ""
+    """Split of them: `train`, `validation` or `test`; empty where it is not said."""
     target: str = "call"
     """What was predicted: `type` or `call`."""
     k: int = 1
@@ -125,6 +129,38 @@ def digest_dataset(dataset: Path) -> str:
         raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
 
 
+_ROW_SETTINGS = (
+    *("target", "max_context_tokens", "outcomes", "split", "seed", "corrections"),
+    *("keep_flagged", "dedup", "license_allow", "license_deny", "decontaminate", "keep_contaminated"),
+)
+
+
+def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rows of a dataset follow from, of its manifest: its traces, and the settings and versions by which they
+    become prompts, answers and splits. Datasets that agree in it have the same rows."""
+    settings, versions = manifest["settings"], manifest["versions"]
+    return {
+        "traces": manifest["inputs"]["digest"],
+        **{name: settings[name] for name in _ROW_SETTINGS if settings.get(name) is not None},
+        "token_counter": manifest["token_counter"],
+        **{name: versions[name] for name in ("taxonomy", "renderer")},
+    }
+
+
+def read_origin(dataset: Path) -> dict[str, Any]:
+    """What the rows of a dataset follow from; nothing where its manifest does not say it all.
+
+    Raises:
+        PredictionError: the folder holds no dataset.
+    """
+    try:
+        return describe_origin(json.loads((dataset / "manifest.json").read_bytes()))
+    except OSError:
+        raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
 def write_predictions(path: Path, header: PredictionsHeader, rows: Iterable[Prediction]) -> None:
     """Write a file whole or not at all."""
     with atomic_file(path) as file:
@@ -152,6 +188,23 @@ def _make_call_value(call: PredictedCall) -> dict[str, Any]:
         return {"tool": call.tool, "arguments": msgspec.json.decode(call.arguments)}
     except msgspec.DecodeError:
         return {"tool": call.tool, "arguments": call.arguments}
+
+
+def read_header(path: Path) -> PredictionsHeader | None:
+    """The header of a file; None where it has none.
+
+    Raises:
+        PredictionError: it cannot be read, or its first line is no JSON object.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline()
+        value = json.loads(line)
+    except OSError as error:
+        raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise PredictionError(f"{path} line 1: is no prediction: {error}") from None
+    return _read_header(value, f"{path} line 1") if isinstance(value, dict) and "predictions" in value else None
 
 
 def read_predictions(path: Path) -> PredictionsFile:

@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 
 from foretrace.core.errors import StoreError, find_first_line
-from foretrace.core.files import atomic_file
+from foretrace.core.files import atomic_file, make_partial_name
 from foretrace.core.trace import Trace
 
 SegmentRow = dict[str, Any]
 """The columns of one trace (see `make_schema`)."""
 _ROW_GROUP_ROWS = 8
+_MERGED_AT_ONCE = 32
+"""Segments that are read side by side while they become one."""
 
 
 class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,6 +87,30 @@ def get_sort_key(row: SegmentRow) -> tuple[str, str]:
 def merge_rows(streams: Iterable[Iterable[SegmentRow]]) -> Iterator[SegmentRow]:
     """Rows of several sorted streams, sorted."""
     return heapq.merge(*streams, key=get_sort_key)
+
+
+def merge_segments(paths: Sequence[Path], out: Path) -> None:
+    """Merge segments into the file `out`: in several steps where they are many, since each is held open."""
+    steps: list[Path] = []
+    while len(paths) > _MERGED_AT_ONCE:
+        parts = [paths[first : first + _MERGED_AT_ONCE] for first in range(0, len(paths), _MERGED_AT_ONCE)]
+        made = [make_partial_name(out.with_name(f"{out.name}.{len(steps) + number}")) for number in range(len(parts))]
+        for part, path in zip(parts, made, strict=True):
+            write_segment(path, merge_rows(map(read_segment_rows, part)))
+        steps += made
+        paths = made
+    write_segment(out, merge_rows(map(read_segment_rows, paths)))
+    for path in steps:
+        path.unlink()
+
+
+def count_merges(segments: int) -> int:
+    """How often segments are written while so many become one."""
+    count = 1
+    while segments > _MERGED_AT_ONCE:
+        segments = -(-segments // _MERGED_AT_ONCE)
+        count += segments
+    return count
 
 
 def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:

@@ -12,7 +12,8 @@ import contextlib
 import hashlib
 import heapq
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +33,7 @@ from foretrace.core.segments import (
     Segment,
     SegmentRow,
     choose_shard,
+    count_merges,
     describe_missing_segment,
     find_compaction,
     find_record,
@@ -41,6 +43,7 @@ from foretrace.core.segments import (
     make_row,
     make_schema,
     merge_rows,
+    merge_segments,
     read_segment_rows,
     read_table,
     report_damage,
@@ -50,10 +53,10 @@ from foretrace.core.trace import Trace, add_trace_id, decode_trace, encode_trace
 
 MAX_SHARDS = 4096
 _READ_ROWS = 8
-_MERGED_AT_ONCE = 32
-"""Segments that are read side by side while they become one."""
 
 Added = Literal["new", "present", "conflict", "replaced"]
+RunMerges = Callable[[Sequence[tuple[list[Path], Path]]], Any]
+"""Calls `merge_segments` with the arguments of each merge, in any order, and returns when all are done."""
 
 
 class TraceStore:
@@ -323,22 +326,34 @@ class TraceWriter:
         self._replaced.clear()
         self.waiting_bytes = 0
 
-    def compact(self) -> None:
+    def compact(self, run: RunMerges | None = None) -> None:
         """Merge the small segments that checkpoints of imported traces leave behind, and list the merged ones in one
-        rename. What is merged depends on the segments alone, so it may be interrupted anywhere and done again."""
-        jobs: list[tuple[Sequence[Segment], int, int]] = []
+        rename. What is merged depends on the segments alone, so it may be interrupted anywhere and done again.
+
+        Args:
+            run: Does the merges, perhaps in other processes; two threads of this one by default.
+        """
+        jobs: list[tuple[Sequence[Segment], str]] = []
         for shard in sorted({find_shard_number(s.path) for s in self.manifest.segments}):
             own = sorted(
                 (s for s in self.manifest.segments if find_shard_number(s.path) == shard),
                 key=lambda s: find_segment_number(s.path),
             )
             if small := find_compaction([s for s in own if not s.run]):
-                jobs.append((small, shard, 1 + find_segment_number(own[-1].path)))
+                number = find_segment_number(own[-1].path) + count_merges(len(small))
+                jobs.append((small, f"shard-{shard:02d}/{number:06d}.parquet"))
         if not jobs:
             return
-        with ThreadPoolExecutor(2) as pool:  # few: each holds rows of many segments
-            merged = list(pool.map(lambda job: self._merge_segments(*job), jobs))
-        removed = {s.path for small, _, _ in jobs for s in small}
+        # Under names of their own: a worker process may live a moment longer than this one.
+        made = [make_partial_name(self.folder / f"{path}.{os.getpid()}") for _, path in jobs]
+        merges = [
+            ([self.folder / s.path for s in small], partial) for (small, _), partial in zip(jobs, made, strict=True)
+        ]
+        (run or _run_merges)(merges)
+        for (_, path), partial in zip(jobs, made, strict=True):
+            partial.replace(self.folder / path)
+        merged = [Segment(path, sum(s.rows for s in small)) for small, path in jobs]
+        removed = {s.path for small, _ in jobs for s in small}
         self.manifest.segments = [*(s for s in self.manifest.segments if s.path not in removed), *merged]
         self._write_manifest(removed)
 
@@ -346,25 +361,6 @@ class TraceWriter:
         """Remove the folder if this writer made it and nothing was added."""
         if self.made_folder:
             _remove_if_empty(self.folder)
-
-    def _merge_segments(self, segments: Sequence[Segment], shard: int, number: int) -> Segment:
-        """Merge several segments into one. Its number is `number`, or higher where they are merged in several steps."""
-        steps: list[Path] = []
-        while len(segments) > 1:
-            merged: list[Segment] = []
-            for first in range(0, len(segments), _MERGED_AT_ONCE):
-                some = segments[first : first + _MERGED_AT_ONCE]
-                segment = Segment(f"shard-{shard:02d}/{number:06d}.parquet", sum(s.rows for s in some))
-                write_segment(
-                    self.folder / segment.path, merge_rows(read_segment_rows(self.folder / s.path) for s in some)
-                )
-                steps.append(self.folder / segment.path)
-                merged.append(segment)
-                number += 1
-            segments = merged
-        for path in steps[:-1]:
-            path.unlink()
-        return segments[0]
 
     def _write_manifest(self, removed: Iterable[str]) -> None:
         """Write the manifest, and remove the segments that it does not list any more."""
@@ -473,6 +469,11 @@ def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool =
         writer.checkpoint()
         writer.compact()
     return counts
+
+
+def _run_merges(merges: Sequence[tuple[list[Path], Path]]) -> None:
+    with ThreadPoolExecutor(2) as pool:  # few: each holds rows of many segments
+        list(pool.map(lambda merge: merge_segments(*merge), merges))
 
 
 def _move_aside(journal: Path) -> Path:

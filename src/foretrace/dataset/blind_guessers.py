@@ -1,7 +1,8 @@
 """The statistical gate: can the preferred completion be guessed by a trick, without reading the prompt?
 
 Three blind guessers see the two completions of a pair and nothing else: `length` sees how long they are, `format`
-how they are punctuated and which JSON keys they have, `completion` their characters. Each is a logistic model on
+how they are punctuated and which JSON keys they have, `completion` their characters. Where both completions are guesses
+of a proposer, a fourth one, `confidence`, sees how sure it was of each, and its rank. Each is a logistic model on
 the difference phi(chosen) - phi(rejected), without an intercept, so it is antisymmetric: it cannot profit from the
 order in which a pair is shown. It learns on half of a family's groups and is measured on the other half.
 """
@@ -55,6 +56,8 @@ class Pair(NamedTuple):
     """The preferred completion, as text."""
     rejected: str
     """The other completion, as text."""
+    standing: tuple[Any, ...] = ()
+    """Where both are guesses of a proposer: rank and confidence of the preferred one, then of the other."""
 
 
 _Differences = Callable[[Sequence[Pair], Sequence[Pair]], tuple[Any, Any, float]]
@@ -67,7 +70,7 @@ class Shortcut(msgspec.Struct, frozen=True, kw_only=True):
 
     family: str
     guesser: str
-    """`length`, `format` or `completion`."""
+    """`length`, `format`, `completion` or `confidence`."""
     accuracy: float | None
     """Share of held-out pairs, in [0, 1], whose chosen completion got the higher score; a tie counts one half.
     `None` when there was nothing to learn from or nothing to measure on."""
@@ -91,7 +94,7 @@ class Shortcut(msgspec.Struct, frozen=True, kw_only=True):
 def find_shortcuts(
     pairs_by_family: Mapping[str, Sequence[Pair]], *, seed: int = 0, sample: int = 1000
 ) -> list[Shortcut]:
-    """Measure the three blind guessers on every family, sorted by family.
+    """Measure the blind guessers on every family, sorted by family.
 
     At most `sample` pairs a family take part, chosen by hash of (seed, pair id), so their order does not matter. A
     build asks for families without mirror alone: one of mirrored pairs (for each pair its reverse, in the same group)
@@ -105,7 +108,8 @@ def find_shortcuts(
         pairs = pairs_by_family[family]
         train, test = split_by_group(sample_pairs(pairs, seed=seed, sample=sample), seed=seed)
         groups = len({pair.group for pair in pairs})
-        for guesser, differences in _GUESSERS.items():
+        guessers = _GUESSERS | ({"confidence": _compare_standings} if any(pair.standing for pair in pairs) else {})
+        for guesser, differences in guessers.items():
             figures = _measure_guesser(differences, train, test)
             found.append(
                 Shortcut(
@@ -218,6 +222,32 @@ def _compare_formats(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Float
         return [*values, *(float(token in own) for token in tokens)]
 
     return (*scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
+
+
+def _compare_standings(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Floats, Floats, float]:
+    """Ranks and confidences, and whether the likelier guess is right where it is so much likelier, or so likely."""
+
+    def compare(pair: Pair) -> list[float]:
+        rank, confidence, other_rank, other_confidence = pair.standing
+        odds, other_odds = _find_log_odds(confidence, rank), _find_log_odds(other_confidence, other_rank)
+        sign = 1.0 if rank < other_rank else -1.0
+        gap, best = int(min(abs(odds - other_odds), 9.0)), round(max(odds, other_odds))
+        return [
+            odds - other_odds,
+            1 / rank - 1 / other_rank,
+            sign,
+            *(float(rank == each) - float(other_rank == each) for each in range(1, 11)),
+            *(sign * float(gap == each) for each in range(10)),
+            *(sign * float(best == each) for each in range(-9, 10)),
+        ]
+
+    return (*scale_columns(np.array([compare(p) for p in train]), np.array([compare(p) for p in test])), 0.1)
+
+
+def _find_log_odds(confidence: float | None, rank: int) -> float:
+    """Of a guess, within -9 and 9; where there is no confidence, of one that falls with the rank."""
+    share = 1 / (rank + 1) if confidence is None else confidence
+    return max(-9.0, min(9.0, math.log((share + 1e-9) / (1 - share + 1e-9))))
 
 
 _PUNCTUATION = np.array([code for code in range(128) if not chr(code).isalnum()])

@@ -7,10 +7,10 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,22 +18,44 @@ import numpy as np
 from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
 from foretrace.core.files import describe_write_error, only_writer
+from foretrace.core.predictions import describe_origin
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
 from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
+from foretrace.dataset.filters.benchmark_sets import gather_benchmarks
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.likely_calls import LikelyCalls
+from foretrace.dataset.mistake_balance import choose_mistakes, make_mistakes, make_twins_gate
+from foretrace.dataset.origins import describe_origins
 from foretrace.dataset.plan import check_room, make_plan, plan_shards
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
+from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs, load_recipes
-from foretrace.dataset.report import BuildCounts, BuildReport, DatasetFiles, describe_files, make_manifest
+from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeCandidate, MistakeSearch
+from foretrace.dataset.recipes.verifier import PAIRED
+from foretrace.dataset.report import (
+    BuildCounts,
+    BuildReport,
+    DatasetFiles,
+    describe_build,
+    describe_files,
+    make_manifest,
+)
 from foretrace.dataset.selection import write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import ShardJob, ShardResult, build_shards, examine_shards, infer_tools_of_shards
+from foretrace.dataset.shard_job import (
+    ShardJob,
+    ShardResult,
+    build_shards,
+    count_calls_of_shards,
+    examine_shards,
+    infer_tools_of_shards,
+)
 from foretrace.dataset.statistical_gates import PairSample, SampledPair, make_statistical_gates, remove_families
 from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, select_traces
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
@@ -145,6 +167,7 @@ class _BuiltShards:
         self.counts = BuildCounts()
         self.sample = PairSample[SampledPair]()
         self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
+        self.mistakes = MistakeSearch()
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
     def add(self, number: int, result: ShardResult) -> None:
@@ -156,6 +179,7 @@ class _BuiltShards:
             self.sample.add(family, *pairs)
         for place, pairs in result.shallow.items():
             self.shallow.add(place, *pairs)
+        self.mistakes.add(result.mistakes)
         for split, prompts in result.prompts.items():
             self._prompts[split].append(prompts)
 
@@ -178,6 +202,15 @@ class _BuiltShards:
             for split, listed in files.get(config, {}).items():
                 found.setdefault(split, {}).update(listed)
         return found
+
+
+class _MistakePairs(NamedTuple):
+    """What became of a proposer's mistakes."""
+
+    gate: Gate | None
+    """None where there are no pairs."""
+    described: dict[str, Any]
+    """What the manifest says."""
 
 
 class _Builder:
@@ -207,23 +240,22 @@ class _Builder:
             selection = self._select(pool, jobs)
             plan = make_plan(self.stores, self.settings, selection)
             self.warnings += plan.warnings
+            guesses = self._read_guesses(plan.inputs)
             jobs = [msgspec.structs.replace(job, splits=plan.splits, selection=selection) for job in jobs]
             inferred = InferredTools()
             for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
                 inferred.merge(found)
-            jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
-            built = self._build(pool, "building", jobs)
-            if shared := built.find_shared_prompts():
-                jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
-                self._clear()
-                built = self._build(pool, "building again without prompts of two splits", jobs)
+            likely = self._count_calls(pool, jobs)
+            jobs = [msgspec.structs.replace(job, inferred_tools=inferred, likely=likely) for job in jobs]
+            jobs, built, mistakes = self._build_rows(pool, jobs, guesses)
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
             checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
         checks = [checked[number] for number in range(len(jobs))]
-        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs)
+        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together)
         gates += [unread, self._check_inputs(before)]
+        gates += [] if mistakes is None or mistakes.gate is None else [mistakes.gate]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])
         gates += [self._finish(config, built, known) for config in self.configs.values() if config.selector is not None]
@@ -232,6 +264,18 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts, selection)
+        return self._describe(built, selection, plan.inputs, configs, gates, mistakes)
+
+    def _describe(
+        self,
+        built: _BuiltShards,
+        selection: TraceSelection,
+        inputs: dict[str, Any],
+        configs: dict[str, Any],
+        gates: list[Gate],
+        mistakes: _MistakePairs | None,
+    ) -> BuildReport:
+        """Write manifest and card."""
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
         difficulty = {
@@ -241,14 +285,15 @@ class _Builder:
         }
         manifest = make_manifest(
             self.settings,
-            plan.inputs,
+            inputs,
             built.counts,
             configs,
             gates,
             difficulty,
             self.warnings,
             self._corrections,
-            selection,
+            describe_origins(built.counts, selection, self.settings),
+            None if mistakes is None else mistakes.described,
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -278,11 +323,85 @@ class _Builder:
 
     def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
         """What the filters leave out, and the groups that they merge."""
-        filters = make_trace_filters(self.settings)
+        gathered = gather_benchmarks(self.settings.decontaminate, self.candidates_folder)
+        settings = msgspec.structs.replace(self.settings, decontaminate=gathered)
+        filters = make_trace_filters(settings)
         if not filters:
             return TraceSelection()
+        jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
         examined = [trace for _, found in self._run(pool, "looking at traces", examine_shards, jobs) for trace in found]
         return select_traces(filters, examined)
+
+    def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
+        """The guesses whose mistakes become pairs; None where there are none."""
+        if not self.settings.mistakes:
+            return None
+        if PAIRED.name not in self.configs:
+            raise UsageError(Setting("mistakes"), f" gives pairs of the recipe {PAIRED.name}, which is not built")
+        origin = describe_origin(describe_build(self.settings, inputs, self._corrections))
+        paths = [Path(file) for file in self.settings.mistakes]
+        return read_guesses(paths, origin, allow_unchecked=self.settings.allow_unchecked)
+
+    def _count_calls(self, pool: Executor | None, jobs: list[ShardJob]) -> LikelyCalls | None:
+        """What hard wrong answers are preferred by; None where they are not."""
+        if not self.settings.hard:
+            return None
+        likely = LikelyCalls()
+        for _, found in self._run(pool, "counting calls", count_calls_of_shards, jobs):
+            likely.merge(found)
+        return likely
+
+    def _build_rows(
+        self, pool: Executor | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
+    ) -> tuple[list[ShardJob], _BuiltShards, _MistakePairs | None]:
+        """The jobs that made the rows, what they made, and what became of the proposer's mistakes.
+
+        They are run a second time where that needs what all of them found: prompts of two splits, or the mistakes that
+        balance one another."""
+        if guesses is not None:
+            shared_out = guesses.share_out(self.stores, [job.shards for job in jobs])
+            jobs = [msgspec.structs.replace(job, predictions=own) for job, own in zip(jobs, shared_out, strict=True)]
+        first = self._build(pool, "building", jobs)
+        shared = first.find_shared_prompts()
+        chosen: list[MistakeCandidate] = []
+        if guesses is not None:
+            self.warnings += check_matched(guesses, first.mistakes.steps)
+            chosen = choose_mistakes(first.mistakes.candidates, shared, self.settings.pairs)
+            found = make_mistakes(chosen, guesses.by_key)
+            jobs = [
+                msgspec.structs.replace(
+                    job, predictions={}, mistakes={key: found[key] for key in job.predictions if key in found}
+                )
+                for job in jobs
+            ]
+        built = first
+        if shared or chosen:
+            jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
+            self._clear()
+            reasons = ["without prompts of two splits"] * bool(shared) + ["with the proposer's mistakes"] * bool(chosen)
+            built = self._build(pool, f"building again {' and '.join(reasons)}", jobs)
+        if guesses is None:
+            return jobs, built, None
+        return jobs, built, self._account_for_mistakes(guesses, first.mistakes, chosen, built.counts)
+
+    def _account_for_mistakes(
+        self,
+        guesses: ProposerGuesses,
+        search: MistakeSearch,
+        chosen: Sequence[MistakeCandidate],
+        counts: BuildCounts,
+    ) -> _MistakePairs:
+        drops = counts.drops.setdefault(PAIRED.name, Counter())
+        drops.update(search.drops)
+        drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
+        files = msgspec.to_builtins(guesses.files)
+        described = {"files": files, "steps": search.steps, "pairs": len(chosen)}
+        if not chosen:
+            self.warnings.append(
+                "mistakes: no pair could be made, the drops say why; more predictions, or more guesses a row, help"
+            )
+            return _MistakePairs(None, described)
+        return _MistakePairs(make_twins_gate(chosen, counts.families[FAMILY]), described)
 
     def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))
@@ -366,6 +485,8 @@ class _Builder:
         outcomes = ", ".join(f"{n} {name}" for name, n in sorted(counts.outcomes.items()))
         why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()) if n)
         traces = counts.outcomes.total() + len(selection.left_out)
+        if not counts.outcomes:
+            return BuildError(f"all {traces} traces are left out by what is asked of them: {why}")
         return BuildError(
             f"no row could be made from {traces} traces ({outcomes}); left out: {why or 'nothing'}; the setting is ",
             Setting("outcomes", self.settings.outcomes),

@@ -9,6 +9,7 @@ from foretrace.core.digest import digest
 from foretrace.core.references import References, ScoreRow
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
+from foretrace.dataset.proposer_guesses import describe_mistakes
 from foretrace.dataset.recipes.base import Config
 from foretrace.dataset.recipes.load import load_configs
 
@@ -34,6 +35,10 @@ _HUB_LICENSES = frozenset(
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 
 
+_MAX_SHOWN_COPIES = 10
+"""Copies of benchmarks that the card shows; the manifest has more."""
+
+
 def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
     """README.md for those of `configs` that have rows; `place` is the argument of `load_dataset` in its examples."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
@@ -44,7 +49,9 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
         _write_actions(manifest),
         _write_gates(manifest),
         *_write_difficulty(manifest),
+        *_write_left_out(manifest),
         _write_origin(manifest),
+        *_write_commands(manifest),
     ]
     return "\n".join(section.rstrip("\n") + "\n" for section in sections)
 
@@ -165,6 +172,9 @@ def _write_configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> st
     if manifest["families"]:
         families = ", ".join(f"{name} {n}" for name, n in manifest["families"].items())
         lines += ["", f"Pairs by family: {families}."]
+    if mistakes := manifest.get("mistakes"):
+        whose = describe_mistakes(mistakes["files"])
+        lines += ["", f"The rejected answers of the family `proposer` are wrong guesses of {whose}."]
     return "\n".join([*lines, ""])
 
 
@@ -182,7 +192,7 @@ def _write_gates(manifest: Mapping[str, Any]) -> str:
     for gate in manifest["gates"]:
         lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {format_figures(gate)} |")
     if manifest["warnings"]:
-        lines += ["", "Warnings:", "", *(f"- {w}" for w in manifest["warnings"])]
+        lines += ["", "Warnings:", "", *(f"- {_write_inline(w)}" for w in manifest["warnings"])]
     return "\n".join([*lines, ""])
 
 
@@ -219,14 +229,79 @@ def _format_setting(value: Any) -> str:
     return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
+_FILTER_TITLES = {"license": "license", "benchmarks": "benchmark", "flags": "flagged", "copies": "copies"}
+"""What a filter leaves out, as the head of its column; in the order in which they decide."""
+
+
+def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
+    """What became of the traces of each source, where the manifest says so."""
+    sources: Mapping[str, Any] = manifest.get("by_source", {})
+    if not sources:
+        return []
+    given: Mapping[str, Any] = manifest.get("filters", {})
+    filters = {name: given[name] for name in dict.fromkeys((*_FILTER_TITLES, *sorted(given))) if name in given}
+    titles = [f"left out: {_FILTER_TITLES.get(name, name)}" for name in filters]
+    heads = ["source", "license", "revision", "traces in", *titles, "used", "redacted", "merged"]
+    lines = ["## What was left out", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for source, found in sources.items():
+        revisions = [revision[:12] for revision in found["revisions"]]
+        cells = [source, ", ".join(found["licenses"]) or "-", ", ".join(revisions) or "-", found["traces_in"]]
+        cells += [found["left_out"].get(name, 0) for name in filters]
+        lines.append(_write_row(cells + [found[name] for name in ("traces", "redacted", "merged")]))
+    if len(sources) > 1:
+        sums = [sum(found["traces_in"] for found in sources.values())]
+        sums += [filters[name]["left_out"] for name in filters]
+        sums += [sum(found[name] for found in sources.values()) for name in ("traces", "redacted", "merged")]
+        lines.append(_write_row(["all", "", "", *sums]))
+    lines += [
+        "",
+        "Redacted: traces used out of which secrets or user names were taken. Merged: traces whose group was put "
+        "together with others, so that copies stand in one split.",
+    ]
+    notes = [
+        f"- {name}: {_write_inline(note)}" for name, described in filters.items() for note in described.get("notes", ())
+    ]
+    lines += ["", *notes] if notes else []
+    for copy in filters.get("benchmarks", {}).get("copies", [])[:_MAX_SHOWN_COPIES]:
+        where = f"{copy['field']} in {copy['place']}, {copy['share']:.0%} of it"
+        problem, trace, text = (_write_code(copy[name]) for name in ("problem", "trace", "text"))
+        lines.append(f"  - {problem} in {trace} ({where}): {text}")
+    return ["\n".join([*lines, ""])]
+
+
+def _write_row(cells: Sequence[Any]) -> str:
+    return f"| {' | '.join(_write_inline(cell).replace('|', '/') for cell in cells)} |"
+
+
+def _write_inline(value: Any) -> str:
+    """A text of a trace in one line: it begins no heading, list or block of its own."""
+    return " ".join(str(value).split())
+
+
+def _write_code(value: Any) -> str:
+    """A text of a trace between backquotes, of which it has none itself."""
+    return "`" + _write_inline(value).replace("`", "'") + "`"
+
+
+def _write_commands(manifest: Mapping[str, Any]) -> list[str]:
+    """How the dataset is made again, where the manifest says so."""
+    commands: Sequence[str] = manifest.get("commands", ())
+    if not commands:
+        return []
+    about = "As far as its traces know; files by their names alone, and `KIND` is the kind of the model's server."
+    block = ["```console", *(f"$ {command}" for command in commands), "```"]
+    version = f"Versions: {', '.join(f'{name} {value}' for name, value in manifest['versions'].items())}."
+    return ["\n".join(["## How it was made", "", about, "", *block, "", version, ""])]
+
+
 def _write_origin(manifest: Mapping[str, Any]) -> str:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
-    lines += [f"- {name}: {n} traces" for name, n in manifest["sources"].items()]
+    lines += [f"- {_write_inline(name)}: {n} traces" for name, n in manifest["sources"].items()]
     if redacted := manifest.get("redacted"):
         found = ", ".join(f"{name} {count}" for name, count in redacted.items())
         lines.append(f"- taken out of the traces before they were written, by type: {found}")
-    lines += [f"- license {name}: {n} traces" for name, n in _find_licenses(manifest).items()]
+    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in _find_licenses(manifest).items()]
     lines += [
         "",
         f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:",

@@ -3,6 +3,7 @@ pushed."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,5 +52,5 @@ def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
 
 def _count_demo_traces(store: TraceStore) -> tuple[int, int]:
     """Traces of the demo model, and all traces of the folder."""
-    models = store.read_columns("model")["model"]
-    return sum(row["counts"] for row in models.value_counts().to_pylist() if is_demo_model(row["values"])), len(models)
+    models = Counter(store.read_columns("model")["model"].to_pylist())
+    return sum(count for model, count in models.items() if is_demo_model(model)), models.total()

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -138,7 +139,7 @@ def compare_shallowly(prompt: Sequence[tuple[str, str]], chosen: str, rejected: 
     """Features of the chosen completion at this prompt, less those of the rejected one."""
     context = _read_prompt(prompt)
     pairs = zip(_list_features(context, chosen), _list_features(context, rejected), strict=True)
-    return tuple(round(a - b, 6) for a, b in pairs)
+    return tuple([a - b and round(a - b, 6) for a, b in pairs])
 
 
 def _read_prompt(prompt: Sequence[tuple[str, str]]) -> _Context:
@@ -156,36 +157,39 @@ def _read_prompt(prompt: Sequence[tuple[str, str]]) -> _Context:
     )
 
 
-def _list_features(context: _Context, completion: str) -> Iterator[float]:
+def _list_features(context: _Context, completion: str) -> list[float]:
     """The features, always as many."""
     action, tool, values = _read_completion(completion)
-    words = list(dict.fromkeys(word for value in values for word in _WORD.findall(value)))[:_MAX_WORDS]
+    words = list(dict.fromkeys([word for value in values for word in _WORD.findall(value)]))[:_MAX_WORDS]
     share = 1 / max(1, len(words))
-    for text in (context.last, context.task, context.last_own):
-        yield share * sum(word in text for word in words)
-    places = [context.history.rfind(word) for word in words]
-    recent = [(place + 1) / max(1, len(context.history)) for place in places]
-    yield share * sum(place >= 0 for place in places)
-    yield share * sum(recent)
-    yield max(recent, default=0.0)
-    yield min(recent, default=0.0)
+    features = [
+        share * sum([word in text for word in words]) for text in (context.last, context.task, context.last_own)
+    ]
+    history = context.history
+    places = [history.rfind(word) for word in words]
+    recent = [(place + 1) / max(1, len(history)) for place in places]
     found = [word for word, place in zip(words, places, strict=True) if place >= 0]
-    yield share * sum(math.log1p(context.history.count(word)) for word in found)
-    yield from _list_repeats(context, values)
-    yield float(bool(tool) and tool in context.last_own)
-    yield math.log1p(context.agent.count(tool)) if tool else 0.0
-    yield math.log1p(len(completion))
-    place = _ACTIONS.get(action, -1)
-    late = math.log1p(context.turns)
-    for number in range(len(_ACTIONS)):
-        yield float(number == place)
-        yield late * (number == place)
+    features += [
+        share * len(found),
+        share * sum(recent),
+        max(recent, default=0.0),
+        min(recent, default=0.0),
+        share * sum([math.log1p(history.count(word)) for word in found]),
+        *_list_repeats(context, values),
+        float(bool(tool) and tool in context.last_own),
+        math.log1p(context.agent.count(tool)) if tool else 0.0,
+        math.log1p(len(completion)),
+    ]
+    of_actions = [0.0] * (2 * len(_ACTIONS))
+    if (place := _ACTIONS.get(action)) is not None:
+        of_actions[2 * place], of_actions[2 * place + 1] = 1.0, math.log1p(context.turns)
+    return features + of_actions
 
 
 def _list_repeats(context: _Context, values: Sequence[str]) -> Iterator[float]:
     """Whether the agent wrote all of these values before, how far back, and how often."""
     written = [(value, json.dumps(value, ensure_ascii=False)[1:-1]) for value in values]
-    places = [max(context.agent.rfind(form) for form in forms) for forms in written]
+    places = [max([context.agent.rfind(form) for form in {*forms}]) for forms in written]
     is_seen = bool(places) and min(places) >= 0
     yield float(is_seen)
     yield (min(places) + 1) / max(1, len(context.agent)) if is_seen else 0.0
@@ -193,6 +197,7 @@ def _list_repeats(context: _Context, values: Sequence[str]) -> Iterator[float]:
     yield math.log1p(context.agent.count(longest)) if is_seen and longest else 0.0
 
 
+@lru_cache(maxsize=256)
 def _read_completion(completion: str) -> tuple[str, str, list[str]]:
     """Action, tool and argument values of a target; a text that is none is one value."""
     try:

@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 
 from foretrace.core.trace import Message, Outcome, Trace
+from foretrace.dataset.copies_gate import make_copies_gate
+from foretrace.dataset.filters.copies import read_statement
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
@@ -37,6 +39,8 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Traces of each split."""
     prompts: dict[str, Digests] = {}
     """Digests of the prompts of each split."""
+    statements: dict[str, dict[bytes, str]] = {}
+    """Digests of the statements of the traces of each split, each with the key of a trace."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows found, by config."""
     prompts_checked: int = 0
@@ -60,7 +64,9 @@ def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -
 class _ShardChecker:
     def __init__(self, job: ShardJob) -> None:
         self._job = job
-        self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
+        self._result = ShardCheck(
+            groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, statements={s: {} for s in SPLITS}
+        )
         self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
         self._configs = load_configs(job.settings.recipes)
@@ -72,7 +78,7 @@ class _ShardChecker:
                 for split, names in splits.items():
                     for file in names:
                         self._read_back(Path(folder) / file, self._configs[name], split)
-        if self._rows_by_prompt:
+        if any(self._result.keys.values()):
             self._compare_with_traces()
         result = self._result
         result.prompts = {split: pack_digests(prompts) for split, prompts in self._prompts.items()}
@@ -84,13 +90,12 @@ class _ShardChecker:
     def _read_back(self, path: Path, config: Config, split: str) -> None:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
-        for group in read_groups(path, config, [name for name in config.columns if name in read]):
+        for group in read_groups(path, config, [name for name in config.columns if name in read], digests=True):
             keys, steps = group.values["key"], group.values["step"]
             result.rows[config.name] += len(keys)
             result.groups[split].update(group.values["group"])
             result.keys[split].update(keys)
-            for key, step, prompt in zip(keys, steps, group.messages.get("prompt", ()), strict=False):
-                digest = digest_prompt(prompt)
+            for key, step, digest in zip(keys, steps, group.prompts, strict=False):
                 self._prompts[split].add(digest)
                 rows = self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})
                 rows[digest] = f"{config.name}/{split} {key} {step}"
@@ -105,10 +110,17 @@ class _ShardChecker:
         too.
         """
         for trace in read_selected(self._job):
+            self._note_statement(trace)
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # of no trace
             self._result.changed += [row for rows in steps.values() for row in rows.values()]
+
+    def _note_statement(self, trace: Trace) -> None:
+        splits = [split for split in SPLITS if trace.key in self._result.keys[split]]
+        if splits and (statement := read_statement(trace)) is not None:
+            for split in splits:
+                self._result.statements[split].setdefault(statement.digest, trace.key)
 
     def _compare_with_trace(self, trace: Trace, steps: dict[int, dict[bytes, str]]) -> None:
         result, settings = self._result, self._job.settings
@@ -123,12 +135,14 @@ class _ShardChecker:
             # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
             other = Prompts(replace_ending(trace, step), settings.target, settings.max_context_tokens, counter, other)
             prompt = other.render(step)
+            tokens, with_target = 0, False
             for _, text in prompt:
-                if text not in facts:
+                fact = facts.get(text)
+                if fact is None:
                     has_other_target = has_target(text.removeprefix(instruction))
-                    facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
-            tokens = sum(facts[text][0] for _, text in prompt)
-            with_target = any(facts[text][1] for _, text in prompt)
+                    fact = facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
+                tokens += fact[0]
+                with_target = with_target or fact[1]
             is_history = history.is_shown_by(prompt, step)
             result.max_prompt_tokens = max(result.max_prompt_tokens, tokens)
             for checks in self._checks.values():
@@ -160,7 +174,11 @@ def replace_ending(trace: Trace, step: int) -> Trace:
 
 
 def make_exact_gates(
-    checks: Sequence[ShardCheck], counts: BuildCounts, written: Counter[str], configs: Mapping[str, Config]
+    checks: Sequence[ShardCheck],
+    counts: BuildCounts,
+    written: Counter[str],
+    configs: Mapping[str, Config],
+    kept_together: Sequence[Sequence[str]] = (),
 ) -> list[Gate]:
     """The verdicts over all shard jobs.
 
@@ -169,16 +187,19 @@ def make_exact_gates(
         counts: What the jobs counted.
         written: Rows that they wrote, candidates included, by config.
         configs: By name.
+        kept_together: Keys of traces that are copies, each cluster by itself.
     """
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.prompts[split] for check in checks]) for split in SPLITS}
+    statements = {split: {d: key for c in checks for d, key in c.statements[split].items()} for split in SPLITS}
     shared_prompts = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
     by_config = zip(*(check.checks for check in checks), strict=True)
     return [
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
+        make_copies_gate(kept_together, keys, statements),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
         *(gate for same in by_config for gate in type(same[0]).make_gates(same)),

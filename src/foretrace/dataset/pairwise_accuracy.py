@@ -63,13 +63,38 @@ def measure_interval(right: Floats, groups: Sequence[str]) -> PairwiseAccuracy:
     effective = total**2 / float((sizes**2).sum())
     if count < 2:
         return PairwiseAccuracy(round(accuracy, 4), 0.0, 1.0, effective)
-    from scipy.special import stdtrit  # heavy: imported where used
-
     without = (points.sum() - points) / (total - sizes)
     error = math.sqrt((count - 1) / count * float(((without - without.mean()) ** 2).sum()))
-    half = max(float(stdtrit(max(effective - 1, 1.0), (1 + CONFIDENCE) / 2)) * error, 1.5 / effective)
+    half = max(find_t_quantile(max(effective - 1, 1.0), CONFIDENCE) * error, 1.5 / effective)
     low, high = max(0.0, accuracy - half), min(1.0, accuracy + half)
     return PairwiseAccuracy(round(accuracy, 4), round(low, 4), round(high, 4), effective)
+
+
+def find_t_quantile(freedom: float, share: float) -> float:
+    """How far from zero Student's t lies at most with the probability `share`: solved here, since importing scipy takes
+    longer than all of a build's statistics.
+
+    With t = sqrt(freedom) tan(angle), the density is cos(angle) to the power of freedom - 1, which is smooth: Gauss's
+    rule gives its integral to 7 digits and more.
+
+    Args:
+        freedom: Degrees of freedom, 1 or more.
+        share: Between 0 and 1.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+
+    def find_share(t: float) -> float:
+        angle = math.atan(t / math.sqrt(freedom))
+        return scale * angle * float(weights @ np.cos(angle * (nodes + 1) / 2) ** (freedom - 1))
+
+    low, high = 0.0, 1.0
+    while find_share(high) < share:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if find_share(middle) < share else (low, middle)
+    return (low + high) / 2
 
 
 def scale_columns(train: Floats, test: Floats) -> tuple[Floats, Floats]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error
+from foretrace.dataset.prompt_digests import digest_parts, digest_text
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
 from foretrace.dataset.turn_text import ChatText
 
@@ -176,20 +179,31 @@ def _make_arrow_type(shape: Any, pa: Any, *, top: bool = False) -> Any:
     return pa.bool_() if shape == "bool" else pa.string()
 
 
+class _Numbers(dict[str, int]):
+    """Numbers texts in the order in which they are first asked for."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
+        return number
+
+
 def _make_message_array(values: list[Sequence[tuple[str, str]]]) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    texts: dict[str, int] = {}
-    roles: dict[str, int] = {}
-    text_at = [texts.setdefault(text, len(texts)) for messages in values for _, text in messages]
-    role_at = [roles.setdefault(role, len(roles)) for messages in values for role, _ in messages]
+    texts, roles = _Numbers(), _Numbers()
+    text_at, role_at = array("i"), array("i")
+    for messages in values:
+        if messages:
+            own_roles, own_texts = zip(*messages, strict=True)
+            role_at.extend(map(roles.__getitem__, own_roles))
+            text_at.extend(map(texts.__getitem__, own_texts))
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(messages) for messages in values], out=offsets[1:])
     struct = pa.StructArray.from_arrays(
         [
-            pa.DictionaryArray.from_arrays(pa.array(role_at, pa.int32()), pa.array(list(roles), pa.string())),
-            pa.DictionaryArray.from_arrays(pa.array(text_at, pa.int32()), pa.array(list(texts), pa.string())),
+            pa.DictionaryArray.from_arrays(np.frombuffer(at, np.int32), pa.array(list(numbers), pa.string()))
+            for at, numbers in ((role_at, roles), (text_at, texts))
         ],
         names=["role", "content"],
     )
@@ -227,8 +241,17 @@ def _make_struct(shape: Any) -> Any:
     return _make_value(shape)
 
 
-def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:
-    """Read a file that `TableWriter` wrote, row group by row group, each text once."""
+def read_groups(
+    path: Path, config: Config, names: Sequence[str] | None = None, *, digests: bool = False
+) -> Iterator[RowGroup]:
+    """Read a file that `TableWriter` wrote, row group by row group, each text once.
+
+    Args:
+        path: The file.
+        config: Its config.
+        names: Columns that are read; all by default.
+        digests: Give the digests of the prompts too, where there are prompts.
+    """
     import pyarrow.parquet as pq
 
     names = list(config.columns) if names is None else names
@@ -238,16 +261,72 @@ def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) 
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=[*names], use_threads=False)
             values = {n: _read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
-            yield RowGroup(values, {n: _read_messages(table[n]) for n in nested})
+            prompts = _digest_prompts(table["prompt"]) if digests and "prompt" in nested else []
+            yield RowGroup(values, _MessageColumns(table, nested), prompts)
 
 
 def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     """Read the same file row by row."""
     names = list(config.columns) if names is None else names
     for group in read_groups(path, config, names):
-        columns = group.values | group.messages
+        columns = {**group.values, **group.messages}
         for values in zip(*(columns[name] for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
+
+
+class _MessageColumns(Mapping[str, list[list[ChatText]]]):
+    """Message columns of a table; one is made into messages when it is first asked for."""
+
+    def __init__(self, table: Any, names: Sequence[str]) -> None:
+        self._table = table
+        self._names = names
+        self._made: dict[str, list[list[ChatText]]] = {}
+
+    def __getitem__(self, name: str) -> list[list[ChatText]]:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._made:
+            self._made[name] = _read_messages(self._table[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _digest_prompts(column: Any) -> list[bytes]:
+    """What `digest_prompt` says of each row's prompt; of each text it is computed once."""
+    import numpy as np
+
+    result: list[bytes] = []
+    for chunk in column.chunks:
+        struct, lengths = _open_lists(chunk)
+        role, content = struct.field("role"), struct.field("content")
+        initials = [text[0] for text in role.dictionary.to_pylist()]
+        role_at = role.indices.to_numpy().astype(np.int32)
+        of_texts = np.frombuffer(b"".join(map(digest_text, content.dictionary.to_pylist())), "V16")
+        texts, roles = of_texts[content.indices.to_numpy()].tobytes(), role_at.tobytes()
+        known: dict[bytes, bytes] = {}
+        """The initials of the roles of a prompt, by their indices."""
+        begin = 0
+        for length in lengths:
+            end = begin + length
+            own = roles[begin * 4 : end * 4]
+            if own not in known:
+                known[own] = "".join([initials[at] for at in role_at[begin:end].tolist()]).encode()
+            result.append(digest_parts(known[own], texts[begin * 16 : end * 16]))
+            begin = end
+    return result
+
+
+def _open_lists(lists: Any) -> tuple[Any, list[int]]:
+    """The items of all lists, and how many each list has."""
+    # Not `flatten` and `value_lengths`: they import pyarrow.compute, which takes 0.1 s.
+    places = lists.offsets.to_pylist()
+    items = lists.values.slice(places[0], places[-1] - places[0])
+    return items, [end - begin for begin, end in itertools.pairwise(places)]
 
 
 def _read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
@@ -261,7 +340,7 @@ def _read_messages(column: Any) -> list[list[ChatText]]:
 
     result: list[list[ChatText]] = []
     for chunk in column.chunks:
-        struct = chunk.flatten()
+        struct, lengths = _open_lists(chunk)
         role, content = struct.field("role"), struct.field("content")
         roles, texts = role.dictionary.to_pylist(), content.dictionary.to_pylist()
         codes = role.indices.to_numpy().astype(np.int64) * len(texts) + content.indices.to_numpy()
@@ -269,7 +348,7 @@ def _read_messages(column: Any) -> list[list[ChatText]]:
         made = [ChatText(roles[code // len(texts)], texts[code % len(texts)]) for code in distinct.tolist()]
         messages = [made[w] for w in where.tolist()]
         at = 0
-        for length in chunk.value_lengths().to_pylist():
+        for length in lengths:
             result.append(messages[at : at + length])
             at += length
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -16,26 +17,43 @@ Digests = NDArray[Any]
 
 _MAX_TEXTS = 4096
 """Texts whose digests are remembered: more than a window of rows holds."""
-_text_digests: dict[str, bytes] = {}
+
+
+class _TextDigests(dict[str, bytes]):
+    def __missing__(self, text: str) -> bytes:
+        if len(self) >= _MAX_TEXTS:
+            self.clear()
+        found = self[text] = digest_text(text)
+        return found
+
+
+_find_text_digest = _TextDigests().__getitem__
 
 
 def digest_prompt(prompt: Sequence[tuple[str, str]]) -> bytes:
     """8 bytes that identify a prompt."""
-    roles = "".join([role[0] for role, _ in prompt]).encode()
-    try:
-        texts = b"".join([_text_digests[text] for _, text in prompt])
-    except KeyError:
-        _digest_texts([text for _, text in prompt if text not in _text_digests], prompt)
-        texts = b"".join([_text_digests[text] for _, text in prompt])
+    roles, texts = zip(*prompt, strict=True) if prompt else ((), ())
+    return digest_parts(_join_initials(roles), b"".join(map(_find_text_digest, texts)))
+
+
+def digest_parts(roles: bytes, texts: bytes) -> bytes:
+    """The digest of a prompt.
+
+    Args:
+        roles: The first letters of the roles of its messages.
+        texts: The digests of their texts.
+    """
     return blake2b(roles + texts, digest_size=8).digest()
 
 
-def _digest_texts(new: list[str], prompt: Sequence[tuple[str, str]]) -> None:
-    if len(_text_digests) >= _MAX_TEXTS:
-        _text_digests.clear()
-        new = [text for _, text in prompt]
-    for text in new:
-        _text_digests[text] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def digest_text(text: str) -> bytes:
+    """16 bytes that identify the text of a message."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+@lru_cache(maxsize=1024)
+def _join_initials(roles: tuple[str, ...]) -> bytes:
+    return "".join([role[0] for role in roles]).encode()
 
 
 def pack_digests(digests: Collection[bytes]) -> Digests:

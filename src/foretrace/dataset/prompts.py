@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
-from foretrace.core.trace import ToolSpec, Trace
+from foretrace.core.trace import Message, ToolSpec, Trace
 from foretrace.dataset.prompt_digests import digest_prompt
 from foretrace.dataset.settings import TargetFormat
 from foretrace.dataset.target_text import has_target, make_message_text
@@ -114,6 +114,22 @@ def make_instruction(target: TargetFormat) -> str:
     )
 
 
+_Given = tuple[tuple[Message, ...], tuple[ToolSpec, ...]]
+
+
+class _Head(NamedTuple):
+    """What all prompts of a trace begin with."""
+
+    given: _Given
+    """What it was made from: the messages before the history, and the tools."""
+    system: ChatText
+    task: list[str]
+    cost: int
+    """Tokens of what every prompt may hold, the marks among it."""
+    texts: tuple[str, str]
+    """The agent's own system text, whole, and as it is shown with the tools."""
+
+
 class Prompts:
     """The prompts of one trace."""
 
@@ -144,14 +160,9 @@ class Prompts:
             first += 1
         self._first = first
         """Where the history begins: before it stand the system text and the task."""
-        own = "\n\n".join(make_message_text(m) for m in messages[:start])
-        own_part = self._render_own_part(own, trace.tools)
-        self._system = ChatText("system", make_instruction(target) + own_part)
-        share = max_tokens // 4 // max(1, first - start)
-        self._task = [self._clip(make_shown_text(m), share) for m in messages[start:first]]
-        marks = [make_omission_mark(10**6), AGENT_GOES_ON, *([] if self._task else [AGENT_BEGINS])]
-        self._head_cost = sum(map(self._count_message_tokens, [self._system.content, *self._task, *marks]))
-        """Tokens of what every prompt may hold, the marks among it."""
+        head = None if earlier is None else earlier._head
+        given = (messages[:first], trace.tools)
+        self._head = head if head is not None and head.given == given else self._make_head(start, given, target)
         self._messages = messages
         self._body: list[ChatText] = [] if earlier is None else earlier._body
         """The messages of the history, one by one."""
@@ -161,12 +172,22 @@ class Prompts:
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
         self._first_shown: dict[int, int] = {}
-        self._texts = (own, own_part)
         self._head_has_target: bool | None = None
         self._clean = 0
         """Messages of the history, from its beginning, in which no target text stands."""
-        self._clean_turn = ChatText("user", JOIN.join(self._task))
+        self._clean_turn = ChatText("user", JOIN.join(self._head.task))
         """The last turn of what is clean."""
+
+    def _make_head(self, start: int, given: _Given, target: TargetFormat) -> _Head:
+        messages, tools = given
+        own = "\n\n".join(make_message_text(m) for m in messages[:start])
+        own_part = self._render_own_part(own, tools)
+        system = ChatText("system", make_instruction(target) + own_part)
+        share = self._max // 4 // max(1, len(messages) - start)
+        task = [self._clip(make_shown_text(m), share) for m in messages[start:]]
+        marks = [make_omission_mark(10**6), AGENT_GOES_ON, *([] if task else [AGENT_BEGINS])]
+        cost = sum(map(self._count_message_tokens, [system.content, *task, *marks]))
+        return _Head(given, system, task, cost, (own, own_part))
 
     def render(self, index: int) -> list[ChatText]:
         """The prompt for the assistant message at `index`: it reads no message from `index` on."""
@@ -190,11 +211,15 @@ class Prompts:
         end = max(0, index - self._first)
         start = self._find_start(end)
         self._first_shown[index] = self._first + start
-        at = start if start == end or self._body[start].role == "assistant" else self._find_turn_end(start, end)
-        prompt = [self._system, self._make_opening(start, at)]
+        body = self._body
+        at = start if start == end or body[start].role == "assistant" else self._find_turn_end(start, end)
+        prompt = [self._head.system, self._make_opening(start, at)]
         while at < end:
-            begin, at = at, self._find_turn_end(at, end)
-            prompt.append(self._make_turn(begin, at))
+            begin, role = at, body[at].role
+            at += 1
+            while at < end and body[at].role == role:
+                at += 1
+            prompt.append(body[begin] if at - begin == 1 else self._join_turn(begin, at))
         if prompt[-1].role == "assistant":
             prompt.append(ChatText("user", AGENT_GOES_ON))
         return prompt
@@ -202,7 +227,7 @@ class Prompts:
     def _find_start(self, end: int) -> int:
         """Place of the first message that is shown: as many of the latest as there is room for. Where some are left
         out, a turn of the agent comes first, so that no result stands without its call."""
-        left = self._max - self._head_cost
+        left = self._max - self._head.cost
         start = end
         while start > 0 and left >= self._costs[start - 1]:
             start -= 1
@@ -221,12 +246,10 @@ class Prompts:
     def _make_opening(self, start: int, end: int) -> ChatText:
         """The first turn: the task, what is left out behind it, and what the user's side says before the agent."""
         mark = [make_omission_mark(start)] if start else []
-        texts = [*self._task, *mark, *(message.content for message in self._body[start:end])]
+        texts = [*self._head.task, *mark, *(message.content for message in self._body[start:end])]
         return ChatText("user", JOIN.join(texts) if texts else AGENT_BEGINS)
 
-    def _make_turn(self, begin: int, end: int) -> ChatText:
-        if end - begin == 1:
-            return self._body[begin]
+    def _join_turn(self, begin: int, end: int) -> ChatText:
         if (begin, end) not in self._joined:
             texts = [message.content for message in self._body[begin:end]]
             self._joined[begin, end] = ChatText(self._body[begin].role, JOIN.join(texts))
@@ -240,14 +263,14 @@ class Prompts:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
         self._render_to(index)
         latest = self._costs[index - self._first - 1] if index > self._first else 0
-        return self._head_cost + latest <= self._max
+        return self._head.cost + latest <= self._max
 
     def has_target_before(self, index: int) -> bool:
         """Whether text that looks like a target stands before the message at `index`, such as where the agent worked
         on a dataset like ours; also one that only two messages of one turn make together."""
         self._render_to(index)
         if self._head_has_target is None:
-            self._head_has_target = any(map(has_target, (*self._texts, self._clean_turn.content)))
+            self._head_has_target = any(map(has_target, (*self._head.texts, self._clean_turn.content)))
         before = max(0, index - self._first)
         while self._clean < before:
             role, text = self._body[self._clean]

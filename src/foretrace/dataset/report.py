@@ -14,10 +14,10 @@ from foretrace.actions.corrections import Corrections
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
 from foretrace.dataset.difficulty import Difficulty
+from foretrace.dataset.filters.benchmark_sets import parse_benchmark
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.prompts import RENDERER_VERSION, make_instruction, make_token_counter
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.trace_filters import TraceSelection
 
 DatasetFiles = dict[str, dict[str, dict[str, int]]]
 """Rows by config, split and file; files are named relative to their folder."""
@@ -50,6 +50,16 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Labelled steps of wanted attempts, by split and action."""
     licenses: Counter[str] = msgspec.field(default_factory=Counter[str])
     sources: Counter[str] = msgspec.field(default_factory=Counter[str])
+    redacted_by_source: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Traces out of which something was taken."""
+    source_licenses: dict[str, Counter[str]] = {}
+    """Traces by source and license."""
+    source_revisions: dict[str, Counter[str]] = {}
+    """Traces by source and revision, where it has one."""
+    imported: dict[str, Counter[str]] = {}
+    """Imported traces by the command that made them and by their file."""
+    generated: dict[str, Counter[str]] = {}
+    """Generated traces by the command that made them and by the number of their attempt."""
     drops: dict[str, Counter[str]] = {}
     """By config and reason."""
     rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -94,7 +104,8 @@ def make_manifest(
     difficulty: Mapping[str, Difficulty],
     warnings: list[str],
     corrections: Corrections | None = None,
-    selection: TraceSelection | None = None,
+    origins: Mapping[str, Any] | None = None,
+    mistakes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The manifest: nothing in it depends on time, place or number of workers.
 
@@ -107,25 +118,22 @@ def make_manifest(
         difficulty: How much of each family is easy.
         warnings: For the reader of the card.
         corrections: Those that were given.
-        selection: Which traces were left out before rows were made.
+        origins: What the filters did and what became of each source's traces (`describe_origins`).
+        mistakes: Whose mistakes gave pairs, where predictions were given.
     """
+    built_from = describe_build(settings, inputs, corrections)
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
     return {
         "schema_version": 1,
-        "versions": {
-            "foretrace": version("foretrace"),
-            "taxonomy": TAXONOMY_VERSION,
-            "renderer": RENDERER_VERSION,
-            "pyarrow": version("pyarrow"),
-        },
-        "settings": _describe_settings(settings, corrections),
-        "token_counter": make_token_counter(settings.tokenizer).method,
+        "versions": built_from["versions"],
+        "settings": built_from["settings"],
+        "token_counter": built_from["token_counter"],
         "instruction": make_instruction(settings.target),
         "inputs": inputs,
         "sources": dict(sorted(counts.sources.items())),
         "licenses": dict(sorted(counts.licenses.items())),
         "redacted": dict(sorted(counts.redacted.items())),
-        **({"filters": selection.filters} if selection and selection.filters else {}),
+        **(origins or {}),
         "counts": {
             "traces": counts.outcomes.total(),
             **{f"traces_{name}": counts.outcomes[name] for name in ("success", "failed", "unknown")},
@@ -139,6 +147,7 @@ def make_manifest(
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,
         "families": dict(sorted(counts.families.items())),
+        **({} if mistakes is None else {"mistakes": mistakes}),
         "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
         "gates": [msgspec.to_builtins(gate) for gate in gates],
         "difficulty": msgspec.to_builtins(difficulty),
@@ -146,13 +155,36 @@ def make_manifest(
     }
 
 
+def describe_build(
+    settings: BuildSettings, inputs: Mapping[str, Any], corrections: Corrections | None
+) -> dict[str, Any]:
+    """What the manifest says of what a build is made from, before anything is built."""
+    return {
+        "versions": {
+            "foretrace": version("foretrace"),
+            "taxonomy": TAXONOMY_VERSION,
+            "renderer": RENDERER_VERSION,
+            "pyarrow": version("pyarrow"),
+        },
+        "settings": _describe_settings(settings, corrections),
+        "token_counter": make_token_counter(settings.tokenizer).method,
+        "inputs": inputs,
+    }
+
+
 def _describe_settings(settings: BuildSettings, corrections: Corrections | None) -> dict[str, Any]:
     """The settings without names of files, which depend on the place."""
     described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
+    described["decontaminate"] = [parse_benchmark(text).name for text in settings.decontaminate]
     if corrections is None:
         del described["corrections"]
     else:
         described["corrections"] = corrections.compute_digest()
+    if not settings.hard:
+        del described["hard"]
+    del described["mistakes"]  # the manifest says more of them elsewhere
+    if not settings.mistakes:
+        del described["allow_unchecked"]
     return described
 
 

@@ -93,8 +93,7 @@ class RowStream:
         return select_traces(filters, [examine_trace(trace, filters) for trace in traces])
 
     def _read_selected(self, shards: Iterable[int]) -> Iterator[Trace]:
-        traces = read_traces_once(self._stores, shards)
-        return (kept for trace in traces if (kept := self._selection.apply(trace)) is not None)
+        return self._selection.apply(read_traces_once(self._stores, shards))
 
     def _find_held_out_prompts(self) -> Digests:
         """Prompts that a more held-out split has, which keeps them."""

@@ -9,10 +9,13 @@ import msgspec
 
 from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import Setting, UsageError
+from foretrace.dataset.filters.benchmark_sets import parse_benchmark
+from foretrace.dataset.proposer_guesses import check_guess_file
 
 SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
+Dedup = Literal["keep-best"]
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,11 +41,30 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     statistical_gates: bool = True
     allow_demo: bool = False
     """Take traces of the demo model too: the dataset is then marked as a demonstration, and cannot be pushed."""
+    dedup: Dedup | None = None
+    """Of trajectories that are copies of one another, keep the successful, then the shortest; `None` keeps all."""
     allow_unread: bool = False
     """Take traces of which more than 2 % of the agent's messages make a call that was not read."""
+    keep_flagged: bool = False
+    """Take successes although a step of theirs is flagged as a cheat."""
+    license_allow: tuple[str, ...] = ()
+    """Licenses whose traces alone are taken; a trace that names none is of the license `unknown`."""
+    license_deny: tuple[str, ...] = ()
+    """Licenses whose traces are left out, and so are those that name none."""
+    decontaminate: tuple[str, ...] = ()
+    """Benchmarks whose problems are left out: `humaneval`, `mbpp`, `swebench`, or files (`FILE`, `NAME=FILE`)."""
+    keep_contaminated: bool = False
+    """Only report the traces in which those benchmarks stand."""
 
     corrections: str | None = None
     """Table of a person's actions for steps, which win over the labels; the manifest holds its digest."""
+
+    mistakes: tuple[str, ...] = ()
+    """Files of predictions: what a proposer wrongly guessed gives pairs. The manifest holds their digests."""
+    hard: bool = False
+    """Prefer wrong answers that a free predictor finds likely (`likely_calls.py`)."""
+    allow_unchecked: bool = False
+    """Take predictions that do not say that no row's own answer was learnt."""
 
     def check(self) -> None:
         """Refuse what cannot be served, before any work is done.
@@ -50,9 +72,12 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Raises:
             UsageError: naming the setting.
             SourceError: the corrections cannot be read.
+            PredictionError: predictions that cannot be used.
         """
+        self._check_mistakes()
         if self.corrections is not None:
             read_corrections(Path(self.corrections))
+        self._check_filters()
         if self.max_context_tokens < 1024:
             raise UsageError(Setting("max_context_tokens", self.max_context_tokens), ": the smallest is 1024")
         if any(s < 0 for s in self.split) or not abs(sum(self.split) - 1) <= 1e-6 or self.split[0] == 0:
@@ -66,3 +91,26 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(Setting("eval_size"), " and ", Setting("pairs"), " cannot be negative")
         if self.pairs == 1:
             raise UsageError(Setting("pairs", 1), ": mirrored pairs come in twos; give 0, 2 or more")
+
+    def _check_filters(self) -> None:
+        names = [parse_benchmark(text).name for text in self.decontaminate]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise UsageError(Setting("decontaminate"), f" names {twice[0]} twice; another name is NAME=FILE")
+        for setting in ("license_allow", "license_deny"):
+            if not all(name.strip() for name in getattr(self, setting)):
+                raise UsageError(Setting(setting), " holds an empty name")
+        both = {name.lower() for name in self.license_allow} & {name.lower() for name in self.license_deny}
+        if both:
+            raise UsageError(
+                Setting("license_allow"), " and ", Setting("license_deny"), f" both name {', '.join(sorted(both))}"
+            )
+        if self.keep_contaminated and not self.decontaminate:
+            raise UsageError(Setting("keep_contaminated"), " is for ", Setting("decontaminate", "humaneval"))
+
+    def _check_mistakes(self) -> None:
+        if self.mistakes and self.target != "call":
+            raise UsageError(Setting("mistakes"), " needs whole calls: build with ", Setting("target", "call"))
+        if self.allow_unchecked and not self.mistakes:
+            raise UsageError(Setting("allow_unchecked"), " is for ", Setting("mistakes"))
+        for file in self.mistakes:
+            check_guess_file(Path(file), allow_unchecked=self.allow_unchecked)

@@ -20,12 +20,23 @@ from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
 from foretrace.dataset.inferred_tools import InferredTools, infer_tools
+from foretrace.dataset.likely_calls import LikelyCalls
+from foretrace.dataset.origins import count_origin
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
-from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, make_attempt, select_targets
+from foretrace.dataset.proposer_guesses import GuessesByKey
+from foretrace.dataset.recipes.attempts import (
+    Attempt,
+    Mistake,
+    TaskAttempts,
+    is_wanted_outcome,
+    make_attempt,
+    select_targets,
+)
 from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
 from foretrace.dataset.recipes.load import load_configs, load_recipes
+from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeSearch
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import PairSample, SampledPair
@@ -34,7 +45,6 @@ from foretrace.dataset.trace_filters import (
     TraceSelection,
     examine_trace,
     make_trace_filters,
-    name_source,
 )
 from foretrace.dataset.unread_calls import count_unread_calls
 from foretrace.engines.processes import release_memory
@@ -59,6 +69,12 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """What is left out, and the groups that were merged."""
     corrections: Corrections | None = None
     inferred_tools: InferredTools = msgspec.field(default_factory=InferredTools)
+    predictions: GuessesByKey = {}
+    """The guesses of a proposer among which mistakes are looked for."""
+    mistakes: dict[str, dict[int, Mistake]] = {}
+    """Of them, those that become pairs, by key and step."""
+    likely: LikelyCalls | None = None
+    """By which hard wrong answers are preferred."""
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -76,6 +92,8 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Pairs for the statistical gates, by family."""
     shallow: dict[str, list[ShallowPair]]
     """Pairs by which the difficulty of a family is measured, by `split/family`."""
+    mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
+    """What the guesses of a proposer hold."""
 
 
 def build_shards(job: ShardJob) -> ShardResult:
@@ -96,7 +114,7 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
 def examine_shards(job: ShardJob) -> list[ExaminedTrace]:
     """Look at the traces of the job's shards for the filters that the settings ask for."""
     release_memory()
-    filters = make_trace_filters(job.settings)
+    filters = make_trace_filters(job.settings, Path(job.candidates_folder))
     stores = [TraceStore(Path(store)) for store in job.stores]
     return [examine_trace(trace, filters) for trace in read_traces_once(stores, job.shards)]
 
@@ -104,8 +122,18 @@ def examine_shards(job: ShardJob) -> list[ExaminedTrace]:
 def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
     """Read the traces of the job's shards that were not left out, each in its group."""
     stores = [TraceStore(Path(store)) for store in job.stores]
-    traces = read_traces_once(stores, job.shards, counts)
-    return (kept for trace in traces if (kept := job.selection.apply(trace)) is not None)
+    return job.selection.apply(read_traces_once(stores, job.shards, counts))
+
+
+def count_calls_of_shards(job: ShardJob) -> LikelyCalls:
+    """Count what followed what in the wanted attempts of the job's train groups."""
+    release_memory()
+    likely = LikelyCalls()
+    for trace in read_selected(job):
+        wanted = is_wanted_outcome(job.settings.outcomes, trace.outcome.success)
+        if wanted and job.splits.get(trace.task.group) == "train":
+            likely.add_trace(trace)
+    return likely
 
 
 def read_traces_once(
@@ -144,6 +172,7 @@ class _ShardBuilder:
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
         self._sample = PairSample[SampledPair]()
+        self._mistakes = MistakeSearch()
         # A share of what all jobs need, twice over, since reading prompts takes time.
         self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
@@ -171,9 +200,9 @@ class _ShardBuilder:
         counts.redacted.update(read_redactions(trace))
         counts.unredacted += not is_redacted(trace)
         counts.of_demo_model += is_demo_model(trace.provenance.model)
-        counts.licenses[trace.provenance.license or "unknown"] += 1
-        counts.sources[name_source(trace)] += 1
+        count_origin(trace, counts)
         attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
+        attempt.mistakes = self.job.mistakes.get(trace.key, {})
         counts.with_inferred_tools += attempt.has_inferred_tools
         counts.corrected += sum(label.corrected for label in attempt.labels)
         counts.steps += len(attempt.labels)
@@ -187,9 +216,12 @@ class _ShardBuilder:
                 self._exclude(attempt, split)
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
+        if self.job.predictions:
+            task = TaskAttempts(attempts, split, self._settings, self._mistakes.drops)
+            self._mistakes.search(task, self.job.predictions)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
-            for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops)):
+            for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops, self.job.likely)):
                 self._take(row, split)
 
     def _exclude(self, attempt: Attempt, split: str) -> None:
@@ -222,7 +254,9 @@ class _ShardBuilder:
         place = digest("gate", str(self._settings.seed), pair)
         chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
         if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
-            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected)
+            mistake = self.job.mistakes.get(row.key, {}).get(row.step) if family == FAMILY else None
+            standing = () if mistake is None else mistake.standing
+            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
             self._sample.add(family, sampled)
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
             difference = compare_shallowly(values["prompt"], chosen, rejected)
@@ -252,4 +286,5 @@ class _ShardBuilder:
             prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
             sample=self._sample.take(),
             shallow=self._shallow.take(),
+            mistakes=self._mistakes,
         )

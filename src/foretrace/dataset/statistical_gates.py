@@ -28,6 +28,8 @@ class SampledPair(msgspec.Struct, frozen=True, array_like=True):
     group: str
     chosen: str
     rejected: str
+    standing: tuple[int | float | None, ...] = ()
+    """Where both are guesses of a proposer: rank and confidence of the chosen one, then of the other."""
 
 
 class HasPlace(Protocol):
@@ -82,7 +84,7 @@ def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -
     A family with a shortcut does not fail the build: it is removed, and the gate says so.
     """
     families = {
-        family: [Pair(p.pair, p.group, p.chosen, p.rejected) for p in pairs] for family, pairs in sorted(sample.items())
+        family: [Pair(*msgspec.structs.astuple(p)[1:]) for p in pairs] for family, pairs in sorted(sample.items())
     }
     gates: list[Gate] = []
     removed: set[str] = set()

@@ -6,58 +6,21 @@ filters are asked in turn, and each sees the traces that those before it left.""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from foretrace.core.errors import BuildError
 from foretrace.core.trace import Trace
+from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
+from foretrace.dataset.filters.benchmarks import BenchmarkFilter
+from foretrace.dataset.filters.copies import CopyFilter
+from foretrace.dataset.filters.flags import FlagFilter
+from foretrace.dataset.filters.license import LicenseFilter
 from foretrace.dataset.settings import BuildSettings
-
-
-class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """What decisions are made by."""
-
-    key: str
-    id: str
-    task: str
-    group: str
-    source: str
-    """`source:split`, as the manifest counts traces."""
-    success: bool | None
-    n_messages: int
-    n_steps: int
-    """Messages of the agent."""
-    findings: dict[str, Any] = {}
-    """By filter; without those that found nothing."""
-
-
-class Decision(msgspec.Struct, kw_only=True):
-    """What one filter decided."""
-
-    left_out: dict[str, str] = {}
-    """The reason, by key of a trace."""
-    merged_groups: list[tuple[str, ...]] = []
-    """Groups that become one."""
-    figures: dict[str, Any] = {}
-    """For the manifest."""
-    notes: list[str] = []
-    """Sentences for the card."""
-
-
-class TraceFilter(Protocol):
-    """One reason for which traces are left out, or groups are merged."""
-
-    name: str
-
-    def examine(self, trace: Trace) -> Any:
-        """What the decision has to know of one trace: small, and made of plain values; `None` where that is nothing.
-        It runs in a worker process."""
-        ...
-
-    def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
-        """Decide about the traces that earlier filters left, in the order of their keys."""
-        ...
 
 
 class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,11 +30,16 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The filter that leaves it out, by key of a trace."""
     groups: dict[str, str] = {}
     """The new group of each group that was merged with others."""
+    kept_together: list[tuple[str, ...]] = []
+    """Keys of traces that must not stand in two splits, although their own groups may."""
     filters: dict[str, Any] = {}
     """What the manifest says of each filter."""
 
-    def apply(self, trace: Trace) -> Trace | None:
-        """The trace in its group, or `None` where it is left out."""
+    def apply(self, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """The traces that are not left out, each in its group."""
+        return (kept for trace in traces if (kept := self._apply_to(trace)) is not None)
+
+    def _apply_to(self, trace: Trace) -> Trace | None:
         if trace.key in self.left_out:
             return None
         group = self.groups.get(trace.task.group, trace.task.group)
@@ -80,9 +48,20 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
 
 
-def make_trace_filters(settings: BuildSettings) -> list[TraceFilter]:
-    """The filters that the settings ask for, in the order in which they decide."""
-    return []
+def make_trace_filters(settings: BuildSettings, scratch: Path | None = None) -> list[TraceFilter]:
+    """The filters that the settings ask for, in the order in which they decide.
+
+    Args:
+        settings: Of the build.
+        scratch: A folder for what is too much to be held until they decide; it need not outlive the decision.
+    """
+    filters: list[TraceFilter] = []
+    if settings.license_allow or settings.license_deny:
+        filters.append(LicenseFilter(settings))
+    filters.append(BenchmarkFilter(settings))
+    filters.append(FlagFilter(settings))
+    filters.append(CopyFilter(keeps_best=settings.dedup == "keep-best", scratch=scratch))
+    return filters
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
@@ -107,19 +86,33 @@ def name_source(trace: Trace) -> str:
 
 
 def select_traces(filters: Sequence[TraceFilter], examined: Sequence[ExaminedTrace]) -> TraceSelection:
-    """Let the filters decide, in turn."""
+    """Let the filters decide, in turn.
+
+    Raises:
+        BuildError: two traces of one key.
+    """
     left = sorted(examined, key=lambda trace: trace.key)
+    for one, other in pairwise(left):
+        if one.key == other.key:
+            raise BuildError(
+                f"{one.key} stands in two folders, as a trace of the task {one.task} and of {other.task}: "
+                "leave one of the folders out, or import its rows again"
+            )
     left_out: dict[str, str] = {}
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
+    kept_together: list[tuple[str, ...]] = []
     for each in filters:
         decision = each.decide(left)
         gone = {trace.key: trace for trace in left if trace.key in decision.left_out}
         left_out |= dict.fromkeys(gone, each.name)
         merges += decision.merged_groups
+        kept_together += decision.kept_together
         described[each.name] = _describe(decision, left, gone)
         left = [trace for trace in left if trace.key not in gone]
-    return TraceSelection(left_out=left_out, groups=merge_groups(merges), filters=described)
+    return TraceSelection(
+        left_out=left_out, groups=merge_groups(merges), kept_together=kept_together, filters=described
+    )
 
 
 def _describe(decision: Decision, traces: Sequence[ExaminedTrace], gone: Mapping[str, ExaminedTrace]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _TAGS = {
 """Tag -> the tool, and the argument that its body is."""
 _TAG_OF = {name: tag for tag, (name, _) in _TAGS.items()}
 _PLAIN_WORDS = frozenset({"execute", "command"})
-"""Tags that a text may mention in passing: they count at the beginning of a line only."""
+"""Tags that a text may mention in passing: within a line they count only around lines of their own."""
 _OPEN = re.compile(rf"(^[ \t]*)?<({'|'.join(_TAGS)})>", re.MULTILINE)
 
 
@@ -44,13 +44,14 @@ class TaggedCode:
             close = -1 if tag in unclosed else text.find(f"</{tag}>", at)
             if close < 0:
                 unclosed.add(tag)
-            if not begins_line and (close < 0 or tag in _PLAIN_WORDS):
-                continue
             body = text[at : close if close >= 0 else len(text)]
+            is_block = len(body) > 1 and body[0] == body[-1] == "\n"
+            if not begins_line and (close < 0 or (tag in _PLAIN_WORDS and not is_block)):
+                continue
             start = at - len(f"<{tag}>")
             at = close + len(f"</{tag}>") if close >= 0 else len(text)
             name, key = _TAGS[tag]
-            if len(body) > 1 and body[0] == body[-1] == "\n":
+            if is_block:
                 body = body[1:-1]
             call = ToolCall(name=name, arguments=encode_json({key: body}), repairs=() if close >= 0 else ("unclosed",))
             calls.append(attach_span(self, call, text, (start, at)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -17,8 +18,13 @@ from multiprocessing.connection import Connection
 
 from foretrace.core.errors import Setting, WorkerError
 
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 """Names of settings in glibc's malloc.h."""
+_KEPT_FREE = 32 << 20
+"""Bytes at the end of the heap that a process keeps when they are free: what is given back has to be mapped anew."""
+_NEW_OBJECTS = 100_000
+"""Objects made since the last search for cycles after which Python looks for some again. What is read and written here
+holds none, so looking as often as Python does by itself (700) costs a tenth of the time and finds nothing."""
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -28,8 +34,8 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def limit_memory() -> None:
-    """Leave out what Arrow would bring along, and give its memory back as soon as it is free. For a process of our own
-    (a command, a worker), never that of somebody who imports foretrace.
+    """Leave out what Arrow would bring along, give its memory back as soon as it is free, and look for cycles of
+    objects seldom. For a process of our own (a command, a worker), never that of somebody who imports foretrace.
 
     To ask whether a list is one of pandas' objects, Arrow imports pandas: 60 MB and half a second for a no. After
     this, nothing in the process can import pandas, so the `datasets` library cannot be used in it.
@@ -39,16 +45,23 @@ def limit_memory() -> None:
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
+    _tune_allocation()
+
+
+def _tune_allocation() -> None:
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         # glibc raises its threshold for mapped blocks with each that is freed, and large blocks then stay in the heap.
         mallopt(_M_MMAP_THRESHOLD, 1 << 20)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE)
+        mallopt(_M_TOP_PAD, 1 << 20)
         mallopt(_M_ARENA_MAX, 1)
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 def release_memory() -> None:
     """Return freed memory to the system, where the C library (glibc) keeps it for later: otherwise a worker that runs
-    many shard jobs would grow with each of them."""
+    many shard jobs would grow with each of them, and a process that has imported would stay large while it builds."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -103,6 +116,8 @@ def _start_worker(parent: Connection, small: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if small:
         limit_memory()
+    else:
+        _tune_allocation()
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 

@@ -1,82 +1,47 @@
-"""Calls that may come next: earlier calls again, and calls that are usual elsewhere with the files of this prompt.
-
-A call becomes a template by taking out what belongs to one attempt: the working directory (`<root>`), the files
-(`<path>` where they are written from the root of the file system, `<rel>` where relative to the working directory,
-`<name>` where without a folder) and a word that is searched for (`<word>`).
-"""
+"""Calls that may come next: earlier calls again, what follows the lines that were shown, and calls that are usual, in
+other attempts or in this one, with the files, words and lines of this prompt."""
 
 from __future__ import annotations
 
 import json
-import posixpath
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from foretrace.actions.call_facts import CallKind
 from foretrace.actions.same_action import canonicalise_json
-from foretrace.actions.tool_rules import classify_call
-from foretrace.evaluation.prompt_reading import PastTurn, PromptView
-
-_FOLDER = r"/[A-Za-z_][\w.@+-]*(?:/[\w.@+-]+){0,3}"
-_ROOT_LINE = re.compile(rf"^({_FOLDER})/?$", re.MULTILINE)
-_CD = re.compile(rf"\bcd ({_FOLDER})/? *(?:&&|;)")
-_ROOT = re.compile(rf"(?<![\w./~<:-]){_FOLDER}(?=[\s`'\"<,)]|$)", re.MULTILINE)
-_NO_ROOTS = ("/usr", "/bin", "/etc", "/tmp", "/dev", "/proc")
-_FILE = re.compile(
-    r"(?:(?<![\w/.@+<*-])|(?<=\*/))(?:~?/|\.{1,2}/)?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,5}(?![\w/])"
+from foretrace.evaluation.call_templates import (
+    CallTemplate,
+    ShownLines,
+    fill_template,
+    find_only_argument,
+    find_shown_lines,
+    make_templates,
 )
-_TRACE_LINE = re.compile(r'File "([^"\n]+)", line (\d+)')
-_READ_CHARS = 6000
-"""Characters of a result that are searched for files: half of them at its beginning, half at its end."""
-_WORD_KEYS = frozenset({"pattern", "query", "search_term", "regex", "keyword", "search"})
-_SEARCHES = re.compile(r"grep|find|search|pattern|query|\\brg\\b")
-_MAX_SEARCH = 400
-_NO_FILES = frozenset({"e.g", "i.e"})
-_FILE_SLOTS = ("<path>", "<rel>", "<name>")
-_FILE_SLOT = re.compile("|".join(_FILE_SLOTS))
-_QUOTED_WORD = re.compile(r"""(?<=['"])((?:class |def )?)([A-Za-z_]\w{3,})(?=['"])""")
-_WORD = re.compile(r"[`'\"]([A-Za-z_][\w.]{3,40})(?:\(\))?[`'\"]|\b([A-Za-z]+_\w{3,}|_\w{3,}|[A-Z][a-z0-9]+[A-Z]\w+)\b")
+from foretrace.evaluation.predictors.base import name_turn
+from foretrace.evaluation.prompt_reading import PastTurn, PromptView
+from foretrace.evaluation.prompt_values import (
+    NamedFile,
+    NamedLines,
+    NamedWord,
+    find_root,
+    list_created,
+    list_files,
+    list_lines,
+    list_names,
+    list_words,
+)
+from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateContext
 
-
-class CallTemplate(NamedTuple):
-    """A call without what belongs to one attempt."""
-
-    action: str
-    tool: str
-    arguments: str
-    """JSON text with slots."""
-
-    @property
-    def files(self) -> int:
-        """How many files are to be filled in."""
-        return sum(self.arguments.count(slot) for slot in _FILE_SLOTS)
-
-    @property
-    def has_word(self) -> bool:
-        """Whether a word is to be filled in."""
-        return "<word>" in self.arguments
-
-
-class NamedFile(NamedTuple):
-    """A file that a prompt names, and where."""
-
-    path: str
-    """Relative to the working directory where it lies in it."""
-    in_result: int
-    """Its place among the files of the last result, from 0; -1 where it is not there."""
-    in_task: bool
-    created: bool
-    """Whether it is the file that was last created."""
-    edited: bool
-    """Whether it is the file that was last written."""
-    viewed: bool
-    """Whether it is the file that was last read."""
-    in_traceback: bool
-    calls: int
-    """Past calls that named it."""
-    turns_ago: int
-    """Turns since it was last named; 0 is the last one."""
+_MAX_FILES = 3
+_MAX_WORDS = 3
+_MAX_LINES = 3
+_MAX_PAST = 12
+_MAX_OWN = 8
+"""Templates of this prompt's own calls."""
+_MAX_FILLS = 5
+"""Calls that are made of one template."""
+_MAX_CREATED = 4
+_LONGEST_OWN = 400
+"""Characters of a call that is made a template of."""
 
 
 class PastCall(NamedTuple):
@@ -94,155 +59,231 @@ class PastCall(NamedTuple):
     """Turns since then that wrote."""
 
 
-def find_root(view: PromptView) -> str:
-    """The working directory: a line of the task that names one, else where commands went to, else the first absolute
-    folder that the task or the system text speaks of; empty where there is none."""
-    if match := _ROOT_LINE.search(view.task[:_READ_CHARS]):
-        return match[1]
-    commands = " ".join(call.arguments for turn in view.turns for call in turn.calls)
-    if match := _CD.search(commands):
-        return match[1]
-    for text in (view.task, view.system):
-        for match in _ROOT.finditer(text[:20_000]):
-            if "." not in posixpath.basename(match[0]) and not match[0].startswith(_NO_ROOTS):
-                return match[0]
-    return ""
+class Candidate(NamedTuple):
+    """A call that may come next, and where it comes from."""
+
+    action: str
+    shares: tuple[float, float] = (0.0, 0.0)
+    """Probability of its template, after the last turns and with this agent."""
+    groups: int = 0
+    """In how many groups its template was seen."""
+    fills: int = 1
+    """In how many ways its template was filled."""
+    place: int = 0
+    """Which of them this is."""
+    strange: bool = False
+    """Whether it names a file that the prompt does not."""
+    own: PastCall | None = None
+    """The last call of this prompt with the same template."""
+    habit: float = 0.0
+    """How often, in this prompt, its template came after what was done last."""
+    past: PastCall | None = None
+    """The same call, where it was made before."""
+    file: NamedFile | None = None
+    word: NamedWord | None = None
+    lines_share: float = -1.0
+    """How usual it is to show these lines; -1 where none were filled in."""
+    lines_place: int = -1
+    own_length: bool = False
+    is_page: bool = False
 
 
-def make_template(action: str, tool: str, arguments: str, root: str) -> CallTemplate:
-    """The template of a call, with all slots."""
-    text = canonicalise_json(arguments)
-    try:
-        values = json.loads(text)
-    except ValueError:
-        values = None
-    if isinstance(values, dict):
-        searches = len(text) < _MAX_SEARCH and _SEARCHES.search(f"{tool} {text}") is not None
-        made = {name: _take_out(name, value, searches) for name, value in values.items()}
-        text = canonicalise_json(json.dumps(made))
-    return CallTemplate(action, tool, _take_out_root(text, root))
+Candidates = dict[tuple[str, str], Candidate]
+"""By tool and arguments (canonical JSON)."""
 
 
-def _take_out(name: str, value: Any, searches: bool) -> Any:
-    """A text with slots for its files and, in a search, for its word; any other value as it is."""
-    if not isinstance(value, str):
-        return value
-    text = _FILE.sub(_find_slot, value)
-    if not searches:
-        return text
-    return "<word>" if name in _WORD_KEYS and text.isidentifier() else _QUOTED_WORD.sub(r"\1<word>", text, count=1)
+class _Way(NamedTuple):
+    """One way to fill a template."""
+
+    paths: tuple[str, ...] = ()
+    file: NamedFile | None = None
+    word: NamedWord | None = None
+    lines: ShownLines | None = None
+    lines_share: float = -1.0
+    lines_place: int = -1
+    own_length: bool = False
 
 
-def _find_slot(match: re.Match[str]) -> str:
-    path = match[0]
-    if path in _NO_FILES:
-        return path
-    return "<path>" if path.startswith("/") else "<rel>" if "/" in path else "<name>"
+class _Values(NamedTuple):
+    """What a prompt has to fill in."""
+
+    root: str
+    names: set[str]
+    files: Sequence[NamedFile]
+    words: Sequence[NamedWord]
+    line_ways: tuple[Sequence[_Way], Sequence[_Way]]
+    """Ways to fill templates with lines: those without a file, and those with one."""
+    created: tuple[str, ...]
 
 
-def make_plain_template(action: str, tool: str, arguments: str, root: str) -> CallTemplate:
-    """The template of a call without its working directory alone."""
-    return CallTemplate(action, tool, _take_out_root(canonicalise_json(arguments), root))
-
-
-def _take_out_root(text: str, root: str) -> str:
-    return re.sub(rf"(?<![\w.-]){re.escape(root)}(?![\w.-])", "<root>", text) if root else text
-
-
-def fill_template(template: CallTemplate, paths: Sequence[str], root: str, word: str = "") -> str:
-    """The arguments of a call as JSON text.
+def list_candidates(
+    view: PromptView, context: TemplateContext, book: TemplateBook, lines: LineBook, typed: Collection[tuple[str, str]]
+) -> Candidates:
+    """The calls that may come next.
 
     Args:
-        paths: Files, relative to the working directory where they lie in it, for the slots in their order; the last
-            one for those that remain.
-        word: What is searched for.
+        typed: (tool, argument) whose values are never text, which some ways of writing calls do not say.
     """
-    left = [*paths]
-
-    def fill(match: re.Match[str]) -> str:
-        path = left.pop(0) if len(left) > 1 else left[0]
-        if match[0] == "<path>":
-            return path if path.startswith("/") or not root else f"{root}/{path}"
-        return posixpath.basename(path) if match[0] == "<name>" else path
-
-    text = _FILE_SLOT.sub(fill, template.arguments) if left else template.arguments
-    return text.replace("<word>", word).replace("<root>", root)
-
-
-def list_words(view: PromptView, limit: int) -> list[str]:
-    """Names in the task that one may search for, the most frequent first."""
-    counts: dict[str, int] = {}
-    for quoted, bare in _WORD.findall(view.task[:_READ_CHARS]):
-        for word in {quoted, quoted.rpartition(".")[2], bare} - {""}:
-            counts[word] = counts.get(word, 0) + 1
-    return sorted(counts, key=lambda word: -counts[word])[:limit]
-
-
-def list_created(view: PromptView, root: str) -> list[str]:
-    """Files that the agent made, in order."""
-    facts = (classify_call(call.name, call.arguments) for turn in view.turns for call in turn.calls)
-    return [*dict.fromkeys(_make_relative(path, root) for each in facts if each.creates for path in each.writes)]
-
-
-def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
-    """Files that a prompt names, those named last first, at most `limit`."""
-    in_result = {path: place for place, path in reversed([*enumerate(_find_files(view.last_result, root))])}
-    in_task = set(_find_files(view.task, root))
-    traced = {_make_relative(path, root) for path, _ in _TRACE_LINE.findall(_clip(view.last_result))}
-    named: dict[str, tuple[int, int]] = {}
-    """Path -> (turns ago, calls)."""
-    created = edited = viewed = ""
-    for ago, turn in reversed([*enumerate(reversed(view.turns))]):
-        for call in turn.calls:
-            facts = classify_call(call.name, call.arguments)
-            for path in dict.fromkeys(_find_files(call.arguments, root)):
-                named[path] = ago, named.get(path, (0, 0))[1] + 1
-            if facts.writes:
-                edited = _make_relative(facts.writes[-1], root)
-                created = edited if facts.creates else created
-            if facts.kind is CallKind.READ and facts.reads:
-                viewed = _make_relative(facts.reads[-1], root)
-    for path in [*in_result, *sorted(in_task)]:
-        named.setdefault(path, (0 if path in in_result else len(view.turns), 0))
-    found = [
-        NamedFile(
-            path=path,
-            in_result=in_result.get(path, -1),
-            in_task=path in in_task,
-            created=path == created,
-            edited=path == edited,
-            viewed=path == viewed,
-            in_traceback=path in traced,
-            calls=calls,
-            turns_ago=ago,
+    past_calls = list_past_calls(view, _MAX_PAST, typed)
+    values = _find_values(view, find_root(view), past_calls, lines)
+    own: dict[CallTemplate, PastCall] = {}
+    for past in past_calls[:_MAX_OWN]:
+        if len(past.arguments) <= _LONGEST_OWN:
+            for template in make_templates(past.action, past.tool, past.arguments, values.root):
+                own.setdefault(template, past)
+    habits = _measure_habits(view, context, values.root, typed)
+    templates = dict(book.list_likeliest(context))
+    for template in [*own, *habits]:
+        templates.setdefault(template, book.measure_shares(template, context))
+    found: Candidates = {}
+    for template, shares in templates.items():
+        known = Candidate(
+            template.action,
+            shares,
+            groups=book.count_groups(template),
+            strange=not template.names <= values.names,
+            own=own.get(template),
+            habit=habits.get(template, 0.0),
         )
-        for path, (ago, calls) in named.items()
-    ]
-    return sorted(found, key=_find_importance, reverse=True)[:limit]
+        _add_filled(found, template, known, _find_tool(template, past_calls), values)
+    for past in past_calls:
+        _add_past(found, past, values)
+    return found
 
 
-def _find_importance(file: NamedFile) -> tuple[float, str]:
-    """What is kept where there are too many files."""
-    special = 3.0 * (file.created or file.edited or file.viewed) + 2.0 * file.in_traceback + 2.0 * file.in_task
-    return special + 2.0 * min(file.calls, 2) - 0.2 * file.turns_ago - 0.1 * max(file.in_result, 0), file.path
+def _find_tool(template: CallTemplate, past_calls: Sequence[PastCall]) -> str:
+    """The tool of a template, or the one that this agent has called with the same single argument: a shell goes by
+    another name with each agent."""
+    argument = find_only_argument(template.arguments)
+    if argument is None or any(past.tool == template.tool for past in past_calls):
+        return template.tool
+    same = (past.tool for past in past_calls if find_only_argument(past.arguments) == argument)
+    return next(same, template.tool)
 
 
-def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:
-    """The distinct earlier calls of turns with one call, the latest first."""
+def _add_filled(found: Candidates, template: CallTemplate, made: Candidate, tool: str, values: _Values) -> None:
+    """Add the calls that are made of a template, where no likelier one made them already."""
+    ways = _list_ways(template, values)
+    for place, way in enumerate(ways):
+        arguments = fill_template(template, way.paths, values.root, way.word.word if way.word else "", way.lines)
+        known = found.get((tool, arguments))
+        if known is None or sum(known.shares) < sum(made.shares):
+            found[tool, arguments] = made._replace(
+                fills=len(ways),
+                place=place,
+                file=way.file,
+                word=way.word,
+                lines_share=way.lines_share,
+                lines_place=way.lines_place,
+                own_length=way.own_length,
+            )
+
+
+def _measure_habits(
+    view: PromptView, context: TemplateContext, root: str, typed: Collection[tuple[str, str]]
+) -> dict[CallTemplate, float]:
+    """Share of the turns of this prompt, after one like the last, that made a call of each template."""
+    counts: dict[CallTemplate, float] = {}
+    after = 0
+    for before, turn in zip(view.turns, view.turns[1:], strict=False):
+        if name_turn(before) != context.turns[-1]:
+            continue
+        after += 1
+        for call in turn.calls:
+            if len(call.arguments) <= _LONGEST_OWN:
+                arguments = _type_arguments(call.name, call.arguments, typed)
+                for template in make_templates(str(turn.label.action), call.name, arguments, root):
+                    counts[template] = counts.get(template, 0.0) + 1
+    return {template: count / (after + 1) for template, count in counts.items()}
+
+
+def _find_values(view: PromptView, root: str, past_calls: Sequence[PastCall], book: LineBook) -> _Values:
+    shown = [find_shown_lines(past.arguments) for past in past_calls]
+    lengths = [each.last - each.first for each in shown if each is not None and each.last > each.first]
+    files = list_files(view, root, _MAX_FILES)
+    lines = list_lines(view, root, files, _MAX_LINES)
+    ways = _list_line_ways(lines, files, book, [*dict.fromkeys(lengths)][:2])
+    return _Values(
+        root=root,
+        names=list_names(view),
+        files=files,
+        words=list_words(view, _MAX_WORDS),
+        line_ways=([way._replace(paths=(), file=None) for way in ways], ways),
+        created=tuple(list_created(view, root)[-_MAX_CREATED:]),
+    )
+
+
+def _list_ways(template: CallTemplate, values: _Values) -> Sequence[_Way]:
+    """The ways to fill a template, the likeliest files and words first."""
+    if template.has_lines:
+        return [] if template.files > 1 or template.has_word else values.line_ways[template.files]
+    files = [_Way()]
+    if template.files > 1:
+        files = [_Way(values.created), _Way(values.created[::-1])] if len(values.created) > 1 else []
+    elif template.files:
+        files = [_Way((file.path,), file) for file in values.files]
+    if template.has_word:
+        words = [*enumerate(values.words)]
+        pairs = [(place + at, way._replace(word=word)) for place, way in enumerate(files) for at, word in words]
+        files = [way for _, way in sorted(pairs, key=lambda each: each[0])]
+    return files[:_MAX_FILLS]
+
+
+def _list_line_ways(
+    lines: Sequence[NamedLines], files: Sequence[NamedFile], book: LineBook, own_lengths: Sequence[int]
+) -> list[_Way]:
+    """The ways to show lines of a file, the likeliest first."""
+    ways: list[tuple[float, _Way]] = []
+    for place, each in enumerate(lines):
+        fitting = [file for file in files if file.path == each.path or not each.path][:2]
+        for shown, share, own in book.list_shown(each, own_lengths):
+            for file in fitting:
+                ways.append((share * (1 + own) / (1 + place), _Way((file.path,), file, None, shown, share, place, own)))
+    ways.sort(key=lambda each: -each[0])
+    return [way for _, way in ways[:_MAX_FILLS]]
+
+
+def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:
+    """Add an earlier call, and what follows the lines that it showed if it is the last one."""
+    known = found.get((past.tool, past.arguments))
+    file = next((file for file in values.files if file.path in past.arguments), None)
+    known = known or Candidate(past.action, file=file)
+    found[past.tool, past.arguments] = known._replace(past=past)
+    for page in turn_page(past) if past.turns_ago == 0 else ():
+        found.setdefault((past.tool, page), Candidate(past.action, own=past, file=file, is_page=True))
+
+
+def list_past_calls(view: PromptView, limit: int, typed: Collection[tuple[str, str]] = ()) -> list[PastCall]:
+    """The distinct earlier calls, the latest first."""
     found: dict[tuple[str, str], PastCall] = {}
     writes = 0
     for ago, turn in enumerate(reversed(view.turns)):
-        if len(turn.calls) == 1 and turn.label.action is not None:
-            tool, arguments = turn.calls[0].name, canonicalise_json(turn.calls[0].arguments)
-            known = found.get((tool, arguments))
+        for call in turn.calls if turn.label.action is not None else ():
+            arguments = _type_arguments(call.name, call.arguments, typed)
+            known = found.get((call.name, arguments))
             if known is not None:
-                found[tool, arguments] = known._replace(times=known.times + 1)
+                found[call.name, arguments] = known._replace(times=known.times + 1)
             elif len(found) < limit:
-                found[tool, arguments] = PastCall(
-                    str(turn.label.action), tool, arguments, ago, 1, turn.label.failed, writes
+                found[call.name, arguments] = PastCall(
+                    str(turn.label.action), call.name, arguments, ago, 1, turn.label.failed, writes
                 )
         writes += is_write(turn)
     return [*found.values()]
+
+
+def _type_arguments(tool: str, arguments: str, typed: Collection[tuple[str, str]]) -> str:
+    """Canonical JSON text, where values that are text for want of a type are read."""
+    text = canonicalise_json(arguments)
+    if not any(name == tool and f'"{argument}":"' in text for name, argument in typed):
+        return text
+    values: dict[str, Any] = json.loads(text)
+    for name, value in values.items():
+        if isinstance(value, str) and (tool, name) in typed:
+            try:
+                values[name] = json.loads(value)
+            except ValueError:
+                continue
+    return canonicalise_json(json.dumps(values))
 
 
 def is_write(turn: PastTurn) -> bool:
@@ -268,17 +309,3 @@ def turn_page(call: PastCall) -> list[str]:
         if type(size) is int:
             pages.append({"offset": offset + size})
     return [canonicalise_json(json.dumps({**values, **page})) for page in pages]
-
-
-def _find_files(text: str, root: str) -> list[str]:
-    """Files in a text, each once, in order."""
-    return [*dict.fromkeys(_make_relative(path, root) for path in _FILE.findall(_clip(text)) if path not in _NO_FILES)]
-
-
-def _make_relative(path: str, root: str) -> str:
-    path = path.removeprefix("./")
-    return path[len(root) + 1 :] if root and path.startswith(root + "/") else path
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _READ_CHARS else f"{text[: _READ_CHARS // 2]}\n{text[-_READ_CHARS // 2 :]}"

@@ -22,6 +22,7 @@ from foretrace.core.predictions import (
     Prediction,
     PredictionsHeader,
     digest_dataset,
+    read_origin,
     write_predictions,
 )
 from foretrace.core.version import __version__
@@ -29,8 +30,20 @@ from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
 from foretrace.evaluation.gold_steps import read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
 
-PredictedConfig = Literal["eval", "proposer"]
-"""The eval rows, by what was learnt from all train rows; or the train rows, each by what was learnt from the others."""
+PredictedRows = Literal["eval", "proposer", "validation"]
+"""The eval rows and the validation rows of `proposer`, by what was learnt from all train rows; or the train rows of
+`proposer`, each by what was learnt from the others."""
+_PLACES: dict[PredictedRows, tuple[str, str]] = {
+    "eval": ("eval", "test"),
+    "proposer": ("proposer", "train"),
+    "validation": ("proposer", "validation"),
+}
+"""Config and split of the rows."""
+_NO_ROWS: dict[PredictedRows, str] = {
+    "eval": "eval rows; build it with an eval config and test groups",
+    "proposer": "train rows",
+    "validation": "validation rows of `proposer`; build it with validation groups",
+}
 ACTIONS = frozenset(map(str, ActionType))
 """What a guess may name."""
 
@@ -38,7 +51,7 @@ ACTIONS = frozenset(map(str, ActionType))
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is predicted, and how much."""
 
-    rows: PredictedConfig = "eval"
+    rows: PredictedRows = "eval"
     k: int = 5
     """Guesses at a step at most."""
     limit: int | None = None
@@ -68,6 +81,7 @@ class PredictReport(msgspec.Struct, frozen=True, kw_only=True):
 
     predictor: str
     config: str
+    split: str
     out: str
     learnt_rows: int
     """Train rows."""
@@ -137,7 +151,8 @@ def predict(
     write_predictions(out, header, run.rows)
     return PredictReport(
         predictor=name,
-        config=settings.rows,
+        config=header.config,
+        split=header.split,
         out=str(out),
         learnt_rows=len({id(row) for fold in folds for row in fold.learnt}),
         steps=run.steps,
@@ -151,10 +166,13 @@ def predict(
 
 def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
     """What is known before the first guess."""
+    config, split = _PLACES[settings.rows]
     return PredictionsHeader(
         predictor=name,
         dataset=digest_dataset(dataset),
-        config=settings.rows,
+        built_from=read_origin(dataset),
+        config=config,
+        split=split,
         target=read_target(dataset),
         k=settings.k,
         seed=settings.seed,
@@ -288,10 +306,9 @@ def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
 
 def read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
     """The rows that are predicted."""
-    rows = read_rows(dataset, settings.rows, "test" if settings.rows == "eval" else "train")
+    rows = read_rows(dataset, *_PLACES[settings.rows])
     if not rows:
-        what = "eval rows; build it with an eval config and test groups" if settings.rows == "eval" else "train rows"
-        raise PredictionError(f"{dataset}: has no {what}")
+        raise PredictionError(f"{dataset}: has no {_NO_ROWS[settings.rows]}")
     return rows[: settings.limit]
 
 
@@ -301,7 +318,7 @@ def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetR
     train = read_rows(dataset, "proposer", "train")
     if not train:
         raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")
-    if settings.rows == "eval":
+    if settings.rows != "proposer":
         return asked, [_Fold(train, asked)]
     groups = sorted({row.group for row in train}, key=lambda group: digest("folds", str(settings.seed), group))
     if len(groups) < 2:

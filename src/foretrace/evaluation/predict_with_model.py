@@ -123,7 +123,7 @@ def _make_header(
 def _name_asked(header: PredictionsHeader) -> dict[str, Any]:
     """What one answer depends on: more samples, rows or guesses may go on from fewer."""
     settings = {name: value for name, value in header.settings.items() if name != "samples"}
-    names = ("predictor", "dataset", "config", "seed")
+    names = ("predictor", "dataset", "config", "split", "seed")
     return {**{name: getattr(header, name) for name in names}, "settings": settings}
 
 
@@ -334,6 +334,7 @@ def _make_report(
     return PredictReport(
         predictor=header.predictor,
         config=header.config,
+        split=header.split,
         out=out,
         learnt_rows=0,
         steps=len(rows),

@@ -65,7 +65,11 @@ class Replay:
             raise PredictionError(f"{predictions.path}: holds no prediction")
         if predictions.header is not None and predictions.header.target == "type":
             call = Setting("target", "call")
-            raise PredictionError(f"{predictions.path}: holds types without calls; predict a dataset built with ", call)
+            raise PredictionError(
+                f"{predictions.path}: holds types without calls; take a predictor of whole calls, such as memory, "
+                "and a dataset built with ",
+                call,
+            )
         self._gate: Gate | None = _choose_gate(predictions, settings.threshold)
         self._plan = ReplayPlan(predictions.by_step(), top=settings.top)
         self._runs = ReplayRuns(self._plan, settings, self._gate)

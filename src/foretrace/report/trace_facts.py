@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from foretrace.actions.call_facts import pick_worst_effect
+from foretrace.actions.flag_meanings import find_flag_meaning
+from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.token_arrays import pack
 from foretrace.core.trace import Trace, encode_trace
@@ -20,7 +22,9 @@ GUESS_S = 0.2
 _LOWEST_LOGPROB = -20.0
 
 
-def describe_trace(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> dict[str, Any]:
+def describe_trace(
+    trace: Trace, labels: Sequence[StepLabel], flags: Sequence[Flag], times: Sequence[StepTimes]
+) -> dict[str, Any]:
     """The record without its token arrays, and what is derived from it."""
     bare, _ = pack(trace)
     return {
@@ -28,6 +32,7 @@ def describe_trace(trace: Trace, labels: Sequence[StepLabel], times: Sequence[St
         "labels": [
             [x.index, x.action and str(x.action), x.rule, str(x.effect), x.state_version, x.failed] for x in labels
         ],
+        "flags": [[x.index, x.rule, x.is_cheat, find_flag_meaning(x.rule), x.evidence] for x in flags],
         "times": _describe_times(labels, times),
         "tokens": [
             [index, len(m.sampled.token_ids), [_round_logprob(value) for value in m.sampled.logprobs]]

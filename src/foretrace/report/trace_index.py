@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import ActionType, StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.evaluation.step_times import StepTimes
@@ -28,7 +29,15 @@ class TraceIndex:
         return len(self._rows)
 
     def add(
-        self, trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes], *, run: int, chunk: int, place: int
+        self,
+        trace: Trace,
+        labels: Sequence[StepLabel],
+        flags: Sequence[Flag],
+        times: Sequence[StepTimes],
+        *,
+        run: int,
+        chunk: int,
+        place: int,
     ) -> None:
         """Take a trace.
 
@@ -67,7 +76,7 @@ class TraceIndex:
                 "rules": self._numbers("rule", (label.rule for label in labels)),
                 "effects": self._numbers("effect", (str(label.effect) for label in labels if label.action)),
                 "tools": self._numbers("tool", (call.name or "(no name)" for call in calls)),
-                "flags": self._numbers("flag", _find_flags(trace, labels, times)),
+                "flags": self._numbers("flag", [*_name_flags(flags), *_find_properties(trace, labels, times)]),
                 "parent": trace.parent.key if trace.parent else None,
                 "run": run,
                 "chunk": chunk,
@@ -113,9 +122,15 @@ def _add_known(seconds: Any) -> float | None:
     return round(sum(known), 3) if known else None
 
 
-def _find_flags(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[str]:
+def _name_flags(flags: Sequence[Flag]) -> list[str]:
+    """The flags of a trace as the list is filtered by: each rule, and that there is a cheat at all."""
+    names = [f"{'cheat' if flag.is_cheat else 'mark'}: {flag.rule}" for flag in flags]
+    return [*(["cheat"] if any(flag.is_cheat for flag in flags) else []), *names]
+
+
+def _find_properties(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[str]:
     messages, calls = trace.messages, [call for m in trace.messages for call in m.tool_calls]
-    flags = {
+    properties = {
         "ending rewritten by source": trace.outcome.fabricated,
         "call not readable": any(call.error for call in calls),
         "call repaired": any(call.repairs for call in calls),
@@ -129,7 +144,7 @@ def _find_flags(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepT
         "times known": any(step.unknown is None for step in times),
         "no agent message": not labels,
     }
-    return [name for name, holds in flags.items() if holds]
+    return [name for name, holds in properties.items() if holds]
 
 
 def _list_texts(message: Message) -> list[str]:

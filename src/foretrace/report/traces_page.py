@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.label_steps import label_trace
+from foretrace.actions.flags import flag_trace
+from foretrace.actions.label_steps import collect_evidence
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import StoreError
 from foretrace.core.progress import ProgressFunc
@@ -65,10 +66,11 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
     turns = [TurnSums() for _ in stores]
     for run, store in enumerate(stores):
         for trace in store.read():
-            labels, times = label_trace(trace), time_steps(trace)
-            index.add(trace, labels, times, run=run, chunk=pieces.number, place=pieces.place)
+            evidence, times = collect_evidence(trace), time_steps(trace)
+            labels, flags = [each.label for each in evidence], flag_trace(trace, evidence)
+            index.add(trace, labels, flags, times, run=run, chunk=pieces.number, place=pieces.place)
             turns[run].add(trace, times)
-            pieces.add(describe_trace(trace, labels, times))
+            pieces.add(describe_trace(trace, labels, flags, times))
             progress(f"reading {store.folder}", len(index), total)
     pieces.flush()
     chunks = index.make_chunks()

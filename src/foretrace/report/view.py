@@ -47,8 +47,11 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
         StoreError: they cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """
-    if len({path.resolve() for path in inputs}) < len(inputs):
-        raise UsageError(f"{inputs[0]}: is named twice")
+    for number, path in enumerate(inputs):
+        if path.resolve() in {earlier.resolve() for earlier in inputs[:number]}:
+            raise UsageError(f"{path}: is named twice")
+        if not path.exists():
+            raise StoreError(f"{path}: no such file or folder")
     datasets = [path for path in inputs if is_dataset(path)]
     if datasets or any(path.is_file() for path in inputs):
         return _view_dataset(inputs, datasets, make_page(), progress)

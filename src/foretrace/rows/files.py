@@ -1,14 +1,16 @@
-"""Rows of local files: .jsonl, .json, .parquet, plain or with .gz or .zst."""
+"""Rows of local files: .jsonl, .json, .csv, .parquet, .arrow, plain or with .gz or .zst."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import csv
 import gzip
 import hashlib
 import io
 import itertools
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +21,11 @@ import msgspec
 from foretrace.core.errors import SourceError, find_first_line
 from foretrace.rows.base import Drop, RawRow, RowRef, UndecodedRow
 
-SUFFIXES = (".jsonl", ".json", ".ndjson", ".parquet", ".gz", ".zst")
+SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".parquet", ".arrow", ".gz", ".zst")
 PARQUET_MAGIC = b"PAR1"
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", PARQUET_MAGIC: ".parquet"}
+_ARROW_MAGIC = b"ARROW1"
+_LOST_BYTE = re.compile("[\udc80-\udcff]")
 MAX_LINE = 512 * 1024 * 1024
 """Bytes of one line that are still read; a longer one is dropped without being held."""
 UNFINISHED_LINE = "unfinished_line"
@@ -78,9 +82,9 @@ class FileRows:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
     def count(self) -> int | None:
-        """Number of rows, counted without decoding them; `None` for a JSON document, which must be read for that."""
+        """Number of rows, counted without decoding them; `None` where all must be read for that."""
         stem = self.stem
-        if stem.endswith(".json"):
+        if stem.endswith((".json", ".csv", ".arrow")):
             return None
         if stem.endswith(".parquet"):
             return _count_parquet(self.path) if stem == self.path.name else None
@@ -100,10 +104,15 @@ class FileRows:
         if self.stem.endswith(".parquet"):
             yield from _read_parquet(self.path)
             return
+        if self.stem.endswith(".arrow"):
+            yield from read_arrow(self.path)
+            return
         with self._open() as raw:
             chunks = remove_bom(read_unpacked(self.path, raw))
             if self.stem.endswith(".json"):
                 yield from _read_document(chunks, self._max_document)
+            elif self.stem.endswith(".csv"):
+                yield from read_csv(chunks)
             else:
                 yield from _read_lines(chunks)
 
@@ -319,6 +328,53 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
                 yield from _read_row_group(file, group)
     except (pa.ArrowException, OSError, TruncatedError) as error:
         yield Drop("truncated_file", f"parquet: {find_first_line(error)}")
+
+
+def read_arrow(path: Path) -> Iterator[dict[str, Any] | Drop]:
+    """Rows of an Arrow file (IPC), as a stream or with a footer; `datasets` saves such."""
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as source:
+            has_footer = source.read(6) == _ARROW_MAGIC
+            source.seek(0)
+            if has_footer:
+                file = pa.ipc.open_file(source)
+                batches: Any = (file.get_batch(number) for number in range(file.num_record_batches))
+            else:
+                batches = pa.ipc.open_stream(source)
+            for batch in batches:
+                for start in range(0, len(batch), 16):
+                    yield from _read_batch(batch.slice(start, 16))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        yield Drop("truncated_file", f"arrow: {find_first_line(error)}")
+
+
+def read_csv(chunks: Iterator[bytes]) -> Iterator[dict[str, Any] | Drop]:
+    """Rows of a table with a header, as texts; an empty cell is `None`."""
+    csv.field_size_limit(MAX_LINE)
+    unread: list[Drop] = []
+
+    def decode() -> Iterator[str]:
+        for line in _read_lines(chunks):
+            if isinstance(line, Drop):
+                unread.append(line)
+            else:
+                yield line.decode("utf-8", "surrogateescape") + "\n"
+
+    table = csv.reader(decode())
+    try:
+        header = next(table, [])
+        for cells in table:
+            if len(cells) != len(header):
+                yield Drop("bad_csv", f"{len(cells)} cells in a table of {len(header)} columns")
+            elif _LOST_BYTE.search("".join(cells)):
+                yield Drop("not_utf8", "bytes that are no UTF-8")
+            else:
+                yield {name: cell or None for name, cell in zip(header, cells, strict=True)}
+    except csv.Error as error:
+        yield Drop("bad_csv", str(error))
+    yield from unread
 
 
 def read_first_rows(path: Path, count: int) -> tuple[dict[str, Any], ...]:

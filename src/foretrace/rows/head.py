@@ -17,6 +17,8 @@ from foretrace.rows.files import (
     PARQUET_MAGIC,
     TruncatedError,
     decode_row,
+    read_arrow,
+    read_csv,
     read_first_rows,
     read_unpacked,
     remove_bom,
@@ -41,9 +43,9 @@ class FileHead(msgspec.Struct, frozen=True):
     start: bytes = b""
     """The first bytes of a file, unpacked, at most `MAX_HEAD`; fewer of JSON lines that are short."""
     records: tuple[dict[str, Any], ...] = ()
-    """Of JSON lines: the first records that are whole objects, at most 50, or ten of long ones. Of Parquet: the first 3
-    rows. Of a JSON document that is a list of objects: the first of them, of which the last may be cut. Of any other
-    document: none."""
+    """Of JSON lines: the first records that are whole objects, at most 50, or ten of long ones. Of Parquet and Arrow:
+    the first 3 rows. Of a table (CSV): the first 50, of which the last may be cut. Of a JSON document that is a list of
+    objects: the first of them, of which the last may be cut. Of any other document: none."""
     document: dict[str, Any] | None = None
     """A JSON document (or first line of more than the head) that is one object; values behind the cut are missing."""
     names: tuple[str, ...] = ()
@@ -79,6 +81,10 @@ def read_head(path: Path) -> FileHead:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from error
     if start.startswith(PARQUET_MAGIC):
         return FileHead(path, start, records=read_first_rows(path, _MAX_ROWS))
+    if path.name.endswith(".arrow"):
+        return FileHead(path, start, records=_keep_objects(read_arrow(path), _MAX_ROWS))
+    if path.name.removesuffix(".gz").removesuffix(".zst").endswith(".csv"):
+        return FileHead(path, start, records=_keep_objects(read_csv(iter([start])), _MAX_RECORDS))
     text = start.lstrip()
     if text.startswith(b"["):
         return FileHead(path, start, records=_read_list(text))
@@ -87,6 +93,11 @@ def read_head(path: Path) -> FileHead:
         if document is not None:
             return FileHead(path, start, document=document)
     return FileHead(path, start, records=_read_lines(text))
+
+
+def _keep_objects(rows: Iterator[Any], count: int) -> tuple[dict[str, Any], ...]:
+    """The first rows, as far as they can be read."""
+    return tuple(row for row in itertools.islice(rows, count) if isinstance(row, dict))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

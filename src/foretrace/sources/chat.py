@@ -4,6 +4,7 @@ Responses items, transcripts, web steps. Task, outcome and tools by their usual 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from foretrace.core.digest import digest
@@ -16,6 +17,7 @@ from foretrace.rows.head import MAX_HEAD, FileHead
 from foretrace.sources.argument_types import type_arguments
 from foretrace.sources.base import RowError, make_row_id
 from foretrace.sources.first_rows import list_first_rows, read_list
+from foretrace.sources.json_values import as_number
 from foretrace.sources.known_tools import find_known_tools
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 from foretrace.sources.repositories import find_repository
@@ -27,7 +29,7 @@ FIELDS = {
     "messages": (),
     "role": (),
     "content": (),
-    "tools": ("tools", "available_tools", "functions", "tool_defs", "responses_create_params.tools"),
+    "tools": ("tools", "available_tools", "functions", "tool_defs", "responses_create_params.tools", "request.tools"),
     "id": ("id", "traj_id", "trajectory_id", "session_id"),
     "instance": (
         "instance",
@@ -41,11 +43,12 @@ FIELDS = {
     "group": ("group", "repo", "repository", "task.group"),
     "success": ("success", "resolved", "passed", "outcome.success"),
     "reward": ("reward", "score", "outcome.reward"),
-    "model": ("model", "model_name", "provenance.model", "response.model"),
+    "model": ("model", "model_name", "provenance.model", "response.model", "request.model"),
     "exit_reason": ("exit_status", "exit_reason"),
 }
 """What `columns` can map (dots lead into objects), and the columns that are looked for when it does not. Role and
 content are keys within a message."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 MAX_SHOWN_COLUMNS = 10
 """Columns of a row that a message names."""
 
@@ -171,7 +174,9 @@ class Chat:
 
     def _read_number(self, field: str, row: dict[str, Any]) -> float | None:
         value = self._read(field, row)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        if isinstance(value, str) and _NUMBER.fullmatch(value):  # a cell of a table
+            value = float(value)
+        return as_number(value)
 
     def _read_success(self, row: dict[str, Any]) -> bool | None:
         value = self._read("success", row)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from foretrace.core.errors import SourceError
 from foretrace.core.segments import SegmentRow
 from foretrace.core.store import encode_row
 from foretrace.core.trace import Trace, add_trace_id
@@ -199,6 +200,8 @@ def _call_reader(source: FileSource, path: Path, account: Account) -> Iterator[A
         yield from source.read_traces(path, account)
     except OSError as error:
         yield Drop("unreadable_file", f"cannot read: {error.strerror or error}")
+    except SourceError as error:
+        yield Drop("unreadable_file", str(error).removeprefix(f"{path}: "))
     except RowError as error:
         yield error.drop
     except Exception as error:  # a file is never trusted: whatever it breaks costs that file alone

@@ -142,18 +142,21 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
                 report.already_done += 1
                 if isinstance(result, ConvertedTrace):
                     counts.add(result.counts)
+                    own.counts.add(result.counts)
                 continue
-            if (reason := taker.take(result, str(state.path), may_grow=True)) is not None:
+            reason, before = taker.take(result, str(state.path), may_grow=True)
+            if reason is not None:
                 drops[reason] += 1
+                own.drops[reason] += 1
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
+                own.counts.replace(before, result.counts)
             if taker.is_full(0):
                 cursor = msgspec.structs.replace(cursor, rows=seen, drops=dict(sorted(drops.items())), since=since)
                 taker.note_cursor(state.name, cursor)
                 taker.checkpoint()
         reading.account.check()
         own.account.add(reading.account)
-        own.counts.add(counts)
         cursor = msgspec.structs.replace(
             cursor, rows=seen, drops=dict(sorted(drops.items())), since=since, done=is_whole,
             account=reading.account.to_dict(), counts=counts.to_dict(),

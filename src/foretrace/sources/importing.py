@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from datetime import UTC, datetime
@@ -13,7 +15,9 @@ from typing import Any, NamedTuple
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.files import make_partial_name
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.core.segments import merge_segments
 from foretrace.core.store import TraceWriter
+from foretrace.engines.in_order import Job, run_in_order
 from foretrace.engines.processes import worker_pool
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
@@ -81,7 +85,7 @@ def import_inputs(
         ]
         needed = workers if _weigh(inputs, limit) >= _MIN_POOL_BYTES else 1
         try:
-            with _open_pool(needed) as pool:
+            with _open_pool(needed, small=all(map(_is_ours, inputs))) as pool:
                 for number, (group, jobs) in enumerate(zip(inputs, row_jobs, strict=True)):
                     _scan(group.source, jobs, replace)
                     source: Any = group.source
@@ -90,14 +94,18 @@ def import_inputs(
                     with _share(shared, Path(out), number, pool) as own_pool:
                         for job in [*jobs, *([files] if group.files else [])]:
                             job.run(shared, own_pool)
-            if not writer.manifest.inputs:
-                writer.checkpoint()  # nothing to read makes a folder that holds nothing
-            writer.compact()
+                if not writer.manifest.inputs:
+                    writer.checkpoint()  # nothing to read makes a folder that holds nothing
+                writer.compact(None if pool is None else functools.partial(_run_merges, pool))
         except BaseException:
             writer.remove_if_empty()
             raise
     report.check()
     return report
+
+
+def _run_merges(pool: Executor, merges: Sequence[tuple[list[Path], Path]]) -> None:
+    deque(run_in_order(pool, (Job(merge_segments, merge, 1) for merge in merges), len(merges)), maxlen=0)
 
 
 def parse_date(text: str) -> float:
@@ -121,10 +129,15 @@ def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
         source.scan(itertools.chain.from_iterable(report_progress(job.read(), job, "looking") for job in jobs))
 
 
+def _is_ours(group: SourceInputs) -> bool:
+    """Whether no code from outside reads it, which may want pandas."""
+    return type(group.source).__module__.startswith("foretrace.")
+
+
 @contextlib.contextmanager
-def _open_pool(workers: int) -> Generator[Executor | None]:
+def _open_pool(workers: int, *, small: bool) -> Generator[Executor | None]:
     kept = "what was sealed so far is kept, the same import goes on from there"
-    with worker_pool(workers, small=False, helps=True, kept=kept) as pool:
+    with worker_pool(workers, small=small, helps=True, kept=kept) as pool:
         yield pool
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,19 +40,21 @@ def as_text(value: Any) -> str:
 
 def as_number(value: Any) -> float | None:
     """The number, where it is one that can be written as JSON."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
 
 
 def get_dict(record: Any, key: str) -> dict[str, Any]:
     """The object under `key`; empty where there is none."""
-    return as_dict(as_dict(record).get(key))
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def get_list(record: Any, key: str) -> list[Any]:
     """The list under `key`; empty where there is none."""
-    return as_list(as_dict(record).get(key))
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, list) else []
 
 
 def get_dicts(record: Any, key: str) -> list[dict[str, Any]]:
@@ -61,12 +64,21 @@ def get_dicts(record: Any, key: str) -> list[dict[str, Any]]:
 
 def get_text(record: Any, *keys: str) -> str:
     """The first text under one of the keys that is not empty; else an empty one."""
-    return next((text for key in keys if (text := as_text(as_dict(record).get(key)))), "")
+    if isinstance(record, dict):  # written out, since readers ask for most of what they know by this
+        for key in keys:
+            text = record.get(key)
+            if text and isinstance(text, str):
+                return text
+    return ""
 
 
 def get_number(record: Any, *keys: str) -> float | None:
     """The first number under one of `keys`."""
-    return next((number for key in keys if (number := as_number(as_dict(record).get(key))) is not None), None)
+    if isinstance(record, dict):
+        for key in keys:
+            if (number := as_number(record.get(key))) is not None:
+                return number
+    return None
 
 
 def as_count(value: Any) -> int | None:

@@ -1,6 +1,7 @@
 """Find what can be imported: walk folders, read the beginning of each file, and ask every source whether it knows it.
 
-One source that knows a file takes it; two are an error, never a guess; a file that none knows is listed.
+One source that knows a file takes it. A file that two know is left out and listed with both, never guessed at; one that
+none knows is listed too.
 """
 
 from __future__ import annotations
@@ -48,10 +49,17 @@ class UnknownFile(NamedTuple):
     """What is in it: the keys of its first record, or what it is instead."""
 
 
-class _Clash(NamedTuple):
+class AmbiguousFile(NamedTuple):
+    """A file, or a folder, that several sources know, and that none takes."""
+
     path: Path
     claims: dict[str, str]
     """What each source saw, by its name."""
+
+    def describe(self) -> str:
+        """The file with its candidates, and what each saw."""
+        seen = " or ".join(f"{name} ({reason})" for name, reason in self.claims.items())
+        return f"{self.path}: may be {seen}"
 
 
 class FoundFiles(msgspec.Struct):
@@ -61,6 +69,8 @@ class FoundFiles(msgspec.Struct):
     unknown: list[UnknownFile] = []
     """The first of those that no source knows."""
     unknown_count: int = 0
+    ambiguous: list[AmbiguousFile] = []
+    """Those that several sources know."""
     companions: int = 0
     """Files that are read with another one."""
     too_old: int = 0
@@ -72,6 +82,17 @@ class FoundFiles(msgspec.Struct):
         for file in sorted(self.files, key=lambda f: f.source):
             groups.setdefault(file.source, []).append(file.path)
         return groups
+
+    def check_not_ambiguous(self) -> None:
+        """Refuse to call an import done that left files out since several sources know them.
+
+        Raises:
+            SourceError: there is one; says which sources know it, and that one of them must be named.
+        """
+        if self.ambiguous:
+            more = f"; so are {len(self.ambiguous) - 1:,} others" if len(self.ambiguous) > 1 else ""
+            what = "name the source in the place of auto, for these files alone"
+            raise SourceError(f"{self.ambiguous[0].describe()}{more}; {what}")
 
     def add_unknown(self, path: Path, seen: str, size: int | None = None) -> None:
         """List a file that no source knows."""
@@ -98,7 +119,7 @@ def find_files(
         since: Seconds since 1970; what was last changed before is left out.
 
     Raises:
-        SourceError: a path is missing, two sources know one file, or there are too many files.
+        SourceError: a path is missing, or there are too many files.
     """
     found = FoundFiles()
     walk = _Walk(sources, found, progress)
@@ -111,9 +132,7 @@ def find_files(
             found.files.append(RecognizedFile(path, sources[0].name, "named"))
         elif not is_named:
             walk.visit_file(path)
-    _remove_companions(found, walk.clashes, {source.name: source for source in sources}, since)
-    if walk.clashes:
-        raise SourceError(_describe_clashes(walk.clashes))
+    _remove_companions(found, {source.name: source for source in sources}, since)
     return found
 
 
@@ -140,7 +159,6 @@ class _Walk:
         self._progress = progress
         self._seen: set[tuple[int, int]] = set()
         self._files = 0
-        self.clashes: list[_Clash] = []
 
     def is_new(self, path: Path) -> bool:
         """Whether the file or folder was not met before, under this name or another."""
@@ -209,7 +227,7 @@ class _Walk:
         """Whether a source, or more than one, knows the file or folder."""
         claims = ask_sources(head, self._sources)
         if len(claims) > 1:
-            self.clashes.append(_Clash(path, claims))
+            self._found.ambiguous.append(AmbiguousFile(path, claims))
         for name, reason in claims.items() if len(claims) == 1 else ():
             if name in self._row_sources and not path.name.endswith(SUFFIXES):
                 self._found.add_unknown(path, f"rows of {name} ({reason}); name it with one of {', '.join(SUFFIXES)}")
@@ -235,7 +253,7 @@ def describe_head(head: FileHead) -> str:
     return "a JSON list without objects" if head.start.lstrip().startswith(b"[") else "text without a JSON object"
 
 
-def _remove_companions(found: FoundFiles, clashes: list[_Clash], sources: dict[str, Any], since: float | None) -> None:
+def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float | None) -> None:
     """Leave out what is read with another file, and what is too old."""
     read_with = [list_companions(sources[file.source], file.path) for file in found.files]
     companions = {
@@ -244,7 +262,7 @@ def _remove_companions(found: FoundFiles, clashes: list[_Clash], sources: dict[s
         for path in others
         if (real := _find_real(path)) != _find_real(file.path)
     }
-    clashes[:] = [clash for clash in clashes if not _is_companion(clash[0], companions)]
+    found.ambiguous = [file for file in found.ambiguous if not _is_companion(file.path, companions)]
     kept: list[RecognizedFile] = []
     for file, others in zip(found.files, read_with, strict=True):
         if _is_companion(file.path, companions):
@@ -274,10 +292,3 @@ def _find_real(path: Path) -> Path:
 def _find_last_change(paths: Sequence[Path]) -> float:
     """Seconds since 1970 at which the last of these files, or one in these folders, was changed."""
     return max((state.changed_ns for state in list_states(paths)), default=0) / 1e9
-
-
-def _describe_clashes(clashes: list[_Clash]) -> str:
-    path, claims = clashes[0]
-    seen = " or ".join(f"{name} ({reason})" for name, reason in claims.items())
-    more = f"; so are {len(clashes) - 1:,} others" if len(clashes) > 1 else ""
-    return f"{path}: may be {seen}{more}; name the source in the place of auto, for these files alone"

@@ -54,6 +54,17 @@ class TraceCounts(msgspec.Struct, kw_only=True):
         self.timed_turns.update(other.timed_turns)
         self.timed_calls.update(other.timed_calls)
 
+    def replace(self, old: TraceCounts | None, new: TraceCounts) -> None:
+        """Take over the counts of a trace in the place of those of another; `None` where there was none."""
+        if old is not None:
+            for name, value in msgspec.structs.asdict(old).items():
+                own = getattr(self, name)
+                if isinstance(value, list):
+                    setattr(self, name, [row for row in own if row not in value])
+                else:
+                    setattr(self, name, own - value)
+        self.add(new)
+
     def to_dict(self) -> dict[str, Any]:
         """The counts that are not zero, as plain data."""
         return {k: dict(v) if isinstance(v, Counter) else v for k, v in msgspec.structs.asdict(self).items() if v}
@@ -100,11 +111,14 @@ class SourceReport(msgspec.Struct, kw_only=True):
     """What became of the records of those that were read now."""
     counts: TraceCounts = msgspec.field(default_factory=TraceCounts)
     """What is in the traces of those that were read now."""
+    drops: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Their rows or conversations that were dropped, by reason."""
 
     def add(self, other: SourceReport) -> None:
         """Take over the counts of another."""
         self.files += other.files
         self.files_done += other.files_done
+        self.drops.update(other.drops)
         self.account.add(other.account)
         self.counts.add(other.counts)
 

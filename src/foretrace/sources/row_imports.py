@@ -106,19 +106,20 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         counts, account, seen = TraceCounts(), Account(), cursor.rows
         for at, result in report_progress(self._convert(shared, pool, seen), self, "importing", seen):
             seen += 1
-            reason = taker.take(result, f"{at.file or self.rows.label} row {at.row}")
+            reason, before = taker.take(result, f"{at.file or self.rows.label} row {at.row}")
             if reason is not None:
                 account.drop(reason)
+                own.drops[reason] += 1
             elif isinstance(result, Drop):
                 account.ignore(result.reason)
             else:
                 account.use()
             if isinstance(result, ConvertedTrace) and reason is None:
                 counts.add(result.counts)
+                own.counts.replace(before, result.counts)
             if taker.is_full(seen - cursor.rows):
                 cursor = self._checkpoint(first, seen, account, counts, done=False)
         self._checkpoint(first, seen, account, counts, done=self.limit is None or seen < self.limit)
-        own.counts.add(counts)
         own.account.add(account)
 
     def _checkpoint(self, first: Cursor, seen: int, account: Account, counts: TraceCounts, *, done: bool) -> Cursor:

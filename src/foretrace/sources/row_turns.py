@@ -2,7 +2,7 @@
 
 A turn is a mapping with a role and a content in one of the forms that `turn_items` reads. The forms of a row: a list of
 messages (or JSON text of one, or parallel lists); messages whose last reply is in a column of its own; a request and a
-response of the OpenAI Responses API; a transcript as one text; states of a web page and actions in turn.
+response of a model's API; a transcript as one text; states of a web page and actions in turn.
 """
 
 from __future__ import annotations
@@ -24,6 +24,17 @@ Turns = list[tuple[int | None, Row]]
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
 """Columns that are looked at first."""
 _REPLIES = ("completion", "response")
+_REQUESTS, _RESPONSES = ("request", "inputs", "input"), ("response", "outputs", "output")
+"""Columns of a log of a model's API."""
+_REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
+    ("choices", 0, "message"),
+    ("output", "message"),
+    ("candidates", 0, "content"),
+    ("generations", 0, 0, "message"),
+    (),
+)
+"""Where the response of an API holds the model's message."""
+_SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
 
@@ -40,7 +51,7 @@ class FoundTurns(NamedTuple):
 
 def find_turns(row: Row) -> FoundTurns | None:
     """The conversation of a row; `None` where there is none."""
-    for find in (_find_messages, _find_responses, _find_web_states, _find_halves, _find_wanted_calls, _find_transcript):
+    for find in _FINDERS:
         if found := find(row):
             return _add_system(row, found)
     return None
@@ -169,6 +180,49 @@ def _find_responses(row: Row) -> FoundTurns | None:
     return FoundTurns(turns, frozenset(used), "response.output holds items" if nested else "output holds items")
 
 
+def _find_exchange(row: Row) -> FoundTurns | None:
+    """A request to a model's API and its response, as proxies and gateways log them. Replies in the request were logged
+    with requests of their own."""
+    asked = next(((name, body) for name in _REQUESTS if (body := _open_body(row.get(name)))), None)
+    said = next(((name, body) for name in _RESPONSES if (body := _open_body(row.get(name)))), None)
+    if asked is None or said is None:
+        return None
+    body = asked[1]
+    messages = next((body[name] for name in ("messages", "contents") if isinstance(body.get(name), list)), None)
+    if messages and isinstance(messages[0], list):  # one conversation of a batch: others would be lost
+        messages = messages[0] if len(messages) == 1 else None
+    turns, reply = _list_turns(messages), _find_reply(said[1])
+    if not turns or reply is None:
+        return None
+    exchange: Turns = [*((None, turn) for turn in turns), (0, reply)]
+    form = f"{asked[0]} and {said[0]} of a model's API"
+    found = _add_system(body, FoundTurns(exchange, frozenset(), form))
+    return found._replace(columns=frozenset({asked[0], said[0]}))
+
+
+def _open_body(value: Any) -> Row:
+    """The body of a request or a response, which may lie in an envelope."""
+    value = _decode(value)
+    for name in ("body", "inputBodyJson", "outputBodyJson"):
+        if isinstance(value, dict) and name in value:
+            value = _decode(value[name])
+    return value if isinstance(value, dict) else {}
+
+
+def _find_reply(body: Row) -> Row | None:
+    """The message of the model in a response of one of the APIs; of several choices none is a guess of ours."""
+    for path in _REPLY_PATHS:
+        value: Any = body
+        for key in path:
+            if isinstance(value, dict) and isinstance(key, str):
+                value = value.get(key)
+            else:
+                value = value[0] if isinstance(value, list) and len(value) == 1 else None
+        if isinstance(value, dict) and is_turn(value):
+            return value
+    return None
+
+
 def _find_halves(row: Row) -> FoundTurns | None:
     """`prompt` with a `completion` or `response`."""
     reply = next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
@@ -247,8 +301,29 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
 
 def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
     """With the system prompt that a row keeps in a column of its own."""
-    column = next((c for c in ("system", "system_prompt") if isinstance(row.get(c), str) and row[c].strip()), None)
+    column = next((c for c in _SYSTEMS if _read_system(row.get(c)).strip()), None)
     if column is None or any(turn.get("role", turn.get("from")) == "system" for _, turn in found.turns):
         return found
-    system: Turns = [(None, {"role": "system", "content": row[column]})]
+    system: Turns = [(None, {"role": "system", "content": _read_system(row[column])})]
     return FoundTurns([*system, *found.turns], found.columns | {column}, found.form)
+
+
+def _read_system(value: Any) -> str:
+    """A system prompt: text, blocks of text, or an object with parts."""
+    if isinstance(value, dict):
+        value = value.get("parts")
+    if isinstance(value, list):
+        texts = [block.get("text") if isinstance(block, dict) else None for block in value]
+        value = "\n\n".join(text for text in texts if isinstance(text, str)) if all(texts) else ""
+    return value if isinstance(value, str) else ""
+
+
+_FINDERS = (
+    _find_messages,
+    _find_responses,
+    _find_exchange,
+    _find_web_states,
+    _find_halves,
+    _find_wanted_calls,
+    _find_transcript,
+)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting
 from foretrace.core.store import Added, Cursor, TraceWriter, unpack_record
@@ -11,12 +12,21 @@ from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
 from foretrace.sources.continuation import goes_on_from
 from foretrace.sources.converting import BEFORE_SINCE, ConvertedTrace
-from foretrace.sources.report import MAX_EXAMPLES, ImportReport, SourceReport, TraceCounts
+from foretrace.sources.report import MAX_EXAMPLES, ImportReport, SourceReport, TraceCounts, count_trace
 
 CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 24 << 20
 """Rows, or bytes of records, after which segments are sealed. Fixed: an import that was interrupted and
 continued seals at the same rows as one that was not, and so ends in the same bytes."""
+
+
+class Taken(NamedTuple):
+    """What became of a result."""
+
+    reason: str | None
+    """Why it was dropped; `None` where it was not."""
+    before: TraceCounts | None = None
+    """What was counted of the trace whose place it took, or which it is, where this import gave that one too."""
 
 
 class Taker:
@@ -27,6 +37,8 @@ class Taker:
         self.report = report
         self._outcomes: dict[str, str] = {}
         """Outcomes of the traces taken so far, by key, where one can take another's place."""
+        self._changed: set[str] = set()
+        """Sources whose cursors have changed since the last checkpoint."""
 
     def is_full(self, rows: int) -> bool:
         """Whether so many rows since the last checkpoint, or what they gave, ask for the next one."""
@@ -36,8 +48,8 @@ class Taker:
         """The report of one source."""
         return self.report.sources.setdefault(name, SourceReport())
 
-    def take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool = False) -> str | None:
-        """Add a trace, or count why not; returns the reason where it was dropped.
+    def take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool = False) -> Taken:
+        """Add a trace, or count why not.
 
         Args:
             where: What an example says of where it stands.
@@ -46,20 +58,23 @@ class Taker:
         report = self.report
         report.rows += 1
         if isinstance(result, ConvertedTrace):
-            if (drop := self._add(result, may_grow=may_grow)) is None:
-                return None
-            result = drop
+            given_before = result.row["key"] in self._outcomes
+            added = self._add(result, may_grow=may_grow)
+            if not isinstance(added, Drop):
+                return Taken(None, added if given_before else None)
+            result = added
         if result.reason == BEFORE_SINCE:
             report.before_since += 1
-            return None
+            return Taken(None)
         report.drops[result.reason] += 1
         examples = report.dropped_rows.setdefault(result.reason, [])
         if len(examples) < MAX_EXAMPLES:
             wrong = f"{where}: {result.detail or result.reason}"
             examples.append((wrong, *(("; ", *result.remedy) if result.remedy else ())))
-        return result.reason
+        return Taken(result.reason)
 
-    def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> Drop | None:
+    def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> TraceCounts | Drop | None:
+        """Add a trace; gives the counts of the one that was there and is not there beside it, where that is known."""
         row, report = converted.row, self.report
         added: Added = self.writer.add_row(row)
         if added == "conflict" and may_grow:
@@ -69,7 +84,7 @@ class Taker:
                 self.writer.add_row(row, replace=True)
                 report.grown += 1
                 self._count_outcome(converted, taken_place=True)
-                return None
+                return count_trace(stored)
             if stored is not None and goes_on_from(stored, new):
                 added = "present"
         if added == "conflict":
@@ -77,7 +92,7 @@ class Taker:
             return Drop("key_conflict", f"{row['key']} is there with other content", remedy)
         if added == "present":
             report.already_done += 1
-            return None
+            return converted.counts
         if added == "new":
             report.traces += 1
         else:
@@ -105,25 +120,30 @@ class Taker:
         self.forget_drops(name)
         manifest.drops = dict(Counter(manifest.drops) + Counter(cursor.drops))
         manifest.inputs[name] = cursor
+        self._changed.add(cursor.source)
 
     def forget_drops(self, name: str) -> None:
         """Let the manifest count the drops of an input no more."""
         manifest = self.writer.manifest
         if (cursor := manifest.inputs.get(name)) is not None:
             manifest.drops = dict(Counter(manifest.drops) - Counter(cursor.drops))
+            self._changed.add(cursor.source)
 
     def checkpoint(self) -> None:
         """Seal what was taken, and list it with the cursors."""
         manifest = self.writer.manifest
         manifest.counts["rows"] = sum(cursor.rows for cursor in manifest.inputs.values())
-        manifest.accounts = _sum_accounts(manifest.inputs)
+        summed = _sum_accounts([cursor for cursor in manifest.inputs.values() if cursor.source in self._changed])
+        kept = {name: account for name, account in manifest.accounts.items() if name not in self._changed}
+        manifest.accounts = dict(sorted({**kept, **summed}.items()))
+        self._changed.clear()
         self.writer.checkpoint()
 
 
-def _sum_accounts(inputs: dict[str, Cursor]) -> dict[str, dict[str, Any]]:
-    """Records, turns, calls, results and times of all inputs, by source."""
+def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:
+    """Records, turns, calls, results and times of inputs, by source."""
     sums: dict[str, tuple[Account, TraceCounts]] = {}
-    for cursor in inputs.values():
+    for cursor in cursors:
         account, counts = sums.setdefault(cursor.source, (Account(), TraceCounts()))
         account.add(Account.from_dict(cursor.account))
         counts.add(TraceCounts.from_dict(cursor.counts))

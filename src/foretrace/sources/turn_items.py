@@ -1,7 +1,8 @@
 """Turns of any vocabulary as messages of one: a role, a content, and calls as OpenAI writes them.
 
 Read are OpenAI chat messages, ShareGPT turns, Anthropic blocks (`tool_use`, `tool_result`, `thinking`), items of the
-OpenAI Responses API, LangChain's messages, and turns whose text is in `text` and `system_prompt`.
+OpenAI Responses API, LangChain's messages, turns whose text is in `text` and `system_prompt`, and what
+`vendor_messages` knows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
+from foretrace.sources.vendor_messages import unify_message
 
 Row = dict[str, Any]
 Place = int | None
@@ -57,7 +59,7 @@ def is_turn(item: Any) -> bool:
         return False
     name = item.get("role", item.get("from"))
     if isinstance(name, str) and name.lower() in ROLES:
-        return any(key in item for key in (*_TEXTS, "tool_calls", "function_call", "system_prompt"))
+        return any(key in item for key in (*_TEXTS, "tool_calls", "function_call", "system_prompt", "parts", "blocks"))
     kind = item.get("type")
     if isinstance(kind, str) and kind in _ITEMS:
         return any(key in item for key in ("call_id", "summary", "content", "output", "arguments", "action"))
@@ -78,8 +80,9 @@ def flatten_turns(
         if item.get("type") == "reasoning" and "role" not in item:
             reasoning.add(item)
             continue
-        for message in _read_item(item):
-            yield from reasoning.join((place, message))
+        for each in unify_message(item):
+            for message in _read_item(each):
+                yield from reasoning.join((place, message))
     yield from reasoning.flush()
 
 
@@ -149,10 +152,11 @@ def _read_item(item: Row) -> Iterator[Row]:
             yield unwrapped
             return
     content = item.get("content", item.get("value"))
-    other = next((key for key in ("text", "system_prompt", "message") if isinstance(item.get(key), str)), None)
-    if content is None and other is not None:
-        content = item[other]
-        item = {**{k: v for k, v in item.items() if k != other}, "content": content}
+    if content is None:
+        other = next((key for key in ("text", "system_prompt", "message") if isinstance(item.get(key), str)), None)
+        if other is not None:
+            content = item[other]
+            item = {**{k: v for k, v in item.items() if k != other}, "content": content}
     if isinstance(content, list) and any(isinstance(b, dict) and b.get("type") in _BLOCKS for b in content):
         yield from _split_blocks(item, content)
     elif isinstance(content, dict):

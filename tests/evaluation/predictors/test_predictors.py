@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 
@@ -26,6 +27,12 @@ def fit(name: str, rows: list[DatasetRow]) -> Predictor:
     return predictor
 
 
+@cache
+def fit_once(name: str) -> Predictor:
+    """Fitted on `TRAIN`."""
+    return fit(name, TRAIN)
+
+
 def is_exact(guess: Guess, row: DatasetRow) -> bool:
     given = guess.arguments if isinstance(guess.arguments, str) else json.dumps(dict(guess.arguments))
     call = row.calls[0]
@@ -33,13 +40,13 @@ def is_exact(guess: Guess, row: DatasetRow) -> bool:
 
 
 def measure_type_accuracy(name: str) -> float:
-    predictor = fit(name, TRAIN)
+    predictor = fit_once(name)
     return sum(predictor.predict(row.prompt, 1)[0][0] == row.action for row in TEST) / len(TEST)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_guesses_are_sound_and_the_same_each_time(name: str) -> None:
-    one, other = fit(name, TRAIN), fit(name, TRAIN)
+    one, other = fit_once(name), fit(name, TRAIN)
     for row in TEST[:14]:
         guesses = check_guesses(one.predict(row.prompt, 4), 4)
         assert 1 <= len(guesses) <= 4
@@ -84,7 +91,7 @@ def test_predictors_that_do_not_exist(name: str) -> None:
 
 def test_memory_copies_the_call_from_the_prompt() -> None:
     """Names differ in every attempt, so a call is right only where the prompt's own files were filled in."""
-    predictor = fit("memory", TRAIN)
+    predictor = fit_once("memory")
     hits: dict[int, int] = {}
     for row in TEST:
         place = (row.step - 2) // 2
@@ -93,9 +100,10 @@ def test_memory_copies_the_call_from_the_prompt() -> None:
     assert hits == {0: 10, 1: 10, 3: 10, 5: 10, 6: 10}, "look, view what was found, run it, run it again, submit"
 
 
+@pytest.mark.slow
 def test_memory_learns_nothing_by_heart_that_it_could_not_know() -> None:
     """The confidence of a call that is right in each other attempt is high, of one that never is low."""
-    predictor = fit("memory", TRAIN)
+    predictor = fit_once("memory")
     by_place = {(row.step - 2) // 2: predictor.predict(row.prompt, 1)[0][3] or 0.0 for row in TEST[:7]}
     assert by_place[2] < 0.3 and by_place[4] < 0.3
     assert min(by_place[place] for place in (0, 1, 3, 5, 6)) > 0.6

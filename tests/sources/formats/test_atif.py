@@ -176,3 +176,11 @@ def test_no_agent_and_unknown_sources(tmp_path: Path) -> None:
     traces, (drop,), account = read("atif", path)
     assert not traces and "1 critic steps" in drop.detail
     assert account.unknown == {"step of 'critic'": 1} and account.dropped == {"not_an_object": 1}
+
+
+@pytest.mark.parametrize(("version", "notes"), [("ATIF-v1.8", 0), ("ATIF-v9.9", 1)])
+def test_a_version_that_is_not_known_is_read_and_noted(tmp_path: Path, version: str, notes: int) -> None:
+    path = write_document(tmp_path / "t.json", document(user("x"), agent("y"), schema_version=version))
+    trace, account = read_one("atif", path)
+    assert count(trace)["turns"] == 1 and account.notes.total() == notes
+    assert all(version in note for note in account.notes)

@@ -10,7 +10,7 @@ import typer
 from foretrace.cli.options import NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
-from foretrace.engines.processes import usable_cores
+from foretrace.engines.processes import release_memory, usable_cores
 
 if TYPE_CHECKING:
     from foretrace.registry import SourceSpec
@@ -35,6 +35,13 @@ def _parse_split(text: str | _Shares) -> _Shares:
     except ValueError:
         raise typer.BadParameter(f"{text!r}: write three shares, e.g. 0.8/0.1/0.1") from None
     return _Shares(train, validation, test)
+
+
+def _split_names(given: list[str] | None) -> tuple[str, ...]:
+    """The names of an option that may be given more than once, and lists several by commas; an empty one where a list
+    has none, which the settings refuse."""
+    lists = ([name.strip() for name in text.split(",") if name.strip()] for text in given or ())
+    return tuple(name for names in lists for name in names or [""])
 
 
 _Inputs = Annotated[
@@ -98,9 +105,49 @@ _AllowDemo = Annotated[
 _AllowUnread = Annotated[
     bool, typer.Option("--allow-unread", help="Take traces although calls in their text were not read.")
 ]
+_KeepFlagged = Annotated[
+    bool, typer.Option("--keep-flagged", help="Take successes although a step of theirs is flagged as a cheat.")
+]
+_Dedup = Annotated[
+    Literal["keep-best"] | None,
+    typer.Option("--dedup", help="Keep one of trajectories that are copies: successful, then the shortest."),
+]
+_LicenseAllow = Annotated[
+    list[str] | None,
+    typer.Option("--license-allow", metavar="NAMES", help="Take traces of these licenses alone, e.g. MIT,Apache-2.0."),
+]
+_LicenseDeny = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--license-deny", metavar="NAMES", help="Leave out traces of these licenses, or of none that is known."
+    ),
+]
+_Decontaminate = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--decontaminate", metavar="NAMES", help="Leave out problems of benchmarks: humaneval,mbpp,swebench,FILE."
+    ),
+]
+_KeepContaminated = Annotated[
+    bool, typer.Option("--keep-contaminated", help="Only report the problems of --decontaminate.")
+]
 _References = Annotated[
     bool, typer.Option("--references", help="Add what free predictors reach on the eval rows, for `foretrace score`.")
 ]
+_Mistakes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--mistakes", metavar="FILE", help="Predictions for this dataset's rows, whose wrong guesses give pairs too."
+    ),
+]
+_AllowUnchecked = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unchecked",
+        help="Take predictions that do not say that no row's own answer was learnt (with --mistakes).",
+    ),
+]
+_Hard = Annotated[bool, typer.Option("--hard", help="Prefer wrong answers that a free predictor finds likely.")]
 _Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
@@ -129,7 +176,16 @@ def build(
     statistical_gates: _Gates = True,
     allow_demo: _AllowDemo = False,
     allow_unread: _AllowUnread = False,
+    keep_flagged: _KeepFlagged = False,
+    dedup: _Dedup = None,
+    license_allow: _LicenseAllow = None,
+    license_deny: _LicenseDeny = None,
+    decontaminate: _Decontaminate = None,
+    keep_contaminated: _KeepContaminated = False,
     corrections: Annotated[Path | None, corrections_option()] = None,
+    mistakes: _Mistakes = None,
+    allow_unchecked: _AllowUnchecked = False,
+    hard: _Hard = False,
     references: _References = False,
     no_redact: NoRedact = False,
     workers: _Workers = None,
@@ -150,8 +206,10 @@ def build(
     if push is not None and allow_demo:
         why = " is for a demonstration, which is never pushed; leave out it or "
         raise UsageError(Setting("allow_demo"), why, Setting("push"))
-    if all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs) and not any(
-        ":" in r for r in recipes or ()
+    if (
+        all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs)
+        and not any(":" in r for r in recipes or ())
+        and all(Path(name.partition("=")[2] or name).is_file() for name in _split_names(decontaminate))
     ):
         output.stay_small()  # nothing comes from the Hub, and no code from outside
     from foretrace.dataset.build import check_output
@@ -169,14 +227,25 @@ def build(
         statistical_gates=statistical_gates,
         allow_demo=allow_demo,
         allow_unread=allow_unread,
+        keep_flagged=keep_flagged,
+        dedup=dedup,
+        license_allow=_split_names(license_allow),
+        license_deny=_split_names(license_deny),
+        decontaminate=_split_names(decontaminate),
+        keep_contaminated=keep_contaminated,
         corrections=None if corrections is None else str(corrections),
+        mistakes=tuple(str(file) for file in mistakes or ()),
+        allow_unchecked=allow_unchecked,
+        hard=hard,
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()
     if references:
         check_references(target)
     check_output(out, overwrite=overwrite)
-    folders, imported = _collect_folders(output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact)
+    folders, imported = _collect_folders(
+        output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact, workers=workers or usable_cores()
+    )
     workers = workers or min(4, usable_cores())
     report = build_with_progress(output, folders, out, settings, workers=workers, overwrite=overwrite)
     facts: dict[str, Any] = {
@@ -200,7 +269,14 @@ def build(
 
 
 def _collect_folders(
-    output: Output, inputs: list[str], out: Path, limit: int | None, *, allow_demo: bool, redact: bool
+    output: Output,
+    inputs: list[str],
+    out: Path,
+    limit: int | None,
+    *,
+    allow_demo: bool,
+    redact: bool,
+    workers: int,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Traces folders as they are, and the one into which sources are imported; a report of each import."""
     from foretrace.cli.display.traces import warn_unsealed
@@ -223,7 +299,8 @@ def _collect_folders(
         return folders, []
     jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read
     into = out.with_name(out.name + "-traces")
-    imported = [_import(output, *job, into, limit, redact=redact) for job in jobs]
+    imported = [_import(output, *job, into, limit, redact=redact, workers=workers) for job in jobs]
+    release_memory()
     return [*folders, into], imported
 
 
@@ -255,6 +332,7 @@ def _import(
     limit: int | None,
     *,
     redact: bool,
+    workers: int,
 ) -> dict[str, Any]:
     from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
@@ -266,7 +344,7 @@ def _import(
     with output.progress(f"opening {text}") as progress:
         inputs = [spec.path] if spec.path is not None else []
         report = import_source(
-            source, inputs, out=into, split=spec.split, limit=limit, redact=redact, progress=progress
+            source, inputs, out=into, split=spec.split, limit=limit, redact=redact, workers=workers, progress=progress
         )
     note_redactions(output, report.total.counts)
     check_not_empty(report, text, into)
@@ -274,4 +352,6 @@ def _import(
     if report.found is not None and report.found.unknown:
         first = report.found.unknown[0]
         output.note(f"not recognised: {report.found.unknown_count:,} files, e.g. {first.path}: {first.seen}")
+    for file in report.found.ambiguous if report.found is not None else ():
+        output.warn(f"warning: left out: {file.describe()}; import it under the name of one of them")
     return import_facts(report, text, into)

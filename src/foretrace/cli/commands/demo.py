@@ -13,13 +13,17 @@ from foretrace.core.errors import SandboxError, Setting, StoreError
 
 if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
+    from foretrace.evaluation.ceiling_report import CeilingReport
+    from foretrace.evaluation.score_report import ScoreReport
 
 _PROTOCOL, _SAMPLES, _CONCURRENCY = "interleaved_tools", 2, 4
 _TEMPERATURE = 1.0
 """At this one the demo model makes mistakes, and mends most of them."""
 _MARKER = ".foretrace-demo"
 """File that says that the folder's contents are the demo's own, to be replaced by the next run."""
-_OWN = ("traces", "labels.parquet", "dataset")
+_OWN = ("traces", "labels.parquet", "dataset", "predictions")
+_PREDICTORS = ("majority", "markov:2", "regression")
+"""Those that need only a moment to learn."""
 
 
 def demo(
@@ -28,25 +32,29 @@ def demo(
     out: Annotated[Path, out_option("DIR", "Where everything goes.")] = Path("demo-out"),
     workers: Workers = 1,
 ) -> None:
-    """Generate, import, label and build, with the demo model and the shipped samples.
+    """Generate, import, label, build and score, with the demo model and the shipped samples.
 
     Takes about half a minute and no network. Its dataset is a demonstration, never training data.
     """
-    output.note("generating, importing, labelling and building: about half a minute, without a network")
-    from foretrace.cli.display.demo import next_steps, show_demo, show_places
+    output.note("generating, importing, labelling, building and scoring: about half a minute, without a network")
+    import msgspec
+
+    from foretrace.cli.display.demo import next_steps, show_demo, show_places, show_worth
     from foretrace.cli.with_progress import build_with_progress, label_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.settings import BuildSettings
     from foretrace.report.view import REPORT
 
     _clear(out)
-    traces, labels, dataset = (out / name for name in _OWN)
+    traces, labels, dataset, predictions = (out / name for name in _OWN)
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
     labelled = label_with_progress(output, traces, labels, workers=workers)
     report = build_with_progress(
         output, [traces], dataset, BuildSettings(allow_demo=True), workers=workers, overwrite=True
     )
+    ceiling = None if isinstance(generated, str) else _measure_ceiling(traces)
+    scores = _score_predictors(output, dataset, predictions)
     output.interrupt_message = "interrupted"
     steps = next_steps(traces, dataset, sandbox=not isinstance(generated, str))
     facts: dict[str, Any] = {
@@ -56,12 +64,16 @@ def demo(
         "labels": labelled,
         "demonstration": describe_demonstration(report.manifest),
         "manifest": report.manifest,
+        "ceiling": msgspec.to_builtins(ceiling),
+        "scores": msgspec.to_builtins(scores),
         "next": steps,
     }
     if output.write_json(facts):
         return
     show_demo(output, generated, imported, labelled, report.manifest)
-    show_places(output, {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}, steps)
+    show_worth(output, ceiling, scores)
+    places = {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}
+    show_places(output, places | {"predictions": predictions}, steps)
     output.print()
     output.print(("see it in a browser", "bold"), f"  {dataset / REPORT}")
 
@@ -121,3 +133,27 @@ def _import_samples(output: Output, traces: Path) -> dict[str, Counter[str]]:
             report = import_source(name.partition(":")[0], path, out=traces, progress=progress)
             counts[name] = Counter(rows=report.rows, traces=report.traces, drops=report.drops.total())
     return counts
+
+
+def _measure_ceiling(traces: Path) -> CeilingReport:
+    """What speculation could save at most, on the generated traces: the samples have no times."""
+    from foretrace.api.evaluation import ceiling
+    from foretrace.core.store import read_traces
+
+    generated = (trace for trace in read_traces(traces) if trace.provenance.origin == "generated")
+    return ceiling(generated, proposer_s=0.0, allow=("sandbox_exec",))
+
+
+def _score_predictors(output: Output, dataset: Path, predictions: Path) -> dict[str, ScoreReport]:
+    """How good predictors are that cost nothing; their guesses are written to a folder."""
+    from foretrace.api.evaluation import predict
+    from foretrace.api.scoring import score
+
+    predictions.mkdir()
+    scores: dict[str, ScoreReport] = {}
+    with output.progress("6. score: predicting") as progress:
+        for predictor in _PREDICTORS:
+            out = predictions / f"{predictor.replace(':', '-')}.jsonl"
+            predict(dataset, out=out, predictor=predictor, times=False, progress=progress)
+            scores[predictor] = score(out, dataset)
+    return scores

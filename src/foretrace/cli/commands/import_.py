@@ -25,8 +25,8 @@ _Paths = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PATH",
-        help="Files, folders, patterns, or - for JSON lines on stdin. Without one, a source of rows is read from the "
-        "Hugging Face Hub.",
+        help="Files, folders, patterns, - for JSON lines on stdin, or hf://datasets/OWNER/NAME. Without one, a source "
+        "of rows is read from its place on the Hugging Face Hub.",
     ),
 ]
 _Out = Annotated[Path, out_option("TRACES", "Traces folder, made if absent.")]
@@ -71,6 +71,11 @@ _Shards = Annotated[
     typer.Option("--shards", metavar="N", min=1, help="Number of files that a new traces folder is split into."),
 ]
 
+_Details = Annotated[
+    bool,
+    typer.Option("--details", help="Show what became of every record, by source and type, and more examples of drops."),
+]
+
 
 def import_(
     output: Output,
@@ -90,6 +95,7 @@ def import_(
     replace: _Replace = False,
     shards: _Shards = None,
     workers: _Workers = None,
+    details: _Details = False,
     no_redact: NoRedact = False,
     redact_emails: RedactEmails = False,
     redact_addresses: RedactAddresses = False,
@@ -98,10 +104,11 @@ def import_(
 
     With auto, folders are searched, and each file goes to the source that knows its format. Every row or conversation
     becomes a trace, is dropped and counted with the reason, or was already there. The same command again goes on where
-    an interrupted one stopped, and takes what was written since.
+    an interrupted one stopped, and takes what was written since. Files that no source knows are listed; those that
+    several know are listed too, and then the exit code is 1.
     """
     from foretrace.clean.redact import make_redactor
-    from foretrace.cli.display.imports import show_found, show_import
+    from foretrace.cli.display.imports import show_import
     from foretrace.core.pairs import parse_pairs
     from foretrace.engines.processes import usable_cores
     from foretrace.registry import open_inputs
@@ -121,10 +128,9 @@ def import_(
     )
     with _keep_stdin(paths or []) as files:
         with output.progress(f"opening {source}") as progress:
-            if paths and ":" not in source:
+            if paths and ":" not in source and not any("://" in path for path in paths):
                 output.stay_small()
             opened = open_inputs(source, files, hub=hub, options=options, since=since, progress=progress)
-        show_found(output, opened.found)
         with output.progress(f"importing {opened.label}") as progress:
             report = import_inputs(
                 opened.groups,
@@ -138,8 +144,10 @@ def import_(
                 progress=progress,
             )
     report.found = opened.found
-    show_import(output, report, opened.label, out)
+    show_import(output, report, opened.label, out, details=details)
     check_not_empty(report, opened.label, out)
+    if opened.found is not None:
+        opened.found.check_not_ambiguous()
 
 
 @contextlib.contextmanager

@@ -19,8 +19,11 @@ _Predictor = Annotated[
     ),
 ]
 _Rows = Annotated[
-    Literal["eval", "proposer"],
-    typer.Option("--rows", help="Config to predict: eval, or the train rows of proposer, each learnt from the others."),
+    Literal["eval", "proposer", "validation"],
+    typer.Option(
+        "--rows",
+        help="Rows to predict: eval; proposer, its train rows, each learnt from the others; or its validation rows.",
+    ),
 ]
 _Model = Annotated[
     str | None, typer.Option("--model", metavar="KIND:NAME", help="E.g. openai:NAME, ollama:NAME (docs/models.md).")

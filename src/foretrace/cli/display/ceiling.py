@@ -20,7 +20,7 @@ _MOST_OF_IT = 0.67
 
 def show_ceiling(output: Output, report: CeilingReport) -> None:
     """The first sentence says what there is to win, and the tables where."""
-    output.print((_summarise(report), "bold"))
+    output.print((summarise_ceiling(report), "bold"))
     if not report.steps:
         return
     if not report.wall_s:
@@ -37,7 +37,8 @@ def show_ceiling(output: Output, report: CeilingReport) -> None:
             _show_rows(output, title, rows)
 
 
-def _summarise(report: CeilingReport) -> str:
+def summarise_ceiling(report: CeilingReport) -> str:
+    """What there is to win, in one sentence."""
     oracle = report.oracle
     if not report.steps:
         return "unknown: there is no step of a model in these traces"

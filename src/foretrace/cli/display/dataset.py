@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
     from foretrace.dataset.card import format_figures
     from foretrace.dataset.demonstration import describe_demonstration
+    from foretrace.dataset.proposer_guesses import describe_mistakes
 
     splits = _show_actions_by_split(output, manifest.get("actions", {}))
     configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
@@ -42,20 +44,51 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
         ],
     )
     _show_difficulty(output, manifest.get("difficulty", {}))
+    if mistakes := manifest.get("mistakes"):
+        output.print()
+        output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {mistakes['pairs']:,} pairs")
     _show_counts(output, "counts", manifest.get("counts", {}))
+    _show_copies(output, manifest.get("filters", {}).get("copies"))
     dropped = {
         config: {reason: count for reason, count in reasons.items() if count}
         for config, reasons in manifest.get("drops", {}).items()
     }
     _show_counts(output, "drops", {config: reasons for config, reasons in dropped.items() if reasons})
+    _show_filters(output, manifest.get("filters", {}))
     for warning in manifest.get("warnings", []):
         output.warn(f"warning: {warning}", "yellow")
     output.print()
     if demonstration := describe_demonstration(manifest):
         output.print((demonstration, "yellow"))
     output.print(f"dataset: {out}")
+    if (out / "report.html").is_file():
+        output.print(f"in a browser: {out / 'report.html'}")
     first = next(iter(configs), "proposer")
     output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
+
+
+def _show_copies(output: Output, found: dict[str, Any] | None) -> None:
+    """How many tasks and attempts are copies, with examples; nothing where none is."""
+    for kind in ("tasks", "attempts"):
+        figures: dict[str, Any] = (found or {}).get(kind, {"copies": 0})
+        if figures["copies"]:
+            output.print()
+            examples = "; ".join(f"{one} and {other}" for one, other in figures["examples"])
+            output.print(f"{figures['copies']:,} of {figures[kind]:,} {kind} are near-copies of another: {examples}")
+
+
+def _show_filters(output: Output, filters: dict[str, dict[str, Any]]) -> None:
+    """Whole traces that were left out, by filter and reason, and benchmarks that were only found."""
+    left_out: dict[str, Counter[str]] = {}
+    for name, described in filters.items():
+        for reasons in described["by_source"].values():
+            left_out.setdefault(f"{name} (whole traces)", Counter()).update(reasons)
+    _show_counts(output, "left out", left_out)
+    benchmarks = filters.get("benchmarks", {})
+    if benchmarks.get("found") or benchmarks.get("traces_like_swebench"):
+        output.print()
+        for note in benchmarks["notes"]:
+            output.print(note)
 
 
 def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:
@@ -95,6 +128,7 @@ def show_labels(output: Output, report: LabelReport) -> None:
         ("steps", report.steps),
         ("not a step", report.nonsteps),
     ]
+    fields += [(f"flagged {rule}", count) for rule, count in report.flags.items()]
     if report.corrections is not None:
         fields.append(("corrected", report.corrections.applied))
     if report.out is not None:

@@ -16,6 +16,8 @@ from foretrace.cli.output import Output
 if TYPE_CHECKING:
     from foretrace.api.traces import LabelReport
     from foretrace.episodes.generate.engine import GenerateReport
+    from foretrace.evaluation.ceiling_report import CeilingReport
+    from foretrace.evaluation.score_report import ScoreReport
 
 
 def show_demo(
@@ -47,6 +49,41 @@ def show_demo(
     show_actions(output, labelled.actions)
     output.print()
     _show_built(output, manifest)
+
+
+def show_worth(output: Output, ceiling: CeilingReport | None, scores: Mapping[str, ScoreReport]) -> None:
+    """What predicting could save on the generated traces, if there are some, and how good free predictors are."""
+    from foretrace.cli.display.ceiling import summarise_ceiling
+    from foretrace.cli.display.score import FEW_GROUPS
+
+    if ceiling is not None:
+        output.print()
+        output.print(("5. ceiling", "bold"), f"  {summarise_ceiling(ceiling)}")
+        output.print(
+            f"of the {ceiling.traces} generated traces, with guesses that take no time; real models write slower than "
+            "this one"
+        )
+    output.print()
+    any_score = next(iter(scores.values()))
+    output.print(
+        ("6. score", "bold"),
+        f"  predictors that cost nothing, on {any_score.rows} eval steps of {any_score.tasks} tasks that they have "
+        "never seen",
+    )
+    columns = ("type_accuracy", "tool", "exact_call")
+    output.print_table(
+        ("predictor", "action type", "tool", "exact call"),
+        [(name, *(_find_share(report, metric) for metric in columns)) for name, report in scores.items()],
+    )
+    if any_score.groups < FEW_GROUPS:
+        output.print(f"the intervals are too narrow: there are only {any_score.groups} groups to draw from")
+
+
+def _find_share(report: ScoreReport, metric: str) -> str:
+    from foretrace.cli.display.score import write_estimate
+
+    found = next((row for row in report.scores if (row.slice, row.metric) == ("natural", metric)), None)
+    return "-" if found is None else write_estimate(found.value, found.low, found.high)
 
 
 def show_places(output: Output, places: Mapping[str, Path], steps: Mapping[str, str]) -> None:
@@ -108,7 +145,8 @@ def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
     """Commands that work in this shell as they stand, by what they are for; without a sandbox none that runs code."""
     command, folder = _own_command(), shlex.quote(str(traces))
     load = f'import datasets; print(datasets.load_dataset("{dataset}", "proposer")["train"][0]["completion"])'
-    types = shlex.quote(f"{dataset}-types")
+    types, data = shlex.quote(f"{dataset}-types"), shlex.quote(str(dataset))
+    guesses = shlex.quote(str(dataset.with_name("predictions") / "memory.jsonl"))
     activate = Path(sys.executable).with_name("activate")
     steps: dict[str, str] = {}
     if shutil.which("foretrace") is None and activate.is_file():
@@ -118,6 +156,7 @@ def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
         "all traces in a browser": f"{command} view {folder} --out {shlex.quote(str(traces.with_name('view')))}",
         "load what was built": f"{_own_python()} -c {shlex.quote(load)}",
         "build with other settings": f"{command} build {folder} --allow-demo --target type --overwrite --out {types}",
+        "a predictor of whole calls": f"{command} predict {data} --predictor memory --out {guesses}",
     }
     if sandbox:
         again = "generate --problems builtin --limit 10 --protocol tools --model demo"

@@ -32,6 +32,10 @@ def _show_step(output: Output, trace: Trace, step: StepExplanation) -> None:
     by = "" if label.corrected else f"; {_count_agreement(step)}"
     output.print((f"[{label.index}] ", "bold"), title, f"  confidence {label.confidence:.3f}", (by, "dim"))
     output.print(("  rule     ", "dim"), f"{label.rule}: {step.meaning}")
+    for flag in step.flags:
+        kind = ("  cheat    ", "red") if flag.is_cheat else ("  mark     ", "yellow")
+        shows = f" ({one_line(flag.evidence)[:_WIDTH]})" if flag.evidence else ""
+        output.print(kind, f"{flag.rule}: {flag.meaning}{shows}")
     for call in step.calls:
         output.print(("  call     ", "dim"), _describe_call(call))
     if not step.calls and (words := one_line(trace.messages[label.index].content)):

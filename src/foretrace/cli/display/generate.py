@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -193,7 +194,7 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
     if isolation:
         rows.append(("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"))
         rows += [(f"not {name}", why) for name, why in isolation.get("refused", {}).items()]
-    return [*rows, ("traces folder", str(out))]
+    return [*rows, ("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
 
 
 def _count_attempts(report: GenerateReport) -> str:

@@ -1,7 +1,9 @@
-"""What `foretrace import` says: what was found, dropped rows, counts, and the account of every record."""
+"""What `foretrace import` says: what each source took, what was left out, counts; in detail, the account of every
+record."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
     from foretrace.sources.report import ImportReport, SourceReport, TraceCounts
 
 _OUTCOMES = (("true", "success"), ("false", "failed"), ("unknown", "unknown"))
-_MAX_UNKNOWN_FILES = 20
+_MAX_FILES, _MAX_FILES_IN_DETAIL = 5, 50
+"""Files that no source takes which are shown."""
+_NO_DATA = ("text", "empty", "binary")
+"""How what is in a file that is hardly an agent's begins: it is shown last."""
 _MAX_TYPES = 12
 
 
@@ -45,7 +50,8 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
 def source_facts(report: SourceReport) -> dict[str, Any]:
     """What was read as one source."""
     files = {"files": report.files, "files_done_before": report.files_done}
-    return {**files, "account": report.account.to_dict(), "counts": report.counts.to_dict()}
+    drops = dict(sorted(report.drops.items()))
+    return {**files, "drops": drops, "account": report.account.to_dict(), "counts": report.counts.to_dict()}
 
 
 def found_facts(found: FoundFiles) -> dict[str, Any]:
@@ -54,35 +60,63 @@ def found_facts(found: FoundFiles) -> dict[str, Any]:
         "files": [{"path": str(f.path), "source": f.source, "reason": f.reason} for f in found.files],
         "not_recognized": found.unknown_count,
         "not_recognized_files": [{"path": str(f.path), "size": f.size, "seen": f.seen} for f in found.unknown],
+        "ambiguous_files": [{"path": str(f.path), "may_be": f.claims} for f in found.ambiguous],
         "read_with_others": found.companions,
         "before_since": found.too_old,
     }
 
 
-def show_found(output: Output, found: FoundFiles | None) -> None:
-    """Say which source takes which files, and which files none knows."""
-    if found is None or output.json:
-        return
-    counts = Counter(file.source for file in found.files)
+def _show_sources(output: Output, report: ImportReport, found: FoundFiles, *, details: bool) -> None:
+    """One line for each source that took files, and the files that none took."""
     reasons = {file.source: file.reason for file in reversed(found.files)}
-    output.print_table(("source", "files", "because, e.g."), [(n, counts[n], reasons[n]) for n in sorted(counts)])
+    rows = [(name, *_list_result(own), reasons.get(name, "")) for name, own in sorted(report.sources.items())]
+    if len(rows) > 1:
+        rows.append(("all", *_list_result(report.total), ""))
+    output.print_table(("source", "files", "traces", "drops", "turns", "calls", "because, e.g."), rows)
     for count, what in ((found.companions, "are read with another one"), (found.too_old, "are too old")):
         if count:
             output.print(f"{count:,} files {what}")
+    output.print()
+    limit = _MAX_FILES_IN_DETAIL if details else _MAX_FILES
     if found.unknown_count:
-        output.print()
         output.print(f"not recognised: {found.unknown_count:,} files")
-        shown = found.unknown[:_MAX_UNKNOWN_FILES]
+        shown = sorted(found.unknown, key=lambda file: file.seen.startswith(_NO_DATA))[:limit]
         output.print_table(("file", "bytes", "what is in it"), [(str(f.path), f.size, f.seen) for f in shown])
-        if found.unknown_count > len(shown):
-            output.print("... (all of them: --json)")
+        _print_rest(output, found.unknown_count - len(shown))
+    if found.ambiguous:
+        output.print(f"left out, since several sources know them: {len(found.ambiguous):,} files")
+        shown_files = found.ambiguous[:limit]
+        output.print_table(("file", "may be"), [(str(f.path), _list_claims(f.claims)) for f in shown_files])
+        _print_rest(output, len(found.ambiguous) - len(shown_files))
+
+
+def _list_result(report: SourceReport) -> tuple[int, int, int, int, int]:
+    counts = report.counts
+    return report.files + report.files_done, counts.traces, report.drops.total(), counts.turns, counts.calls
+
+
+def _list_claims(claims: Mapping[str, str]) -> str:
+    return ", or ".join(f"{name}: {reason}" for name, reason in claims.items())
+
+
+def _print_rest(output: Output, rest: int) -> None:
+    if rest:
+        output.print(f"... and {rest:,} more (all of them: --json)")
     output.print()
 
 
-def show_import(output: Output, report: ImportReport, label: str, out: Path) -> None:
-    """Say what an import did."""
+def _name_folder(out: Path) -> list[tuple[str, str]]:
+    return [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
+
+
+def show_import(output: Output, report: ImportReport, label: str, out: Path, *, details: bool = False) -> None:
+    """Say what an import did.
+
+    Args:
+        details: Show more examples, and the account of records by type.
+    """
     for reason, examples in sorted(report.render_examples(write_flag).items()):
-        for example in examples:
+        for example in examples if details or report.found is None else examples[:1]:
             output.note(f"dropped, {reason}: {example}")
     if report.traces and report.success["unknown"] == report.traces:
         output.note(
@@ -99,6 +133,8 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
     note_redactions(output, report.total.counts)
     if output.write_json(import_facts(report, label, out)):
         return
+    if report.found is not None:
+        _show_sources(output, report, report.found, details=details)
     outcomes, counts, has_read = report.success, report.total.counts, report.total.files > 0
     optional = (("replaced", report.replaced), ("grown", report.grown), ("too old", report.before_since))
     output.print_fields(
@@ -113,11 +149,11 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path) -> 
             *((f"unread calls, {source}", count) for source, count in sorted(report.unread.items())),
             ("outcomes", ", ".join(f"{outcomes[k]:,} {name}" for k, name in _OUTCOMES)),
             *([("turns", f"{counts.turns:,}, with {counts.calls:,} calls and {counts.results:,} results")] * has_read),
-            *([("traces folder", str(out))] if report.traces or report.grown or report.already_done else []),
+            *(_name_folder(out) if report.traces or report.grown or report.already_done else []),
         ]
     )
     if report.found is not None and has_read:
-        _show_account(output, report)
+        _show_account(output, report, details=details)
     output.print(sum_import(report))
 
 
@@ -133,10 +169,30 @@ def note_redactions(output: Output, counts: TraceCounts) -> None:
         )
 
 
-def _show_account(output: Output, report: ImportReport) -> None:
-    """The tables of records and of what is in the traces, and the types of records that no reader knows."""
-    reports = sorted(report.sources.items()) + ([("all", report.total)] if len(report.sources) > 1 else [])
+def _show_account(output: Output, report: ImportReport, *, details: bool) -> None:
+    """Types of records that are unknown or lost; in detail, tables of records and of times, and all types."""
     output.print()
+    if details:
+        _show_tables(output, report)
+    for name, own in sorted(report.sources.items()):
+        account = own.account
+        lists = [
+            (account.unknown, "record types that its reader does not know"),
+            (account.dropped - own.drops, "records that cannot be read"),
+        ]
+        if details:
+            lists += [
+                (account.ignored, "ignored as no part of the conversation"),
+                (account.extra, "kept in extra"),
+                (account.notes, "noted"),
+            ]
+        for found, what in lists:
+            if found:
+                output.print(f"{name}: {what}: {_list_types(found)}")
+
+
+def _show_tables(output: Output, report: ImportReport) -> None:
+    reports = sorted(report.sources.items()) + ([("all", report.total)] if len(report.sources) > 1 else [])
     output.print_table(
         ("source", "files", "records", "used", "extra", "ignored", "unknown", "dropped", "waiting"),
         [_list_records(name, own) for name, own in reports],
@@ -147,17 +203,6 @@ def _show_account(output: Output, report: ImportReport) -> None:
         [_list_counts(name, own) for name, own in reports],
     )
     output.print()
-    for name, own in sorted(report.sources.items()):
-        account = own.account
-        for found, what in (
-            (account.unknown, "record types that its reader does not know"),
-            (account.ignored, "ignored as no part of the conversation"),
-            (account.extra, "kept in extra"),
-            (account.dropped, "dropped"),
-            (account.notes, "noted"),
-        ):
-            if found:
-                output.print(f"{name}: {what}: {_list_types(found)}")
 
 
 def _list_records(name: str, report: SourceReport) -> tuple[str | int, ...]:

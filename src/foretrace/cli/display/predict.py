@@ -16,6 +16,11 @@ _FAULTS = {
 }
 
 
+def describe_rows(config: str, split: str) -> str:
+    """Which rows were predicted: `eval`, `proposer`, `validation`."""
+    return split if (config, split) == ("proposer", "validation") else config
+
+
 def show_predictions(output: Output, report: PredictReport) -> None:
     """One line, and one for each kind of fault; rows without a guess count as wrong when the file is scored."""
     latency = report.latency_s
@@ -27,7 +32,7 @@ def show_predictions(output: Output, report: PredictReport) -> None:
     asked = f", {report.requests:,} requests, {report.completion_tokens:,} tokens" if report.requests else ""
     if not report.requests and not report.learnt_rows:
         asked = ", all answered by an earlier run"
-    output.print(f"{report.config} rows{learnt}{asked}{speed}")
+    output.print(f"{describe_rows(report.config, report.split)} rows{learnt}{asked}{speed}")
     for fault, count in report.faults.items():
         output.warn(f"warning: {_FAULTS.get(fault, fault)} {count:,} of {report.steps:,} rows", "yellow")
     if report.example is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""
-_FEW_GROUPS = 10
+FEW_GROUPS = 10
 """Groups below which a bootstrap over them says too little."""
 _DECISIVE = (
     ("action type", "natural", "type_accuracy"),
@@ -53,7 +53,7 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
         )
     if report.references_left_out is not None:
         output.print(f"references are left out: {report.references_left_out}; build it with references again")
-    if report.groups < _FEW_GROUPS:
+    if report.groups < FEW_GROUPS:
         output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
     if report.calibration:
         output.print(_describe_calibration(report.calibration[-1]))  # that of the whole guess
@@ -186,7 +186,7 @@ def show_pair_scores(output: Output, report: PairReport, scores: Path) -> None:
         ("family", "pairs", "prefers the right action"),
         [(row.name or "all", row.accuracy.n, _write(row.accuracy)) for row in report.families],
     )
-    if report.groups < _FEW_GROUPS:
+    if report.groups < FEW_GROUPS:
         output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
     text = (
         f"{report.missing:,} pairs without two scores count as wrong; {report.unknown:,} scores of other pairs are "

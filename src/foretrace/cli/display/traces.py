@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from foretrace.actions.flags import Flag, flag_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Cell, Output, one_line
@@ -105,8 +106,9 @@ def show_export(output: Output, counts: Mapping[str, int], report: ExportReport,
 def trace_facts(trace: Trace, step: int | None, corrections: Corrections | None = None) -> dict[str, Any]:
     """The trace and its labels (or those of one step) as one JSON object."""
     labels = _label(trace, corrections)
+    flags = flag_trace(trace)
     if step is None:
-        return {"trace": trace, "labels": labels}
+        return {"trace": trace, "labels": labels, "flags": flags}
     chosen = next(s for s in trace.steps() if s.index == step)
     return {
         "key": trace.key,
@@ -114,6 +116,7 @@ def trace_facts(trace: Trace, step: int | None, corrections: Corrections | None 
         "message": chosen.message,
         "observations": chosen.observations,
         "label": next((label for label in labels if label.index == step), None),
+        "flags": [flag for flag in flags if flag.index == step],
     }
 
 
@@ -132,7 +135,7 @@ def show_trace(
 ) -> None:
     """Print the trace, or one step of it; texts are shortened unless `full`."""
     labels = {label.index: label for label in _label(trace, corrections)}
-    printer = _MessagePrinter(output, full)
+    printer = _MessagePrinter(output, full, flag_trace(trace))
     if step is not None:
         chosen = next(s for s in trace.steps() if s.index == step)
         output.print((trace.key, "bold"))
@@ -206,9 +209,10 @@ def _sampling(origin: Provenance) -> list[str]:
 class _MessagePrinter:
     """Prints messages; texts are shortened unless `full`."""
 
-    def __init__(self, output: Output, full: bool) -> None:
+    def __init__(self, output: Output, full: bool, flags: Sequence[Flag]) -> None:
         self._output = output
         self._full = full
+        self._flags = flags
 
     def step(self, message: Message, index: int, label: StepLabel | None) -> None:
         """One assistant message: label, thought, calls."""
@@ -217,6 +221,10 @@ class _MessagePrinter:
         failed = "  failed" if label and label.failed else ""
         untrained = "  not trained on" if message.train is False else ""
         self._output.print((f"[{index}] ", "bold"), title, (rule, "dim"), (failed, "red"), (untrained, "yellow"))
+        for flag in self._flags:
+            if flag.index == index:
+                kind = ("  cheat ", "red") if flag.is_cheat else ("  mark ", "yellow")
+                self._output.print(kind, f"{flag.rule}", (f"  {one_line(flag.evidence)[:_WIDTH]}", "dim"))
         if message.reasoning:
             self._block(message.reasoning, "  (thinks) ", _TEXT, "dim")
         thought = remove_calls(message)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -14,8 +16,10 @@ from foretrace.actions.corrections import Corrections
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
+from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.likely_calls import ORDER, LikelyCalls, name_steps
 from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target_text import make_message_text, make_target_text
@@ -53,6 +57,22 @@ class Target:
         return self.attempt.prompts.find_digest(self.index)
 
 
+class Mistake(msgspec.Struct, frozen=True):
+    """A wrong guess of a proposer that becomes a pair."""
+
+    pair: str
+    """Shared by the two pairs that are twins."""
+    guess: Prediction
+    right_rank: int
+    """Of the guess that was right."""
+    right_confidence: float | None
+
+    @property
+    def standing(self) -> tuple[int | float | None, ...]:
+        """Rank and confidence of the right guess, then of the wrong one."""
+        return self.right_rank, self.right_confidence, self.guess.rank, self.guess.confidence
+
+
 ActionKey = tuple[tuple[str, ...], ...]
 """What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
 
@@ -88,16 +108,26 @@ class Attempt:
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
+        self.mistakes: Mapping[int, Mistake] = {}
+        """Wrong guesses of a proposer that become pairs, by step."""
         self.targets: list[Target] = []
         """Steps that can be targets, in order, once `select_targets` has found them."""
         self._settings = settings
         self._action_keys: dict[int, ActionKey] = {}
-        self._steps_by_action: dict[ActionKey, list[int]] | None = None
+        self._steps_by_action: dict[ActionKey, list[int]] = {}
+        """Indexes of the steps that did something, ascending; empty until it is asked for."""
+        self._repeats: dict[int, bool] = {}
 
     def select_targets(self, until: int | None = None) -> None:
         """Fill `targets` with the steps up to message `until`, or with all steps."""
         within = [label for label in self.labels if until is None or label.index <= until]
         self.targets = [target for label in within if (target := self._make_target(label)) is not None]
+
+    @cached_property
+    def step_names(self) -> dict[int, str]:
+        """What each step does, coarsely (`name_step`), by the index of its message."""
+        names = name_steps(self.trace.messages, self.labels)
+        return dict(zip((label.index for label in self.labels), names, strict=True))
 
     def find_action_key(self, index: int) -> ActionKey:
         """What the message at `index` does, however it is written; equal for the same calls."""
@@ -107,15 +137,23 @@ class Attempt:
 
     def is_shown(self, action_key: ActionKey, index: int) -> bool:
         """Whether the prompt at `index` shows a step before it that did this."""
-        if self._steps_by_action is None:
-            self._steps_by_action = {}
-            for label in self.labels:
-                self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
-        steps = self._steps_by_action.get(action_key)
+        steps = (self._steps_by_action or self._index_actions()).get(action_key)
         if steps is None or steps[0] >= index:
             return False
-        first_shown = self.prompts.find_first_shown(index)
-        return any(first_shown <= step < index for step in steps)
+        place = bisect.bisect_left(steps, index) - 1
+        return steps[place] >= self.prompts.find_first_shown(index)
+
+    def is_repeat(self, index: int) -> bool:
+        """Whether the prompt at `index` shows a step before it that did the same as the one at `index`."""
+        if index not in self._repeats:
+            self._repeats[index] = self.is_shown(self.find_action_key(index), index)
+        return self._repeats[index]
+
+    def _index_actions(self) -> dict[ActionKey, list[int]]:
+        self._steps_by_action = {}
+        for label in self.labels:
+            self._steps_by_action.setdefault(self.find_action_key(label.index), []).append(label.index)
+        return self._steps_by_action
 
     def count_shared_messages(self, other: Attempt) -> int:
         """How many of the first messages two attempts share; behind them, their prompts differ."""
@@ -211,3 +249,13 @@ class TaskAttempts(NamedTuple):
     settings: BuildSettings
     drops: Counter[str]
     """Reasons for which candidates of this recipe gave no row."""
+    likely: LikelyCalls | None = None
+    """By which likely wrong answers are preferred; None where any is as good."""
+
+    def measure_likelihood(self, at: Target, wrong: Target) -> float:
+        """How likely what `wrong` does is at the prompt of `at`, as a free predictor finds; 0 where it is not asked."""
+        if self.likely is None:
+            return 0.0
+        names = at.attempt.step_names
+        before = [names[index] for index in sorted(names) if index < at.index][-ORDER:]
+        return self.likely.measure_share(wrong.attempt.step_names[wrong.index], before)

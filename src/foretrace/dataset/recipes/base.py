@@ -47,8 +47,10 @@ class RowGroup(NamedTuple):
 
     values: dict[str, list[Any]]
     """Plain columns."""
-    messages: dict[str, list[list[ChatText]]]
-    """Message columns; equal texts are one object."""
+    messages: Mapping[str, list[list[ChatText]]]
+    """Message columns, each made when it is first asked for; equal texts are one object."""
+    prompts: Sequence[bytes] = ()
+    """Digests of the prompts, where they were asked for."""
 
 
 class RowCheck:

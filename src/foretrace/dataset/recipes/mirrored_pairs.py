@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from foretrace.actions.taxonomy import ActionType, Effect
@@ -27,6 +27,9 @@ REPEAT_BALANCED = ("argument", "type_swap")
 """Families in which the rule "reject what was already done" is right in exactly one half of the pairs."""
 MAX_TRIES = 48
 """Candidate pairs of one family that are tried for one trace; the search then stops with the pairs found so far."""
+
+MAX_SORTED = 500
+"""Candidate pairs of one family and trace among which the likely ones are preferred."""
 
 _Candidates = Iterator[tuple[Target, Target]]
 
@@ -53,10 +56,10 @@ def find_mirrored_pairs(
         shuffled = [_shuffle(attempt, family, task.settings.seed) for attempt in attempts]
         for place, attempt in enumerate(attempts):
             others = [target for targets in shuffled[place + 1 :] for target in targets]
-            for first, second in find_candidates(shuffled[place], others):
+            for first, second in _prefer_likely(find_candidates(shuffled[place], others), task):
                 if tries[place] == MAX_TRIES or quota.is_full(attempt):
                     break
-                if (first, second) in used or not quota.has_room_for([(first, second)]):
+                if (first, second) in used or not quota.has_room(first, second):
                     continue
                 if family in REPEAT_BALANCED and _is_repeat_rule_right(first, second):
                     continue
@@ -69,6 +72,18 @@ def find_mirrored_pairs(
                     quota.take(ready.first, ready.second)
                     used.add((ready.first, ready.second))
                     yield ready
+
+
+def _prefer_likely(candidates: _Candidates, task: TaskAttempts) -> _Candidates:
+    """Of the first candidates those first in which each step is likely at the prompt of the other, where that is
+    asked for; the order stays as it is among equals."""
+    if task.likely is None:
+        return candidates
+
+    def measure(pair: tuple[Target, Target]) -> float:
+        return task.measure_likelihood(*pair) * task.measure_likelihood(pair[1], pair[0])
+
+    return iter(sorted(islice(candidates, MAX_SORTED), key=measure, reverse=True))
 
 
 def _is_repeat_rule_right(first: Target, second: Target) -> bool:
@@ -88,6 +103,15 @@ class _Quota:
     def is_full(self, attempt: Attempt) -> bool:
         """Whether there is no room for a pair of this attempt alone."""
         return self._rows[attempt.trace.key] + 2 > self._pairs
+
+    def has_room(self, first: Target, second: Target) -> bool:
+        """Whether there is room for this pair: asked of every candidate."""
+        if first in self._used or second in self._used or first is second:
+            return False
+        if first.attempt is second.attempt:
+            return not self.is_full(first.attempt)
+        rows, left = self._rows, self._pairs - 1
+        return rows[first.attempt.trace.key] <= left and rows[second.attempt.trace.key] <= left
 
     def has_room_for(self, pairs: Iterable[tuple[Target, Target]]) -> bool:
         """Whether there is room for all of these pairs."""

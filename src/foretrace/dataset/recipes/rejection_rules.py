@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.trace import Message
-from foretrace.dataset.recipes.attempts import Attempt, Target
+from foretrace.dataset.recipes.attempts import ActionKey, Attempt, Target
 
 _WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
 _MAX_VALUE_CHARS = 200
@@ -29,6 +29,12 @@ class AcceptedActions:
                 for target in attempt.targets:
                     self._by_prompt.setdefault(target.prompt_digest, []).append(target)
 
+    def accepts_key(self, at: Target, wrong: ActionKey) -> bool:
+        """Whether some successful attempt did what this key says at the prompt of `at`."""
+        if not self._by_prompt:
+            return False
+        return any(target.action_key == wrong for target in self._by_prompt.get(at.prompt_digest, ()))
+
     def accepts(self, at: Target, wrong: Target) -> bool:
         """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
         if not self._by_prompt:
@@ -44,8 +50,7 @@ def are_same_targets(one: Target, other: Target) -> bool:
 def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
     """Apply the rule "reject what was already done" to a pair: 1 where it is right, -1 where it is wrong, 0 where
     the prompt shows both actions or neither."""
-    is_shown = at.attempt.is_shown
-    return is_shown(wrong.action_key, at.index) - is_shown(at.action_key, at.index)
+    return at.attempt.is_shown(wrong.action_key, at.index) - at.attempt.is_repeat(at.index)
 
 
 def are_interchangeable(first: Target, second: Target) -> bool:

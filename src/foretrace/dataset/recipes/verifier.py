@@ -2,21 +2,23 @@
 
 Pairs of the families argument, type_swap and redundancy come with their mirror, see `mirrored_pairs.py`. A pair of the
 family sibling is what a successful and a failed attempt did at one prompt; what makes an action a fair wrong answer
-stands in `rejection_rules.py`.
+stands in `rejection_rules.py`. The family proposer has the wrong guesses of a proposer, see `proposer_mistakes.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from foretrace.core.digest import digest, hash_fraction
+from foretrace.core.trace import Message
 from foretrace.dataset.recipes import rejection_rules as rules
-from foretrace.dataset.recipes.attempts import Target, TaskAttempts
+from foretrace.dataset.recipes.attempts import Attempt, Mistake, Target, TaskAttempts
 from foretrace.dataset.recipes.base import IDENTITY, Config, Row
 from foretrace.dataset.recipes.mirrored_pairs import MIRRORED, find_mirrored_pairs
 from foretrace.dataset.recipes.pair_checks import BalanceCheck, RepeatsCheck
+from foretrace.dataset.recipes.proposer_mistakes import FAMILY, make_guess_text, read_guess_message
 
 
 def _make_salt(values: Mapping[str, Any]) -> str:
@@ -77,11 +79,34 @@ class Verifier:
         accepted = rules.AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
         for family, first, second, strengths in find_mirrored_pairs(wanted, task, accepted):
             pair = digest(first.attempt.trace.key, family, str(first.index), str(second.index))
-            yield from _make_rows(first, second, family, strengths[0], pair)
-            yield from _make_rows(second, first, family, strengths[1], pair)
+            yield from _make_rows(first, _read_wrong(second), family, strengths[0], pair)
+            yield from _make_rows(second, _read_wrong(first), family, strengths[1], pair)
         for chosen, rejected in _find_sibling_pairs(task, accepted):
             pair = digest(chosen.attempt.trace.key, "sibling", str(chosen.index), rejected.attempt.trace.key)
-            yield from _make_rows(chosen, rejected, "sibling", "weak", pair)
+            yield from _make_rows(chosen, _read_wrong(rejected), "sibling", "weak", pair)
+        for chosen, mistake, message in _find_proposer_pairs(wanted):
+            wrong = _WrongAnswer(make_guess_text(mistake.guess, message), str(mistake.guess.action))
+            yield from _make_rows(chosen, wrong, FAMILY, "weak", mistake.pair)
+
+
+class _WrongAnswer(NamedTuple):
+    """The rejected answer of a pair."""
+
+    text: str
+    action: str | None
+
+
+def _read_wrong(target: Target) -> _WrongAnswer:
+    return _WrongAnswer(target.text, target.label.action)
+
+
+def _find_proposer_pairs(wanted: Iterable[Attempt]) -> Iterator[tuple[Target, Mistake, Message]]:
+    """The steps at which a proposer's mistake becomes a pair, and the mistake."""
+    for attempt in wanted:
+        for target in attempt.targets:
+            mistake = attempt.mistakes.get(target.index)
+            if mistake is not None and (message := read_guess_message(mistake.guess)) is not None:
+                yield target, mistake, message
 
 
 def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> Iterator[tuple[Target, Target]]:
@@ -100,7 +125,8 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> 
         key = attempt.trace.key
         for target in attempt.targets:
             prompt = target.prompt_digest
-            for wrong in _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed):
+            shuffled = _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed)
+            for wrong in sorted(shuffled, key=lambda wrong, at=target: -task.measure_likelihood(at, wrong)):
                 same = rules.are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue
@@ -115,7 +141,7 @@ def _shuffle(targets: Iterable[Target], seed: int) -> list[Target]:
     return sorted(targets, key=lambda target: hash_fraction(str(seed), target.attempt.trace.key, str(target.index)))
 
 
-def _make_rows(target: Target, wrong: Target, family: str, strength: str, pair: str) -> Iterator[Row]:
+def _make_rows(target: Target, wrong: _WrongAnswer, family: str, strength: str, pair: str) -> Iterator[Row]:
     """The paired row, and the two unpaired ones."""
     chosen, rejected = [("assistant", target.text)], [("assistant", wrong.text)]
     shared: dict[str, Any] = {
@@ -126,9 +152,9 @@ def _make_rows(target: Target, wrong: Target, family: str, strength: str, pair: 
         "action": target.label.action,
         **target.attempt.make_identity(target.index),
     }
-    yield PAIRED.make_row(shared | {"chosen": chosen, "rejected": rejected, "rejected_action": wrong.label.action})
+    yield PAIRED.make_row(shared | {"chosen": chosen, "rejected": rejected, "rejected_action": wrong.action})
     yield UNPAIRED.make_row(shared | {"completion": chosen, "label": True})
-    yield UNPAIRED.make_row(shared | {"completion": rejected, "label": False, "action": wrong.label.action})
+    yield UNPAIRED.make_row(shared | {"completion": rejected, "label": False, "action": wrong.action})
 
 
 PLUGIN = Verifier()

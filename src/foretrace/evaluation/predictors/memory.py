@@ -1,56 +1,39 @@
 """`memory`: exact calls, copied from the prompt or known from other attempts, and ranked by a model.
 
 What may come next is listed by rules (`call_candidates.py`): each earlier call again, the next page of what was viewed,
-and the calls that other attempts made after the same actions, with the files and names of this prompt filled in. A
-gradient-boosted model, fitted on the rows that it learns from, says how likely each one is: a test command after an
-edit, the file that was just created, the path that was just named.
+and the calls that were made after the same actions, by other attempts or earlier in this one, with the files, names and
+lines of this prompt filled in. A gradient-boosted model, fitted on the rows that it learns from, says how likely each
+one is: a test command after an edit, the file that was just created, the path that was just named.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.digest import digest, hash_fraction
-from foretrace.evaluation.call_candidates import (
-    CallTemplate,
-    NamedFile,
-    PastCall,
-    fill_template,
-    find_root,
-    is_write,
-    list_created,
-    list_files,
-    list_past_calls,
-    list_words,
-    make_plain_template,
-    make_template,
-    turn_page,
-)
+from foretrace.core.digest import digest
+from foretrace.evaluation.call_candidates import Candidates, PastCall, is_write, list_candidates
+from foretrace.evaluation.call_templates import CallTemplate, find_shown_lines, make_templates
 from foretrace.evaluation.dataset_rows import DatasetRow
-from foretrace.evaluation.predictors.base import ActionAndTool, Guess, list_tools, name_turn
+from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
 from foretrace.evaluation.prompt_reading import ChatText, PromptReader, PromptView
+from foretrace.evaluation.prompt_values import NamedFile, NamedLines, NamedWord, find_root, list_files, list_lines
+from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateContext, find_context
 
 _ACTIONS = [*map(str, ActionType)]
-_START: ActionAndTool = ("start", "")
-_Context = tuple[ActionAndTool, ...]
-_FOLDS = 4
-"""Parts of the groups: the ranker learns on each with the templates of the others, as it will meet new groups."""
+_FOLDS = (8, 4)
+"""Parts of the groups, with few rows and with many: the ranker learns on each with the templates of the others, as it
+will meet new groups."""
 _RANKED_ROWS = 3000
 """Rows that the ranker learns from at most, chosen by hash."""
-_PRIOR_WEIGHT = 2.0
-_MAX_TEMPLATES = 30
-_MAX_FILES = 8
-_MAX_WORDS = 4
-_MAX_PAST = 12
 _LONGEST_TEMPLATE = 1000
 _FEW_ROWS = 1000
 """Below so many rows the ranker has fewer and smaller trees, else it would learn single attempts by heart."""
@@ -60,59 +43,25 @@ _TYPED_ROWS = 3000
 """Rows of the other groups from which the types of a part are learnt."""
 
 
-class TemplateBook:
-    """How often each template followed each context of up to two turns.
+class _Counted(NamedTuple):
+    """What is counted of one row."""
 
-    Args:
-        counted: (context of two turns, templates of the call).
-    """
-
-    def __init__(self, counted: Iterable[tuple[_Context, Sequence[CallTemplate]]]) -> None:
-        self._counts: dict[_Context, Counter[CallTemplate]] = {(): Counter()}
-        self._rows: Counter[_Context] = Counter()
-        for context, templates in counted:
-            for length in range(len(context) + 1):
-                within = context[len(context) - length :]
-                self._counts.setdefault(within, Counter()).update(templates)
-                self._rows[within] += 1
-
-    def measure_share(self, template: CallTemplate, context: _Context) -> float:
-        """Probability of a template after a context, smoothed with the shorter ones; 0 for one that is unknown."""
-        share = self._counts[()][template] / max(1, self._rows[()])
-        for length in range(1, len(context) + 1):
-            within = context[len(context) - length :]
-            if within not in self._counts:
-                break
-            share = (self._counts[within][template] + _PRIOR_WEIGHT * share) / (self._rows[within] + _PRIOR_WEIGHT)
-        return share
-
-    def list_likeliest(self, context: _Context) -> list[tuple[CallTemplate, float]]:
-        """The likeliest templates after a context, and their shares."""
-        known: dict[CallTemplate, None] = {}
-        for length in range(len(context), -1, -1):
-            common = self._counts.get(context[len(context) - length :], Counter()).items()
-            likeliest = sorted(common, key=lambda each: (-each[1], each[0]))[:_MAX_TEMPLATES]
-            known.update(dict.fromkeys(template for template, _ in likeliest))
-        shares = [(template, self.measure_share(template, context)) for template in known]
-        return sorted(shares, key=lambda each: (-each[1], each[0]))[:_MAX_TEMPLATES]
+    group: str
+    context: TemplateContext
+    templates: tuple[CallTemplate, ...]
+    lines: tuple[NamedLines, ...]
+    """That the prompt points at, where the call shows lines."""
+    arguments: str
 
 
-class _Candidate(NamedTuple):
-    """A call that may come next, and where it comes from."""
+class _Knowledge(NamedTuple):
+    """What candidates are made and described with."""
 
-    action: str
-    share: float
-    """Probability of its template."""
-    fills: int
-    """In how many ways its template was filled."""
-    past: PastCall | None
-    file: NamedFile | None
-    is_page: bool
-    has_word: bool
-
-
-_Candidates = dict[tuple[str, str], _Candidate]
-"""By tool and arguments (canonical JSON)."""
+    tools: tuple[str, ...]
+    book: TemplateBook
+    lines: LineBook
+    types: Regression
+    typed: Collection[tuple[str, str]]
 
 
 class Memory:
@@ -120,46 +69,78 @@ class Memory:
 
     def __init__(self) -> None:
         self._reader = PromptReader()
-        self._book = TemplateBook(())
-        self._types = Regression()
+        self._knowledge = _Knowledge((), TemplateBook(()), LineBook(()), Regression(), ())
         self._ranker: Any = None
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Learn the templates, and on parts of the rows the ranker."""
-        self._reader = PromptReader(list_tools(rows))
-        counted = [_count_row(row, self._reader.read(row.prompt)) for row in rows]
-        folds = [int(_FOLDS * hash_fraction("memory", row.group)) for row in rows]
+        tools, typed = tuple(list_tools(rows)), _find_typed(rows)
+        self._reader = PromptReader(tools)
+        counted = [_count_row(row, self._reader.read(row.prompt), tools) for row in rows]
+        folds = _assign_folds(rows)
         by_hash = sorted(range(len(rows)), key=lambda at: digest("memory", rows[at].key, str(rows[at].step)))
         chosen = sorted(by_hash[:_RANKED_ROWS])
         features: list[list[float]] = []
         right: list[bool] = []
         for fold in sorted({*folds}):
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
-            book = TemplateBook(others or counted)
             types = Regression()
             types.fit([rows[at] for at in by_hash if folds[at] != fold][:_TYPED_ROWS] or rows)
+            known = _make_knowledge(others or counted, tools, types, typed)
             for at in (at for at in chosen if folds[at] == fold):
                 view, target = self._reader.read(rows[at].prompt), _find_target(rows[at])
-                for key, made in zip(*_describe(view, book, types), strict=True):
-                    features.append(made)
-                    right.append(key == target)
-        self._book = TemplateBook(counted)
-        self._types.fit(rows)
+                candidates, made = _describe(view, known)
+                features += made
+                right += [key == target for key in candidates]
+        types = Regression()
+        types.fit(rows)
+        self._knowledge = _make_knowledge(counted, tools, types, typed)
         self._ranker = _fit_ranker(features, right, few=len(chosen) < _FEW_ROWS)
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The likeliest calls."""
-        view = self._reader.read(prompt)
-        candidates = _list_candidates(view, self._book)
+        candidates, features = _describe(self._reader.read(prompt), self._knowledge)
         if not candidates:
             return []
-        shares = self._ranker(np.array(_make_features(view, candidates, self._types.measure_types(view))))
+        shares = self._ranker(np.array(features))
         shares = shares / max(1.0, float(shares.sum()))
         ranked = sorted(zip(shares.tolist(), candidates.items(), strict=True), key=lambda each: (-each[0], each[1][0]))
         return [
             Guess(candidate.action, tool or None, arguments, share)
             for share, ((tool, arguments), candidate) in ranked[:k]
         ]
+
+
+def _make_knowledge(
+    counted: Sequence[_Counted], tools: tuple[str, ...], types: Regression, typed: Collection[tuple[str, str]]
+) -> _Knowledge:
+    book = TemplateBook((each.group, each.context, each.templates) for each in counted)
+    return _Knowledge(tools, book, LineBook((each.lines, each.arguments) for each in counted), types, typed)
+
+
+def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
+    """A fold for each row: groups stay together, and the folds are about as large as one another."""
+    sizes = Counter(row.group for row in rows)
+    filled = dict.fromkeys(range(_FOLDS[len(rows) >= _FEW_ROWS]), 0)
+    fold_of: dict[str, int] = {}
+    for group in sorted(sizes, key=lambda group: (-sizes[group], digest("memory", group))):
+        fold_of[group] = min(filled, key=lambda fold: filled[fold])
+        filled[fold_of[group]] += sizes[group]
+    return [fold_of[row.group] for row in rows]
+
+
+def _find_typed(rows: Sequence[DatasetRow]) -> set[tuple[str, str]]:
+    """(tool, argument) whose values are never text."""
+    text: set[tuple[str, str]] = set()
+    other: set[tuple[str, str]] = set()
+    for call in (call for row in rows for call in row.calls):
+        try:
+            values = json.loads(call.arguments)
+        except ValueError:
+            continue
+        for name, value in values.items() if isinstance(values, dict) else ():
+            (text if isinstance(value, str) else other).add((call.tool, name))
+    return other - text
 
 
 def _find_target(row: DatasetRow) -> tuple[str, str] | None:
@@ -169,69 +150,25 @@ def _find_target(row: DatasetRow) -> tuple[str, str] | None:
     return (row.calls[0].tool, canonicalise_json(row.calls[0].arguments)) if len(row.calls) == 1 else None
 
 
-def _count_row(row: DatasetRow, view: PromptView) -> tuple[_Context, tuple[CallTemplate, ...]]:
-    context, target = _find_context(view), _find_target(row)
+def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Counted:
+    context, target = find_context(view, tools), _find_target(row)
     if target is None or len(target[1]) > _LONGEST_TEMPLATE:
-        return context, ()
+        return _Counted(row.group, context, (), (), "")
     root = find_root(view)
-    both = (make_template(row.action, *target, root), make_plain_template(row.action, *target, root))
-    return context, tuple(dict.fromkeys(both))
+    lines = list_lines(view, root, list_files(view, root, 10), 20) if find_shown_lines(target[1]) else []
+    return _Counted(row.group, context, tuple(make_templates(row.action, *target, root)), tuple(lines), target[1])
 
 
-def _find_context(view: PromptView) -> _Context:
-    names = [_START, _START, *map(name_turn, view.turns)]
-    return names[-2], names[-1]
+def _describe(view: PromptView, known: _Knowledge) -> tuple[Candidates, list[list[float]]]:
+    """Candidates, and a row of numbers for each."""
+    context = find_context(view, known.tools)
+    candidates = list_candidates(view, context, known.book, known.lines, known.typed)
+    return candidates, _make_features(view, candidates, known.types.measure_types(view), context.agent.split())
 
 
-def _describe(
-    view: PromptView, book: TemplateBook, types: Regression
-) -> tuple[list[tuple[str, str]], list[list[float]]]:
-    candidates = _list_candidates(view, book)
-    return [*candidates], _make_features(view, candidates, types.measure_types(view))
-
-
-def _list_candidates(view: PromptView, book: TemplateBook) -> _Candidates:
-    context, root = _find_context(view), find_root(view)
-    found: _Candidates = {}
-    files, words = list_files(view, root, _MAX_FILES), list_words(view, _MAX_WORDS)
-    created = list_created(view, root)[-4:]
-    for template, share in book.list_likeliest(context):
-        for file, arguments, fills in _fill(template, files, words, created, root):
-            known = found.get((template.tool, arguments))
-            if known is None or known.share < share:
-                made = _Candidate(template.action, share, fills, None, file, False, template.has_word)
-                found[template.tool, arguments] = made
-    for past in list_past_calls(view, _MAX_PAST):
-        known = found.get((past.tool, past.arguments))
-        if known is None:
-            template = make_template(past.action, past.tool, past.arguments, root)
-            share = book.measure_share(template, context)
-            known = _Candidate(past.action, share, 1, past, _find_file(past.arguments, files), False, False)
-        found[past.tool, past.arguments] = known._replace(past=past)
-        for page in turn_page(past) if past.turns_ago == 0 else ():
-            known = _Candidate(past.action, 0.0, 1, None, _find_file(page, files), True, False)
-            found.setdefault((past.tool, page), known)
-    return found
-
-
-def _fill(
-    template: CallTemplate, files: Sequence[NamedFile], words: Sequence[str], created: Sequence[str], root: str
-) -> list[tuple[NamedFile | None, str, int]]:
-    """Each way to fill a template: its file, the arguments, and the number of ways."""
-    choices: list[tuple[NamedFile | None, list[str]]] = [(None, [])]
-    if template.files > 1:
-        choices = [(None, [*created])] if created else []
-    elif template.files:
-        choices = [(file, [file.path]) for file in files]
-    ways = [*product(choices, words if template.has_word else [""])]
-    return [(file, fill_template(template, paths, root, word), len(ways)) for (file, paths), word in ways]
-
-
-def _find_file(arguments: str, files: Sequence[NamedFile]) -> NamedFile | None:
-    return next((file for file in files if file.path in arguments), None)
-
-
-def _make_features(view: PromptView, candidates: _Candidates, types: Mapping[str, float]) -> list[list[float]]:
+def _make_features(
+    view: PromptView, candidates: Candidates, types: Mapping[str, float], tools: Sequence[str]
+) -> list[list[float]]:
     """One row of numbers for each candidate."""
     turns = view.turns
     since_write = next((ago for ago, turn in enumerate(reversed(turns)) if is_write(turn)), 20)
@@ -247,21 +184,34 @@ def _make_features(view: PromptView, candidates: _Candidates, types: Mapping[str
     ]
     last_arguments = last_calls[0].arguments if last_calls else ""
     last_tool = last_calls[0].name if last_calls else ""
+    called = {call.name for turn in turns for call in turn.calls}
     return [
         [
             *situation,
             float(_ACTIONS.index(candidate.action)),
             math.log(types.get(candidate.action, 0.0) + 1e-4),
-            math.log(candidate.share + 1e-6),
+            math.log(candidate.shares[0] + 1e-6),
+            math.log(candidate.shares[1] + 1e-6),
+            float(candidate.groups),
             math.log(candidate.fills),
+            float(candidate.place),
+            float(candidate.strange),
             float(candidate.is_page),
-            float(candidate.has_word),
+            math.log(len(arguments)),
             float(tool == last_tool),
             float(not tool),
+            float(tool in called),
+            float(tool in tools),
+            candidate.lines_share,
+            float(candidate.lines_place),
+            float(candidate.own_length),
+            candidate.habit,
+            *_describe_past(candidate.own),
             *_describe_past(candidate.past),
             *_describe_file(candidate.file, last_arguments),
+            *_describe_word(candidate.word),
         ]
-        for (tool, _), candidate in candidates.items()
+        for (tool, arguments), candidate in candidates.items()
     ]
 
 
@@ -273,7 +223,7 @@ def _describe_past(past: PastCall | None) -> list[float]:
 
 def _describe_file(file: NamedFile | None, last_arguments: str) -> list[float]:
     if file is None:
-        return [-2.0] + [0.0] * 9
+        return [-2.0] + [0.0] * 13
     return [
         float(file.in_result),
         float(file.in_task),
@@ -284,7 +234,23 @@ def _describe_file(file: NamedFile | None, last_arguments: str) -> list[float]:
         float(min(file.calls, 5)),
         float(min(file.turns_ago, 20)),
         float(file.path in last_arguments),
-        float("test" in file.path),
+        float(file.is_test),
+        float(file.is_foreign),
+        float(file.in_text),
+        file.overlap,
+        file.text_overlap,
+    ]
+
+
+def _describe_word(word: NamedWord | None) -> list[float]:
+    if word is None:
+        return [-1.0, 0.0, 0.0, 0.0, 0.0]
+    return [
+        float(min(word.in_task, 5)),
+        float(word.in_title),
+        float(word.in_text),
+        float(word.in_result),
+        float(min(word.calls, 3)),
     ]
 
 

@@ -654,6 +654,7 @@ const foretrace = (() => {
     const box = h("section.step", { id: `m${index}`, "data-step": index, class: action ? `a${meta.actions.indexOf(action)}` : "nostep", tabindex: "-1", "aria-label": `step ${index}` },
       h("header", {}, h("a.no", { href: linkTo(data.key, index), title: "a link to this step" }, `#${index}`), h("b.action", {}, action || "no step"),
         label ? h("span.rule", {}, label[2]) : null, label && action ? chip(label[3], `effect ${label[3]}`, "what running it would touch") : null, label?.[5] ? chip("failed", "bad") : null,
+        data.flags.filter((f) => f[0] === index).map((f) => chip(`${f[2] ? "cheat" : "mark"}: ${f[1]}`, f[2] ? "bad" : "masked", f[4] ? `${f[3]} ${f[4]}` : f[3])),
         m.author === "demo" ? chip("example") : null, m.train === false ? chip("not trained on", "masked") : null, m.continues ? chip("goes on", "", "the same turn, after a result inside it") : null,
         h("span.grow"), time ? stepTime(time) : null,
         h("button.quiet", { type: "button", "aria-label": `raw JSON of message ${index}`, onclick: () => dialog(`Message ${index}`, textBlock(JSON.stringify(m, null, 2), { lines: 400, chars: 60000 })) }, "{ }"),

@@ -39,6 +39,7 @@ from foretrace.sources.openai_messages import find_unknown_fields, read_tool_spe
 
 _MAX_DEPTH = 8
 """Generations of agents that start agents."""
+_VERSIONS = frozenset(f"ATIF-v1.{minor}" for minor in range(9))
 _DOCUMENT = frozenset({
     "schema_version", "agent", "steps", "session_id", "trajectory_id", "subagent_trajectories"
 })  # fmt: skip
@@ -151,6 +152,8 @@ class _Reader:
             model = model or as_text(step.get("model_name")) or None
             _add_step(talk, account, step, index, read_time(step.get("timestamp")))
         name, version = as_text(agent.get("name")), as_text(agent.get("version"))
+        if (schema := as_text(document.get("schema_version"))) and schema not in _VERSIONS:
+            account.note(f"trajectories of version {schema[:20]}, which is not known, read as far as it is like others")
         extra = find_unknown_fields(document, _DOCUMENT)
         if about := find_unknown_fields(agent, _AGENT):
             extra["agent"] = about

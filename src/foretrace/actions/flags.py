@@ -1,0 +1,189 @@
+"""Flag the steps of a trace at which the agent fetched the answer or changed what checks it, and steps that are broken.
+
+Flags are derived, as labels are: from the parsed calls and never from the words around them. `Outcome` keeps its
+success; who builds a dataset decides what a success with a cheat is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from foretrace.actions.call_facts import CallKind
+from foretrace.actions.cheats.call_contents import CallContents, read_contents
+from foretrace.actions.cheats.circumstances import Circumstances
+from foretrace.actions.cheats.edited_tests import find_test_edits
+from foretrace.actions.cheats.fetched_answers import find_fetched_answers
+from foretrace.actions.cheats.git_history import Finding, find_git_cheats
+from foretrace.actions.cheats.hidden_files import find_hidden_names, find_hidden_reads
+from foretrace.actions.cheats.planted_code import find_planted_code
+from foretrace.actions.flag_meanings import CHEATS
+from foretrace.actions.label_steps import STATE_CHANGING, LabelEvidence, collect_evidence
+from foretrace.actions.same_action import normalise_arguments
+from foretrace.core.trace import Message, ToolCall, Trace
+
+MAX_EVIDENCE = 200
+"""Characters of the evidence of a flag."""
+LOOP = 3
+"""How often the same call with the same observation makes a loop."""
+_WAITING = (
+    "shell.input",
+    "tool.wait",
+    "tool.sleep",
+    "tool.bash_output",
+    "tool.task_output",
+    "tool.await",
+    "tool.monitor",
+)
+
+
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be known of one step before a success is believed, or the step trained on."""
+
+    index: int
+    """Index of the assistant message in `trace.messages`."""
+    rule: str
+    """Name of the rule, e.g. `history.other_refs`; `flag_meanings` says what it means."""
+    evidence: str
+    """The command, path or line of code that shows it, `MAX_EVIDENCE` characters at most."""
+
+    @property
+    def is_cheat(self) -> bool:
+        """Whether a success is worth nothing with it; else it is only a mark."""
+        return self.rule in CHEATS
+
+
+def flag_trace(trace: Trace, evidence: Sequence[LabelEvidence] | None = None) -> list[Flag]:
+    """Make the flags of a trace, in the order of its messages, each rule once a step. Never raises on any calls.
+
+    Args:
+        trace: the trace.
+        evidence: what `collect_evidence` gives for it, where the caller has it.
+    """
+    steps = collect_evidence(trace) if evidence is None else evidence
+    flags = [*_find_cheats(trace, steps), *_find_loops(trace, steps), *_find_lost(trace, steps)]
+    if trace.outcome.fabricated and steps:
+        flags.append(_make_flag(steps[-1].label.index, "ending.fabricated", trace.outcome.exit_reason or ""))
+    return sorted(flags, key=lambda flag: flag.index)
+
+
+def _make_flag(index: int, rule: str, evidence: str) -> Flag:
+    return Flag(index=index, rule=rule, evidence=" ".join(evidence.split())[:MAX_EVIDENCE])
+
+
+def _find_cheats(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]:
+    circumstances = Circumstances(trace)
+    for step in steps:
+        index = step.label.index
+        message = trace.messages[index]
+        found: dict[str, str] = {}
+        for call in message.tool_calls if message.author != "demo" else ():
+            if call.name or not call.error:
+                for rule, shown in _check_call(call, step, circumstances):
+                    if not _is_asked_for(rule, circumstances):
+                        found.setdefault(rule, shown)
+        yield from (_make_flag(index, rule, shown) for rule, shown in found.items())
+        # Hidden commits stay hidden: what a cheat has shown is no leave to look at it.
+        spoiled = any(rule.startswith("history.") for rule in found)
+        for shown in step.results:
+            text = trace.messages[shown.message_index].content
+            circumstances.note_observation(shown.message_index, text, names_commits=not spoiled)
+        circumstances.looking_at.clear()
+
+
+def _is_asked_for(rule: str, circumstances: Circumstances) -> bool:
+    """Whether the task's own text asks for what the rules of a family are about."""
+    family = "checker" if rule == "checker.edited" else rule.partition(".")[0]
+    asked = ("history", "upstream", "package", "tests")
+    return (family in asked or rule == "checker.edited") and circumstances.asks_for(family)
+
+
+def _check_call(call: ToolCall, step: LabelEvidence, circumstances: Circumstances) -> Iterator[Finding]:
+    contents = read_contents(call)
+    yield from find_git_cheats(contents.commands, contents.strings, circumstances)
+    yield from find_fetched_answers(
+        contents.commands, [*contents.reads, *contents.strings], contents.addresses, contents.queries, circumstances
+    )
+    yield from find_hidden_reads(contents.commands, contents.reads, contents.strings, circumstances)
+    yield from find_hidden_names(contents.texts, circumstances)
+    yield from find_test_edits(contents.edits, circumstances)
+    yield from find_planted_code(contents.commands, contents.edits, contents.texts, circumstances)
+    _note(contents, step, circumstances)
+
+
+def _note(contents: CallContents, step: LabelEvidence, circumstances: Circumstances) -> None:
+    """Keep what later steps must know of this call."""
+    # First what it makes: a line that writes a script and runs it does not run what was there.
+    for edit in contents.edits:
+        circumstances.note_edit(edit)
+    refused = step.label.failed and step.facts.kind in (CallKind.READ, CallKind.SEARCH)
+    if not refused:
+        circumstances.note_known(contents.reads)
+        circumstances.note_known(_list_run(contents))
+    if contents.reads:
+        circumstances.open_file = contents.reads[-1]
+    elif contents.edits and contents.edits[-1].path:
+        circumstances.open_file = contents.edits[-1].path
+
+
+def _list_run(contents: CallContents) -> Iterable[str]:
+    """Files that commands name: tests that are run, sources that are shown."""
+    for command in contents.commands:
+        if command.argv[0] in ("touch", "mkdir", "rm", "tee", "echo", "printf", "cp", "mv", "find", "git"):
+            continue
+        for word in command.argv[1:]:
+            name = word.split("::", 1)[0]
+            if "." in name[1:] and not name.startswith("-") and len(name) < 200 and " " not in name:
+                yield name
+
+
+class _Repeated(NamedTuple):
+    """The latest of some same calls, each with the same observation."""
+
+    times: int
+    state_version: int
+    """After it: what the call itself changes is no change in between."""
+    observation: str
+
+
+def _find_loops(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]:
+    seen: dict[tuple[tuple[str, str], ...], _Repeated] = {}
+    for step in steps:
+        message = trace.messages[step.label.index]
+        if not message.tool_calls or step.label.action is None or step.facts.rule in _WAITING:
+            continue
+        key = tuple((call.name, normalise_arguments(call.name, call.arguments)) for call in message.tool_calls)
+        observation = "\0".join(trace.messages[shown.message_index].content for shown in step.results)
+        before = seen.get(key)
+        times = 1
+        if before is not None and step.results and before.observation == observation:
+            times += before.times if before.state_version == step.label.state_version else 0
+        seen[key] = _Repeated(times, step.label.state_version + (step.label.effect in STATE_CHANGING), observation)
+        if times >= LOOP:
+            names = ", ".join(f"{call.name} {call.arguments}" for call in message.tool_calls)
+            yield _make_flag(step.label.index, "loop.same_call", f"{times} times: {names}")
+
+
+def _find_lost(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]:
+    """Calls without an observation, though the agent went on."""
+    last = steps[-1].label.index if steps else -1
+    for step in steps:
+        index = step.label.index
+        message = trace.messages[index]
+        if step.label.rule == "nonstep.lost":
+            yield _make_flag(index, "observation.lost", "the call itself was lost")
+        if not message.tool_calls or message.author == "demo" or index == last or step.facts.kind >= CallKind.ASK:
+            continue
+        if not step.results and _goes_on(trace.messages, index):
+            names = ", ".join(call.name or "(no name)" for call in message.tool_calls)
+            yield _make_flag(index, "observation.lost", names)
+
+
+def _goes_on(messages: tuple[Message, ...], index: int) -> bool:
+    """Whether the agent speaks again in another turn: what follows in the same one may be read together with it."""
+    turn = messages[index].turn
+    following = islice(messages, index + 1, None)
+    return any(m.role == "assistant" and (m.turn != turn or not m.turn) for m in following)

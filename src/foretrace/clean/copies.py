@@ -1,0 +1,341 @@
+"""Which texts are copies of one another: equal but for case and punctuation, or but for a few words.
+
+Signatures (MinHash) of their words bring together the texts that may be copies; each such pair is then compared word by
+word (`word_alignment`). What many texts share sentence by sentence is a template, and says nothing about them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from foretrace.clean.word_alignment import LEAST_NEAR, ComparedText, allow_differences, is_near_copy
+from foretrace.clean.word_texts import MAX_PIECES, WordText, hash_pieces
+
+LEAST_EQUAL = 5
+"""Words that a text must have at least to say what it is about: of two that say "hello" neither is a copy."""
+_TEMPLATE_TEXTS = 12
+"""A sentence that so many different texts have is part of a template, and is not compared."""
+_SHARED_TEXTS = 3
+"""One that so many have may be: copies must be alike in the other sentences by themselves."""
+_SLOTS, _BANDS, _BAND_SLOTS, _SEED = 256, 64, 4, 1
+"""Of a signature: pairs that share half of their words meet in a band in 98 of 100 cases, those that share a tenth in 6
+of 1,000."""
+_LEAST_ESTIMATE = 0.4
+"""Share of common words, as the signatures estimate it (a standard error of .03), from which on a pair is compared."""
+_BAND_NEIGHBOURS = 8
+"""With how many of those that share a band each text is paired at most."""
+_MAX_COMPARED = 8
+"""How many texts a text is compared with, the most alike first; more only where those have fewer."""
+_LEAST_TELLING = 10
+"""Pieces from which on a signature leaves out those of templates."""
+_BATCH = 2048
+_COUNTERS = 1 << 24
+_COMMON_WORDS = (
+    "a about after all also an and any are as at be been but by can could did do does for from get had has have how i "
+    "if in into is it its just like me more my no not of on one only or other our out should so some such than that "
+    "the their them then there these they this to up use used using was we were what when where which while who will "
+    "with would you your"
+)
+_COMMON_PIECES = hash_pieces(_COMMON_WORDS.split())
+
+
+class Texts(Protocol):
+    """Texts by their places, from 0; `None` is a copy of nothing."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, place: int, /) -> WordText | None: ...
+
+
+class Copies(NamedTuple):
+    """What is a copy of what; texts are named by their places in the sequence that was searched."""
+
+    firsts: list[int]
+    """Of each text: the first one that equals it but for case and punctuation, perhaps itself."""
+    pairs: list[tuple[int, int]]
+    """Near copies among those first ones, each pair compared word by word; ascending."""
+    candidates: int
+    """Pairs that were compared."""
+
+    def list_neighbours(self) -> dict[int, set[int]]:
+        """Of each text that has a near copy (a first one): those."""
+        found: dict[int, set[int]] = {}
+        for a, b in self.pairs:
+            found.setdefault(a, set()).add(b)
+            found.setdefault(b, set()).add(a)
+        return found
+
+    def list_clusters(self) -> list[list[int]]:
+        """Texts that hang together by being copies, two and more, ascending. The ends of a chain need be no copies."""
+        parents = list(range(len(self.firsts)))
+
+        def find(text: int) -> int:
+            while parents[text] != text:
+                parents[text] = text = parents[parents[text]]
+            return text
+
+        for a, b in [*enumerate(self.firsts), *self.pairs]:
+            low, high = sorted((find(a), find(b)))
+            parents[high] = low
+        clusters: dict[int, list[int]] = {}
+        for text in range(len(parents)):
+            clusters.setdefault(find(text), []).append(text)
+        return [cluster for cluster in clusters.values() if len(cluster) > 1]
+
+    def count_chained(self) -> int:
+        """Texts that are no copy of the one in their cluster that has the most copies: how far chains reach."""
+        neighbours = self.list_neighbours()
+        chained = 0
+        for cluster in self.list_clusters():
+            firsts = {self.firsts[text] for text in cluster}
+            centre = max(sorted(firsts), key=lambda first: len(neighbours.get(first, ())))
+            near = neighbours.get(centre, set()) | {centre}
+            chained += sum(self.firsts[text] not in near for text in cluster)
+        return chained
+
+
+def find_copies(texts: Texts, *, least_near: int = LEAST_NEAR, has_templates: bool = True) -> Copies:
+    """Find the copies among texts. The answer follows from the texts and their order alone.
+
+    Args:
+        texts: Read one at a time, each several times.
+        least_near: Words from which on a text can be a near copy.
+        has_templates: Whether sentences that many texts share are left out.
+    """
+    firsts = _find_equal(texts)
+    search = [place for place, first in enumerate(firsts) if place == first and texts[place] is not None]
+    templates = _Templates()
+    if has_templates:
+        for place in search:
+            templates.count(_get(texts, place))
+        for place in search:
+            templates.learn_pieces(_get(texts, place))
+    with tempfile.TemporaryFile() as file:
+        finder = _NearFinder(texts, templates, least_near, file)
+        finder.sign(search)
+        return Copies(firsts, *finder.compare())
+
+
+def describe_signatures() -> str:
+    """Library and version: another one may bring other pairs together."""
+    import rensa
+
+    return f"rensa {version('rensa')}, R-MinHash {rensa.RMinHash.ALGORITHM_VERSION}"
+
+
+def _get(texts: Texts, place: int) -> WordText:
+    text = texts[place]
+    assert text is not None
+    return text
+
+
+def _find_equal(texts: Texts) -> list[int]:
+    first_of: dict[bytes, int] = {}
+    return [
+        place if text is None else first_of.setdefault(text.digest, place)
+        for place, text in ((place, texts[place]) for place in range(len(texts)))
+    ]
+
+
+class _Templates:
+    """In how many texts each sentence stands, as far as it matters; a fixed 16 MiB, whatever their number."""
+
+    def __init__(self) -> None:
+        self._counters = np.zeros(_COUNTERS, dtype=np.uint8)
+        self.pieces = _COMMON_PIECES
+        """Those of templates, and common ones: they bring no texts together."""
+
+    def count(self, text: WordText) -> None:
+        slots = np.unique(self._find_slots(text))
+        self._counters[slots] = np.minimum(self._counters[slots], 254) + 1
+
+    def _find_slots(self, text: WordText) -> np.ndarray[Any, Any]:
+        pieces = text.read_pieces().tobytes()
+        ends = text.read_ends().tolist()
+        starts = [0, *ends[:-1]]
+        slots = [zlib.crc32(pieces[4 * a : 4 * b]) % _COUNTERS for a, b in zip(starts, ends, strict=True)]
+        return np.array(slots, dtype=np.int64)
+
+    def learn_pieces(self, text: WordText) -> None:
+        """Note the pieces of its sentences that are part of templates: also a copy that rewords a template has them."""
+        kept, _ = self.find_own(text)
+        if kept is not None and not kept.all():
+            new = np.setdiff1d(text.read_pieces()[~kept], self.pieces)
+            if len(new):
+                self.pieces = np.union1d(self.pieces, new)
+
+    def find_own(self, text: WordText) -> tuple[Any, Any]:
+        """Of each piece, whether it stands outside of templates, and whether its sentence is the text's own; `None`
+        where all are."""
+        counts = self._counters[self._find_slots(text)]
+        if not len(counts) or counts.max() < _SHARED_TEXTS:
+            return None, None
+        by_piece = np.repeat(counts, np.diff(text.read_ends(), prepend=0))
+        return by_piece < _TEMPLATE_TEXTS, by_piece < _SHARED_TEXTS
+
+
+class _NearFinder:
+    """Signatures on disk, and the pairs that they bring together."""
+
+    def __init__(self, texts: Texts, templates: _Templates, least_near: int, file: Any) -> None:
+        self._texts, self._templates, self._least_near, self._file = texts, templates, least_near, file
+        self._places: list[int] = []
+        """In `texts`, of each signature."""
+        self._equal: list[tuple[int, int]] = []
+
+    def sign(self, places: Sequence[int]) -> None:
+        """Write the signatures of the texts at these places. Of those whose own part is short, equal ones are found
+        at once."""
+        from rensa import RMinHash
+
+        short: dict[bytes, int] = {}
+        for start in range(0, len(places), _BATCH):
+            sets: list[np.ndarray[Any, Any]] = []
+            for place in places[start : start + _BATCH]:
+                text = _get(self._texts, place)
+                kept, _ = self._templates.find_own(text)
+                pieces, n_words = text.read_pieces(), text.n_words
+                if kept is not None:
+                    pieces, n_words = pieces[kept], int(text.read_starts()[kept].sum())
+                if n_words >= self._least_near:
+                    telling = np.setdiff1d(pieces, self._templates.pieces)
+                    if len(telling) < _LEAST_TELLING:
+                        telling = np.setdiff1d(pieces, _COMMON_PIECES)
+                    sets.append(telling.astype(np.uint64))
+                    self._places.append(place)
+                elif LEAST_EQUAL <= n_words < text.n_words:
+                    digest = hashlib.blake2b(pieces.tobytes(), digest_size=16).digest()
+                    first = short.setdefault(digest, place)
+                    self._equal += [(first, place)] if first != place else []
+            offsets = np.cumsum([0, *map(len, sets)], dtype=np.uint64)
+            if sets:
+                flat = np.concatenate(sets)
+                matrix = RMinHash.digest_matrix_from_flat_token_hashes(flat, offsets, _SLOTS, _SEED)
+                self._file.write(np.array(matrix.to_rows(), dtype=np.uint32).tobytes())
+
+    def compare(self) -> tuple[list[tuple[int, int]], int]:
+        """The pairs that are near copies, and the number of those that were compared."""
+        self._file.flush()
+        if len(self._places) < 2:
+            return sorted(self._equal), 0
+        signatures = np.memmap(self._file, dtype=np.uint32, mode="r", shape=(len(self._places), _SLOTS))
+        found = list(self._equal)
+        compared = 0
+        read = _make_cache(self._read)
+        for x, y in _pair_by_signature(signatures):
+            compared += 1
+            a, b = self._places[x], self._places[y]
+            if self._is_near(read(a), read(b)):
+                found.append((a, b))
+        return sorted(found), compared
+
+    def _read(self, place: int) -> _Read:
+        text = _get(self._texts, place)
+        kept, own = self._templates.find_own(text)
+        pieces, words = text.read_pieces(), np.cumsum(text.read_starts())
+        whole = _make_compared(pieces, words, own)
+        rest = whole if kept is None or kept.all() else _make_compared(pieces[kept], words[kept], own[kept])
+        return _Read(whole, rest, text)
+
+    def _is_near(self, a: _Read, b: _Read) -> bool:
+        limit = allow_differences(max(a.text.n_words, b.text.n_words))
+        is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
+        if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
+            return False
+        if is_near_copy(a.whole, b.whole):
+            return True
+        return (a.rest is not a.whole or b.rest is not b.whole) and is_near_copy(a.rest, b.rest)
+
+
+def _make_compared(pieces: Any, words: Any, own: Any) -> ComparedText:
+    return ComparedText(pieces.tolist(), words.tolist(), None if own is None else own.tolist())
+
+
+class _Read(NamedTuple):
+    whole: ComparedText
+    rest: ComparedText
+    """Without templates: the same text may have been given in two of them."""
+    text: WordText
+
+
+def _make_cache(read: Callable[[int], _Read]) -> Callable[[int], _Read]:
+    """The function, with the last few answers at hand."""
+    kept: dict[int, _Read] = {}
+
+    def read_once(place: int) -> _Read:
+        if place not in kept:
+            if len(kept) >= 512:
+                kept.pop(next(iter(kept)))
+            kept[place] = read(place)
+        return kept[place]
+
+    return read_once
+
+
+def _pair_by_signature(signatures: np.ndarray[Any, np.dtype[np.uint32]]) -> Iterator[tuple[int, int]]:
+    """Pairs of rows that share a band and are alike by estimate, ascending, each once."""
+    count = len(signatures)
+    found = np.empty(0, dtype=np.int64)
+    keys = [_hash_band(signatures, 0)]
+    for band in range(_BANDS):
+        keys = [keys[-1], _hash_band(signatures, (band + 1) % _BANDS)]
+        order = np.lexsort((np.arange(count), keys[1], keys[0]))
+        sorted_keys = keys[0][order]
+        pairs = [np.empty(0, dtype=np.int64)]
+        for distance in range(1, min(_BAND_NEIGHBOURS, count - 1) + 1):
+            same = np.flatnonzero(sorted_keys[distance:] == sorted_keys[:-distance])
+            if not len(same):
+                break
+            low = np.minimum(order[same], order[same + distance])
+            high = np.maximum(order[same], order[same + distance])
+            pairs.append(low * count + high)
+        new = np.setdiff1d(np.concatenate(pairs), found)
+        alike = [_choose_alike(signatures, part) for part in _cut(new)]
+        found = np.union1d(found, np.concatenate([np.empty(0, dtype=np.int64), *alike]))
+    yield from sorted(divmod(pair, count) for pair in _choose_nearest(signatures, found))
+
+
+def _choose_nearest(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]) -> Iterator[int]:
+    """The pairs in which one is among the nearest of the other: in a large family each text is compared with a few."""
+    count = len(signatures)
+    equal = [np.empty(0, dtype=np.int64), *(_count_equal(signatures, part, _SLOTS) for part in _cut(pairs))]
+    order = np.lexsort((pairs, -np.concatenate(equal)))
+    compared = np.zeros(count, dtype=np.int32)
+    for pair in pairs[order].tolist():
+        row, other = divmod(pair, count)
+        if compared[row] < _MAX_COMPARED or compared[other] < _MAX_COMPARED:
+            compared[row] += 1
+            compared[other] += 1
+            yield pair
+
+
+def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    part = signatures[:, band * _BAND_SLOTS : (band + 1) * _BAND_SLOTS].astype(np.uint64)
+    key = np.zeros(len(signatures), dtype=np.uint64)
+    for slot in range(_BAND_SLOTS):
+        key = (key ^ part[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+    return key
+
+
+def _cut(pairs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    return [pairs[start : start + 4 * _BATCH] for start in range(0, len(pairs), 4 * _BATCH)]
+
+
+def _choose_alike(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The pairs that are alike by the share of equal slots, which estimates the share of common words: first by a part
+    of the slots, since most pairs fail."""
+    for slots, least in ((_SLOTS // 4, 0.6 * _LEAST_ESTIMATE), (_SLOTS, _LEAST_ESTIMATE)):
+        pairs = pairs[_count_equal(signatures, pairs, slots) >= least * slots]
+    return pairs
+
+
+def _count_equal(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any], slots: int) -> np.ndarray[Any, Any]:
+    rows, others = np.divmod(pairs, len(signatures))
+    return (signatures[rows, :slots] == signatures[others, :slots]).sum(axis=1)

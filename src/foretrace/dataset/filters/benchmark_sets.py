@@ -1,0 +1,221 @@
+"""The problems of benchmarks: of those that foretrace knows by name, and of files of the user."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.clean.benchmarks import BenchmarkProblem
+from foretrace.core.digest import digest
+from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
+from foretrace.problems.base import UnusableRow
+from foretrace.problems.humaneval import HumanEval
+from foretrace.problems.mbpp import Mbpp
+from foretrace.rows.base import Drop, Hub
+from foretrace.rows.files import SUFFIXES, FileRows
+from foretrace.rows.hub import HubRows
+
+NAMES = ("humaneval", "mbpp", "swebench")
+SWEBENCH_HUB = Hub("SWE-bench/SWE-bench", "test")
+_IDS = {
+    "humaneval": tuple(f"HumanEval/{number}" for number in range(HumanEval.count)),
+    "mbpp": tuple(f"mbpp/{number}" for number in range(1, 975)),
+}
+"""Ids of the benchmarks that count their problems."""
+_ID = ("id", "instance_id", "task_id", "problem_id", "question_id")
+_STATEMENT = ("statement", "problem_statement", "prompt", "question", "problem", "text", "instruction")
+_SOLUTION = ("solution", "canonical_solution", "patch", "reference", "code")
+_TESTS = ("tests", "test", "test_list", "test_patch")
+_DIFF = re.compile(r"(?m)^(?:diff --git |--- [^\n]*\n\+\+\+ |@@ )")
+_GATHERED = ".benchmark.jsonl"
+_LISTED = (".csv", ".txt", *SUFFIXES)
+
+
+class BenchmarkName(NamedTuple):
+    """A benchmark as it is named in the settings."""
+
+    name: str
+    path: Path | None
+    """Its file; `None` reads it from the Hub."""
+
+
+def parse_benchmark(text: str) -> BenchmarkName:
+    """A benchmark from `humaneval`, `humaneval=FILE` or `FILE`, whose name is then the file's.
+
+    Raises:
+        UsageError: there is no such name or file, or it cannot be told what a file is by its ending.
+    """
+    name, is_named, file = text.strip().partition("=")
+    setting = Setting("decontaminate", text)
+    if not name:
+        raise UsageError(setting, ": the name before the = is empty" if is_named else " names no benchmark")
+    if not is_named and name in NAMES:
+        return BenchmarkName(name, None)
+    path = Path(file if is_named else name)
+    if not path.is_file():
+        known = ", ".join(NAMES)
+        raise UsageError(setting, f": {path} is no file; give one, or a benchmark that is known: {known}")
+    if not path.name.endswith(_LISTED):
+        raise UsageError(setting, f": cannot tell the format of {path.name}; name it with one of {', '.join(_LISTED)}")
+    return BenchmarkName(name if is_named else path.name.partition(".")[0], path)
+
+
+def read_benchmarks(texts: Sequence[str]) -> list[BenchmarkProblem]:
+    """The problems of the benchmarks that are named.
+
+    Raises:
+        UsageError: a name that is not known, a file that is not there or has no problem.
+        ProblemError: a file or the Hub cannot be read.
+    """
+    return [problem for text in texts for problem in _read_problems(*parse_benchmark(text))]
+
+
+FileStamp = tuple[int, int] | None
+"""Size and time of a file, by which a changed one is told; `None` of a benchmark of the Hub."""
+
+
+def stamp_benchmarks(texts: Sequence[str]) -> tuple[FileStamp, ...]:
+    """The stamps of the files that are named."""
+    return tuple(_stamp(parse_benchmark(text).path) for text in texts)
+
+
+def _stamp(path: Path | None) -> FileStamp:
+    if path is None:
+        return None
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _read_problems(name: str, path: Path | None) -> tuple[BenchmarkProblem, ...]:
+    return _read_once(name, path, _stamp(path))
+
+
+def list_known_ids(*, but: Iterable[str]) -> list[BenchmarkProblem]:
+    """The problems, by their ids alone, of the benchmarks that count theirs, but for those named."""
+    left = [name for name in _IDS if name not in {*but}]
+    return [BenchmarkProblem(benchmark=name, id=each) for name in left for each in _IDS[name]]
+
+
+def gather_benchmarks(texts: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """The same benchmarks in files of this folder: the Hub is asked once, and all workers look for the same."""
+    gathered: list[str] = []
+    for number, text in enumerate(texts):
+        name, path = parse_benchmark(text)
+        copy = folder / f"{number}-{name}{_GATHERED}"
+        copy.write_bytes(b"".join(msgspec.json.encode(problem) + b"\n" for problem in _read_problems(name, path)))
+        gathered.append(f"{name}={copy}")
+    return tuple(gathered)
+
+
+def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
+    """A digest of all that is looked for."""
+    return digest(*(part for p in problems for part in (p.benchmark, p.id, p.statement, p.solution, p.tests)))
+
+
+@functools.lru_cache(maxsize=16)
+def _read_once(name: str, path: Path | None, stamp: FileStamp) -> tuple[BenchmarkProblem, ...]:
+    if path is not None and path.name.endswith(_GATHERED):
+        return tuple(msgspec.json.decode(line, type=BenchmarkProblem) for line in path.read_bytes().splitlines())
+    try:
+        problems = tuple(_read(name, path))
+    except SourceError as error:
+        hint = () if path is not None else ("; or name a file: ", Setting("decontaminate", f"{name}=FILE"))
+        raise ProblemError(*error.parts, *hint) from None
+    if not problems:
+        what = "no row has an id, a statement, a solution or tests"
+        raise UsageError(f"{path or name}: {what}; columns that are read: {', '.join((*_ID, *_STATEMENT, *_SOLUTION))}")
+    return problems
+
+
+def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem]:
+    if name == "humaneval":
+        for problem in HumanEval().load(path):
+            if not isinstance(problem, UnusableRow):
+                check = problem.hidden_tests[0].code
+                yield BenchmarkProblem(
+                    benchmark=name,
+                    id=problem.id,
+                    statement=problem.statement,
+                    solution=(problem.reference or "").removeprefix(problem.prompt),
+                    tests=check[check.find("def check(") :],  # what stands before it is the same in many
+                )
+    elif name == "mbpp":
+        for problem in Mbpp().load(path):
+            if not isinstance(problem, UnusableRow):
+                tests = "\n".join(test.code for test in (*problem.public_tests, *problem.hidden_tests))
+                asked = problem.statement.partition("\n\nName the function")[0]  # which is not of the benchmark
+                yield BenchmarkProblem(
+                    benchmark=name, id=problem.id, statement=asked, solution=problem.reference or "", tests=tests
+                )
+    else:
+        rows = HubRows(SWEBENCH_HUB).read() if path is None else None
+        values: Iterable[Any] = _read_file(path) if path is not None else (row.value for row in rows or ())
+        yield from (problem for value in values if (problem := _make_problem(name, value)) is not None)
+
+
+def _read_file(path: Path) -> Iterator[Any]:
+    """Rows of a file as mappings, or ids as texts."""
+    if path.name.endswith(".txt"):
+        yield from (line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines())
+    elif path.name.endswith(".csv"):
+        csv.field_size_limit(1 << 30)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from csv.DictReader(file)
+    elif path.name.endswith(".json") and isinstance(listed := _read_json(path), list):
+        yield from listed
+    else:
+        for row in FileRows(path).read():
+            if isinstance(row.value, Drop) and row.value.reason in ("truncated_file", "damaged_rows"):
+                raise SourceError(f"{path} row {row.at.row}: {row.value.detail}")
+            yield row.value
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, RecursionError):
+        return None  # lines of JSON under another name, or a mistake that their reader reports
+
+
+def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | None:
+    """The problem of a row, or of an id; `None` where there is nothing to look for."""
+    if isinstance(value, str):
+        return BenchmarkProblem(benchmark=benchmark, id=value) if value else None
+    if not isinstance(value, Mapping):
+        return None
+    texts = [_take_text(value, keys) for keys in (_ID, _STATEMENT, _SOLUTION, _TESTS)]
+    own, statement, solution, tests = texts
+    if not any(texts):
+        return None
+    return BenchmarkProblem(
+        benchmark=benchmark,
+        id=own,
+        statement=statement,
+        solution=_take_added_lines(solution),
+        tests=_take_added_lines(tests),
+    )
+
+
+def _take_text(row: Mapping[Any, Any], keys: Sequence[str]) -> str:
+    """The first text, number or list of texts under one of the keys."""
+    for key in keys:
+        value = row.get(key)
+        if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+            return "\n".join(value)
+        if isinstance(value, (str, int)) and str(value).strip():
+            return str(value)
+    return ""
+
+
+def _take_added_lines(text: str) -> str:
+    """What a diff adds: the lines around it stand in every checkout. Text that is no diff as it is."""
+    if not _DIFF.search(text):
+        return text
+    lines = text.split("\n")
+    return "\n".join(line[1:] for line in lines if line.startswith("+") and not line.startswith("+++"))

@@ -1,0 +1,256 @@
+"""Reports the traces that hold problems of benchmarks, and leaves them out where that was asked for."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkHit, BenchmarkProblem
+from foretrace.core.trace import Message, Trace
+from foretrace.dataset.filters.base import Decision, ExaminedTrace
+from foretrace.dataset.filters.benchmark_sets import (
+    FileStamp,
+    compute_digest,
+    list_known_ids,
+    parse_benchmark,
+    read_benchmarks,
+    stamp_benchmarks,
+)
+from foretrace.dataset.settings import BuildSettings
+
+Place = Literal["task", "prompt", "tool output", "agent"]
+_MAX_NAMED = 50
+"""Copies that the manifest shows."""
+_MAX_PER_TRACE = 100
+"""Hits that are kept of one trace, the same words in the same place as one."""
+_MAX_SPAN = 160
+"""Characters of a matched span that are shown."""
+_SWEBENCH_ID = re.compile(
+    r"(?:astropy__astropy|django__django|matplotlib__matplotlib|mwaskom__seaborn|pallets__flask|psf__requests"
+    r"|pydata__xarray|pylint-dev__pylint|pytest-dev__pytest|scikit-learn__scikit-learn|sphinx-doc__sphinx|sympy__sympy)"
+    r"-\d+(?!\d)",
+    re.IGNORECASE,
+)
+"""What ids of SWE-bench look like; others of these repositories look so too."""
+
+
+class FoundHit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A hit as a worker reports it."""
+
+    hit: BenchmarkHit
+    place: Place
+    message: int | None = None
+    """Index of the message; `None` for what is told of the task."""
+    span: str = ""
+    """The text that matched, or its beginning."""
+
+
+class Found(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker reports of one trace."""
+
+    hits: list[FoundHit] = []
+    repository_id: str = ""
+    """An id that looks like one of SWE-bench."""
+
+
+class BenchmarkFilter:
+    """Looks for the benchmarks of the settings by id, statement, solution and tests, and for the others that foretrace
+    knows by id."""
+
+    name = "benchmarks"
+
+    def __init__(self, settings: BuildSettings) -> None:
+        self._named = [parse_benchmark(text).name for text in settings.decontaminate]
+        self._removes = bool(self._named) and not settings.keep_contaminated
+        self._finder = _make_finder(settings.decontaminate, stamp_benchmarks(settings.decontaminate))
+        self._problems = self._finder.problems
+
+    def examine(self, trace: Trace) -> Any:
+        """What of benchmarks stands in the trace."""
+        hits = list(self._find_in_names(trace))
+        if self._named:
+            hits += self._find_in_texts(trace)
+        names = "" if "swebench" in self._named else _find_swebench_id(trace)
+        if not hits and not names:
+            return None
+        return msgspec.to_builtins(Found(self._choose_hits(hits), names))
+
+    def _choose_hits(self, hits: list[FoundHit]) -> list[FoundHit]:
+        """What is kept of very many hits: those that hold most of a problem, and of ids that are only mentioned one."""
+        kept = [hit for hit in hits if _is_in_reach(hit)]
+        if len(kept) > _MAX_PER_TRACE:
+            kept.sort(key=lambda found: (found.hit.field != "id", -self._finder.measure(found.hit)))
+        return kept[:_MAX_PER_TRACE] + [hit for hit in hits if not _is_in_reach(hit)][:1]
+
+    def _find_in_names(self, trace: Trace) -> Iterator[FoundHit]:
+        found: dict[int, str] = {}
+        for name in _list_names(trace):
+            if (number := self._finder.find_id(name)) is not None:
+                found.setdefault(number, name)
+        for number, name in found.items():
+            hit = BenchmarkHit(problem=number, field="id", text=0, start=0, end=len(name))
+            yield FoundHit(hit, "task", None, name[:_MAX_SPAN])
+
+    def _find_in_texts(self, trace: Trace) -> Iterator[FoundHit]:
+        listed = list(_list_texts(trace))
+        seen: set[tuple[Any, ...]] = set()
+        for hit in self._finder.find([text for text, _, _ in listed]):
+            text, place, message = listed[hit.text]
+            what = (hit.problem, hit.field, place, hit.runs, hit.renamed)
+            if what not in seen:
+                seen.add(what)
+                yield FoundHit(hit, place, message, " ".join(text[hit.start : hit.end][:_MAX_SPAN].split()))
+
+    def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
+        """Leave out the traces in which a benchmark of the settings stands, if they are to be removed."""
+        found = {
+            trace.key: msgspec.convert(trace.findings[self.name], Found)
+            for trace in traces
+            if self.name in trace.findings
+        }
+        by_key = {trace.key: trace for trace in traces}
+        pairs = ((by_key[key].task, each.hit) for key, one in found.items() for each in one.hits)
+        common = self._finder.find_common_words(pairs, len({trace.task for trace in traces}))
+        copies = {
+            key: kept
+            for key, one in found.items()
+            if (kept := [h for h in one.hits if _is_in_reach(h) and self._finder.judge(h.hit, common)])
+        }
+        left_out: dict[str, str] = {}
+        if self._removes:
+            for key, hits in copies.items():
+                names = sorted({self._get_name(h) for h in hits} & {*self._named})
+                left_out |= {key: names[0]} if names else {}
+        figures = self._describe(by_key, found, copies)
+        return Decision(left_out=left_out, figures=figures, notes=self._make_notes(figures))
+
+    def _get_name(self, found: FoundHit) -> str:
+        return self._problems[found.hit.problem].benchmark
+
+    def _describe(
+        self, traces: dict[str, ExaminedTrace], found: dict[str, Found], copies: dict[str, list[FoundHit]]
+    ) -> dict[str, Any]:
+        by_benchmark: dict[str, Counter[str]] = defaultdict(Counter)
+        by_source: dict[str, Counter[str]] = defaultdict(Counter)
+        for key, hits in copies.items():
+            for name in {self._get_name(h) for h in hits}:
+                by_benchmark[name]["traces"] += 1
+                by_source[traces[key].source][name] += 1
+                by_benchmark[name].update({_name_kind(h) for h in hits if self._get_name(h) == name})
+        by_words = [h for one in found.values() for h in one.hits if h.hit.runs]
+        like_swebench = Counter(traces[key].source for key, one in found.items() if one.repository_id)
+        shown = [self._show(key, h) for key, hits in sorted(copies.items()) for h in hits]
+        mentions = sum(any(not _is_in_reach(h) for h in one.hits) for one in found.values())
+        return {
+            "looked_for": self._describe_sets(),
+            "removed": self._removes,
+            "found": {name: dict(sorted(counts.items())) for name, counts in sorted(by_benchmark.items())},
+            "found_by_source": {source: dict(sorted(counts.items())) for source, counts in sorted(by_source.items())},
+            "hits_of_13_words": len(by_words),
+            "copies_among_them": sum(bool(h.hit.runs) for hits in copies.values() for h in hits),
+            "traces_that_mention_an_id": mentions,
+            "traces_like_swebench": dict(sorted(like_swebench.items())),
+            "copies": shown[:_MAX_NAMED],
+            "copies_not_shown": max(0, len(shown) - _MAX_NAMED),
+        }
+
+    def _describe_sets(self) -> dict[str, Any]:
+        sets: dict[str, list[BenchmarkProblem]] = defaultdict(list)
+        for problem in self._problems:
+            sets[problem.benchmark].append(problem)
+        return {
+            name: {
+                "problems": len(problems),
+                "by": [f for f in ("id", "statement", "solution", "tests") if any(getattr(p, f) for p in problems)],
+                "digest": compute_digest(problems),
+            }
+            for name, problems in sets.items()
+        }
+
+    def _show(self, key: str, found: FoundHit) -> dict[str, Any]:
+        hit = found.hit
+        return {
+            "trace": key,
+            "problem": self._problems[hit.problem].id,
+            "benchmark": self._get_name(found),
+            "field": hit.field,
+            "place": found.place,
+            "message": found.message,
+            "start": hit.start,
+            "end": hit.end,
+            "share": round(self._finder.measure(hit), 3),
+            "renamed": hit.renamed,
+            "text": found.span,
+        }
+
+    def _make_notes(self, figures: dict[str, Any]) -> list[str]:
+        looked = "; ".join(
+            f"{name} by {', '.join(each['by'])} ({each['problems']} problems)"
+            for name, each in figures["looked_for"].items()
+        )
+        notes = [f"Benchmarks that were looked for: {looked}."]
+        if self._named:
+            notes.append(
+                f"Hits of 13 words in a row, or of a whole shorter text: {figures['hits_of_13_words']}; copies among "
+                f"these, by how much of a problem they hold: {figures['copies_among_them']}."
+            )
+        for name, counts in figures["found"].items():
+            how = ", ".join(f"{kind} {n}" for kind, n in counts.items() if kind != "traces")
+            done = "left out" if self._removes and name in self._named else "not left out"
+            notes.append(f"{name}: {counts['traces']} traces hold problems of it ({how}), {done}.")
+        if like := sum(figures["traces_like_swebench"].values()):
+            notes.append(f"{like} traces have ids like those of SWE-bench; whether they are, its ids would tell.")
+        return notes
+
+
+@functools.lru_cache(maxsize=1)
+def _make_finder(texts: tuple[str, ...], stamps: tuple[FileStamp, ...]) -> BenchmarkFinder:
+    """Made once in a process, while the files are as they were: a worker looks at the traces of many jobs."""
+    named = [parse_benchmark(text).name for text in texts]
+    return BenchmarkFinder([*read_benchmarks(texts), *list_known_ids(but=named)])
+
+
+def _is_in_reach(found: FoundHit) -> bool:
+    """Whether a hit can be a copy: an id that a tool prints or the agent writes is only mentioned."""
+    return found.hit.field != "id" or found.place in ("task", "prompt")
+
+
+def _name_kind(found: FoundHit) -> str:
+    field = "renamed solution" if found.hit.renamed else found.hit.field
+    return f"{field} in {found.place}"
+
+
+def _list_names(trace: Trace) -> Iterator[str]:
+    """What may hold the id of the problem that a trace attempts."""
+    yield trace.task.id
+    if trace.provenance.raw_id:
+        yield trace.provenance.raw_id
+    yield trace.key
+
+
+def _find_swebench_id(trace: Trace) -> str:
+    return next((match[0] for name in _list_names(trace) if (match := _SWEBENCH_ID.search(name))), "")
+
+
+def _list_texts(trace: Trace) -> Iterator[tuple[str, Place, int | None]]:
+    """The texts of a trace, each with its place and the index of its message."""
+    if trace.task.statement:
+        yield trace.task.statement, "task", None
+    for index, message in enumerate(trace.messages):
+        place = _find_place(message)
+        yield message.content, place, index
+        if message.reasoning:
+            yield message.reasoning, place, index
+        for call in message.tool_calls:
+            yield call.arguments, place, index
+
+
+def _find_place(message: Message) -> Place:
+    if message.role == "tool" or (message.author == "environment" and message.role != "system"):
+        return "tool output"
+    return "agent" if message.role == "assistant" else "prompt"

@@ -1,0 +1,210 @@
+"""Copies of tasks and of trajectories: none stands in two splits, and of copied trajectories the best may be kept."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Self
+
+import msgspec
+
+from foretrace.clean.copies import LEAST_EQUAL, Copies, describe_signatures, find_copies
+from foretrace.clean.task_texts import find_statement, list_actions
+from foretrace.clean.word_alignment import LEAST_NEAR
+from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
+from foretrace.core.digest import digest
+from foretrace.core.trace import Trace
+from foretrace.dataset.filters.base import Decision, ExaminedTrace
+
+_LEAST_NEAR_ACTIONS = 40
+"""Words of a trajectory from which on it can be a copy of an attempt at another task: many begin with `ls`."""
+_MAX_EXAMPLES = 2
+_REASON = "copy of a kept attempt"
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(WordText).decode
+
+
+class _Finding(NamedTuple):
+    """Where the texts of one trace lie, which are too many to be held."""
+
+    file: str
+    statement: int
+    """Where it begins."""
+    actions: int
+    """Where the statement ends and they begin."""
+    end: int
+
+
+class CopyFilter:
+    """Finds tasks and trajectories that are copies, and keeps the groups of each cluster in one split."""
+
+    name = "copies"
+
+    def __init__(self, *, keeps_best: bool = False, scratch: Path | None = None) -> None:
+        """
+        Args:
+            keeps_best: Leave out trajectories that are copies of a better one: that succeeded, else is shorter.
+            scratch: Where the texts are kept until the decision, readable for the process that decides; `None` is a
+                folder of its own.
+        """
+        self._keeps_best = keeps_best
+        self._scratch = scratch
+        self._own_folder: tempfile.TemporaryDirectory[str] | None = None
+        self._path: Path | None = None
+
+    def examine(self, trace: Trace) -> tuple[str, int, int, int]:
+        """Write the trace's texts to the scratch folder."""
+        texts = [b"" if text is None else _encode(text) for text in (read_statement(trace), _read_actions(trace))]
+        self._path = self._path or self._make_file()
+        with self._path.open("ab") as file:
+            start = file.tell()
+            file.write(b"".join(texts))
+        middle = start + len(texts[0])
+        return _Finding(str(self._path), start, middle, middle + len(texts[1]))
+
+    def _make_file(self) -> Path:
+        if self._scratch is None:
+            self._own_folder = tempfile.TemporaryDirectory(prefix="foretrace-copies-")
+        folder = self._scratch if self._own_folder is None else self._own_folder.name
+        handle, path = tempfile.mkstemp(prefix="copies-", dir=folder)
+        os.close(handle)
+        return Path(path)
+
+    def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
+        """Merge the groups of copies; with `keeps_best`, leave out all but the best of copied trajectories."""
+        findings = [_Finding(*trace.findings[self.name]) for trace in traces]
+        with _Files() as files:
+            tasks = find_copies(_WrittenTexts(files, [(f.file, f.statement, f.actions) for f in findings]))
+            actions = _WrittenTexts(files, [(f.file, f.actions, f.end) for f in findings])
+            trajectories = find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
+        if self._own_folder is not None:
+            self._own_folder.cleanup()
+        figures = {
+            "tasks": _describe_tasks(traces, tasks),
+            "attempts": _describe_trajectories(traces, trajectories),
+        }
+        left_out = _choose_worse(traces, trajectories) if self._keeps_best else {}
+        clusters = [*tasks.list_clusters(), *trajectories.list_clusters()]
+        groups = sorted({tuple(sorted({traces[i].group for i in cluster})) for cluster in clusters})
+        merged = [each for each in groups if len(each) > 1]
+        in_merged = {group for each in merged for group in each}
+        straddling = [cluster for cluster in clusters if len({traces[i].group for i in cluster}) > 1]
+        return Decision(
+            left_out=left_out,
+            merged_groups=merged,
+            kept_together=[tuple(traces[i].key for i in cluster) for cluster in straddling],
+            figures={
+                "signatures": describe_signatures(),
+                **figures,
+                "groups_merged": len(in_merged),
+                "merged_by_source": dict(sorted(Counter(t.source for t in traces if t.group in in_merged).items())),
+            },
+            notes=[
+                f"{found['copies']:,} of {found[kind]:,} {kind} are near-copies of another; a cluster shares one split."
+                for kind, found in figures.items()
+                if found["copies"]
+            ],
+        )
+
+
+def read_statement(trace: Trace) -> WordText | None:
+    """The words of the task's statement; `None` where they do not say what the task is: too few, or a short request of
+    a session, which means another thing in each repository."""
+    statement = find_statement(trace)
+    text = None if statement is None else make_word_text(split_sentences(statement))
+    least = LEAST_NEAR if trace.task.kind == "session" else LEAST_EQUAL
+    return None if text is None or text.n_words < least else text
+
+
+def _read_actions(trace: Trace) -> WordText | None:
+    text = make_word_text(list_actions(trace))
+    if not text.n_words:
+        return None
+    if text.n_words < _LEAST_NEAR_ACTIONS:  # a copy only of attempts at the same task
+        own = bytes.fromhex(digest(trace.task.id, text.digest.hex(), size=16))
+        return msgspec.structs.replace(text, digest=own)
+    return text
+
+
+class _Files:
+    """Files that are open until the decision is made, and are removed then."""
+
+    def __enter__(self) -> Self:
+        self._open: dict[str, BinaryIO] = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for path, file in self._open.items():
+            file.close()
+            Path(path).unlink(missing_ok=True)
+
+    def read(self, path: str, start: int, end: int) -> bytes:
+        """The bytes between two places."""
+        if path not in self._open:
+            self._open[path] = Path(path).open("rb")  # noqa: SIM115
+        self._open[path].seek(start)
+        return self._open[path].read(end - start)
+
+
+class _WrittenTexts:
+    """The texts that were written, read one at a time."""
+
+    def __init__(self, files: _Files, places: Sequence[tuple[str, int, int]]) -> None:
+        self._files, self._places = files, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: int, /) -> WordText | None:
+        path, start, end = self._places[place]
+        return None if start == end else _decode(self._files.read(path, start, end))
+
+
+def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, str]:
+    """Why each trajectory is left out that is a copy of one that is kept: itself, not through a chain."""
+    neighbours = copies.list_neighbours()
+    covered: set[int] = set()
+    worse: dict[str, str] = {}
+    rank = {True: 0, None: 1, False: 2}
+    in_clusters = sorted(
+        (i for cluster in copies.list_clusters() for i in cluster),
+        key=lambda i: (rank[traces[i].success], traces[i].n_steps, traces[i].key),
+    )
+    for i in in_clusters:
+        first = copies.firsts[i]
+        if first in covered:
+            worse[traces[i].key] = _REASON
+        else:
+            covered |= {first, *neighbours.get(first, ())}
+    return worse
+
+
+def _describe_tasks(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, Any]:
+    """Figures over tasks: attempts at one task are siblings, and no copies."""
+    clusters = [sorted({traces[i].task for i in cluster}) for cluster in copies.list_clusters()]
+    clusters = [tasks for tasks in clusters if len(tasks) > 1]
+    return {
+        "tasks": len({trace.task for trace in traces}),
+        "copies": len({task for tasks in clusters for task in tasks}),
+        "clusters": len(clusters),
+        "largest": max(map(len, clusters), default=0),
+        "chained": copies.count_chained(),
+        "compared": copies.candidates,
+        "examples": [tasks[:2] for tasks in sorted(clusters)[:_MAX_EXAMPLES]],
+    }
+
+
+def _describe_trajectories(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, Any]:
+    clusters = [[traces[i].key for i in cluster] for cluster in copies.list_clusters()]
+    return {
+        "attempts": len(traces),
+        "copies": sum(map(len, clusters)),
+        "clusters": len(clusters),
+        "largest": max(map(len, clusters), default=0),
+        "chained": copies.count_chained(),
+        "compared": copies.candidates,
+        "examples": [keys[:2] for keys in sorted(clusters)[:_MAX_EXAMPLES]],
+    }

@@ -1,0 +1,339 @@
+"""What a prompt names that the next call may be about: the working directory, files, words, and lines of files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from foretrace.actions.call_facts import CallKind
+from foretrace.actions.tool_rules import classify_call
+from foretrace.evaluation.prompt_reading import PromptView
+
+_FOLDER = r"/[A-Za-z_][\w.@+-]*(?:/[\w.@+-]+){0,3}"
+_ROOT_LINE = re.compile(rf"^({_FOLDER})/?$", re.MULTILINE)
+_CD = re.compile(rf"\bcd ({_FOLDER})/? *(?:&&|;)")
+_ROOT = re.compile(rf"(?<![\w./~<:-]){_FOLDER}(?=[\s`'\"<,)]|$)", re.MULTILINE)
+_NO_ROOTS = ("/usr", "/bin", "/etc", "/tmp", "/dev", "/proc")
+_ENDINGS = (
+    r"bat|bib|bin|c|cc|cfg|cjs|conf|cpp|cs|css|csv|cts|cxx|dart|db|env|ex|exs|gif|go|gradle|groovy|h|hpp|"
+    r"html|hs|ini|ipynb|java|jpg|js|json|jsonl|jsx|kt|lock|log|lua|md|mjs|ml|mts|out|parquet|patch|pdf|php|"
+    r"pkl|pl|png|proto|ps1|py|pyi|pyx|r|rb|rs|rst|scala|sh|sql|svg|svelte|swift|tex|toml|ts|tsv|tsx|txt|"
+    r"vue|xml|yaml|yml|zig|zip"
+)
+"""Of names of files, where no folder says that it is one."""
+FILE = re.compile(
+    r"(?:(?<![\w/.@+<*-])|(?<=\*/)|(?<=://))(?:(?:~?/|\.{1,2}/)?(?:[\w.@+-]+/)+[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}"
+    rf"|(?:~?/|\.{{1,2}}/)?[\w+-][\w.+-]*\.(?:{_ENDINGS}))(?![\w/])"
+)
+"""A path with an ending, or a name with an ending that files have."""
+_ON_THE_WEB = re.compile(r"^[\w.-]+\.\w+/[\w.-]+/[\w.-]+/(?:blob|tree|raw)/[^/]+/")
+_FOREIGN = re.compile(r"(?:^|/)(?:site-packages|node_modules|build|dist|\.\w+)/")
+_IN_A_DIFF = re.compile(r"^[ab]/")
+_MODULE = re.compile(r"^\W*(?:from|import) +([a-z_]\w*(?:\.[a-z_]\w*)+)", re.MULTILINE)
+_TRACE_LINE = re.compile(r'File "([^"\n]+)", line (\d+)')
+_PATH_LINE = re.compile(r"([\w@+-][\w./@+-]*\.[a-z]\w{0,4})(?::|#L|, line )(\d+)")
+_HIT_LINE = re.compile(r"^(\d+)[:-]", re.MULTILINE)
+_SAID_LINE = re.compile(r"\blines? (\d+)")
+_DEFINITION = re.compile(r"^ *(\d+)[\t :]( *)(?:async )?(?:def|class|func|function|fn) +(\w+)", re.MULTILINE)
+_ELIDED = re.compile(r"^ *(\d+)[\t :]*\.\.\. elid\w+ lines \d+-(\d+)", re.MULTILINE)
+_READ_CHARS = 6000
+"""Characters of a text that are searched: half of them at its beginning, half at its end."""
+_LISTED_FILES = 60
+"""Files of one text that are looked at."""
+_WORD = re.compile(
+    r"[`'\"]([A-Za-z_][\w.]{3,40})(?:\(\))?[`'\"]|(?<![</\w])([A-Za-z]+_\w{3,}|_\w{3,}|[A-Z][a-z0-9]+[A-Z]\w+)\b"
+)
+_TITLE_CHARS = 800
+"""Of the task, where what it is about is said first."""
+_PART = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}")
+_CALL_MARK = re.compile(r"<tool_call|<function|```")
+
+
+class NamedFile(NamedTuple):
+    """A file that a prompt names, and where."""
+
+    path: str
+    """Relative to the working directory where it lies in it."""
+    in_result: int
+    """Its place among the files of the last result, from 0; -1 where it is not there."""
+    in_task: bool
+    in_text: bool
+    """Whether the agent's last words name it."""
+    created: bool
+    """Whether it is the file that was last created."""
+    edited: bool
+    """Whether it is the file that was last written."""
+    viewed: bool
+    """Whether it is the file that was last read."""
+    in_traceback: bool
+    calls: int
+    """Past calls that named it."""
+    turns_ago: int
+    """Turns since it was last named by a call, or listed by a result; 0 is the last one."""
+    overlap: float
+    """Share of the parts of its name that are words of the task."""
+    text_overlap: float
+    """The same with the agent's last words."""
+    is_test: bool
+    is_foreign: bool
+    """Whether it is among installed or built files, or hidden ones."""
+
+
+class NamedWord(NamedTuple):
+    """A name that one may search for, and where it stands."""
+
+    word: str
+    in_task: int
+    """How often."""
+    in_title: bool
+    """Whether it is among the first words of the task."""
+    in_text: bool
+    in_result: bool
+    calls: int
+    """Past calls that named it."""
+
+
+class NamedLines(NamedTuple):
+    """A line of a file that a prompt points at."""
+
+    path: str
+    """Empty where it is not said."""
+    first: int
+    last: int
+    """Last line of what begins there; 0 where it is not known."""
+
+
+def find_root(view: PromptView) -> str:
+    """The working directory: a line of the task that names one, else where commands went to, else the first absolute
+    folder that the task or the system text speaks of; empty where there is none."""
+    if match := _ROOT_LINE.search(view.task[:_READ_CHARS]):
+        return match[1]
+    for turn in view.turns:
+        for call in turn.calls:
+            if match := _CD.search(call.arguments):
+                return match[1]
+    for text in (view.task, view.system):
+        if found := _find_folder(text[:20_000]):
+            return found
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _find_folder(text: str) -> str:
+    for match in _ROOT.finditer(text):
+        if "." not in posixpath.basename(match[0]) and not match[0].startswith(_NO_ROOTS):
+            return match[0]
+    return ""
+
+
+def list_created(view: PromptView, root: str) -> list[str]:
+    """Files that the agent made, and those in the working directory that it ran, since the call that made them may be
+    among what is left out; in the order in which they were first named."""
+    found: dict[str, None] = {}
+    for call in (call for turn in view.turns for call in turn.calls):
+        facts = classify_call(call.name, call.arguments)
+        if facts.creates:
+            found.update(dict.fromkeys(make_relative(path, root) for path in facts.writes))
+        elif facts.kind is CallKind.VERIFY:
+            found.update((path, None) for path in find_files(call.arguments, root) if "/" not in path)
+    return [*found]
+
+
+def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
+    """Files that a prompt names, the likeliest to be called for first, at most `limit`.
+
+    A name without a folder, and a module that is imported, stand for the file of that name that the prompt lists.
+    """
+    named: dict[str, tuple[int, int]] = {}
+    """Path -> (turns ago, calls)."""
+    created = edited = viewed = ""
+    for ago, turn in reversed([*enumerate(reversed(view.turns))]):
+        for call in turn.calls:
+            facts = classify_call(call.name, call.arguments)
+            for path in find_files(call.arguments, root):
+                named[path] = ago, named.get(path, (0, 0))[1] + 1
+            if facts.writes:
+                edited = make_relative(facts.writes[-1], root)
+                created = edited if facts.creates else created
+            if facts.kind is CallKind.READ and facts.reads:
+                viewed = make_relative(facts.reads[-1], root)
+        for path in find_files(turn.result, root):
+            named[path] = ago, named.get(path, (0, 0))[1]
+    said = find_text(view)
+    known = {posixpath.basename(path): path for path in named if "/" in path}
+    in_task = _resolve(find_files(view.task, root), _find_modules(view.task), known)
+    in_text = _resolve(find_files(said, root), _find_modules(said), known)
+    in_result = {path: place for place, path in reversed([*enumerate(find_files(view.last_result, root))])}
+    traced = {make_relative(path, root) for path, _ in _TRACE_LINE.findall(_clip(view.last_result))}
+    for path in [*sorted(in_task | in_text), *in_result]:
+        named.setdefault(path, (0 if path in in_result else len(view.turns), 0))
+    task_words, text_words = _split_words(_clip(view.task)), _split_words(said)
+    found = [
+        NamedFile(
+            path=path,
+            in_result=in_result.get(path, -1),
+            in_task=path in in_task,
+            in_text=path in in_text,
+            created=path == created,
+            edited=path == edited,
+            viewed=path == viewed,
+            in_traceback=path in traced,
+            calls=calls,
+            turns_ago=ago,
+            overlap=_measure_overlap(path, task_words),
+            text_overlap=_measure_overlap(path, text_words),
+            is_test="test" in path,
+            is_foreign=_FOREIGN.search(path) is not None,
+        )
+        for path, (ago, calls) in named.items()
+    ]
+    return sorted(found, key=_find_importance, reverse=True)[:limit]
+
+
+def _find_importance(file: NamedFile) -> tuple[float, str]:
+    """What is kept where there are too many files."""
+    special = 3.0 * (file.created or file.edited or file.viewed) + 2.0 * (file.in_traceback + file.in_task)
+    words = 3.0 * file.in_text + 1.5 * file.overlap + file.text_overlap - file.is_test - 2.0 * file.is_foreign
+    place = 0.2 * min(file.turns_ago, 20) + 0.1 * min(max(file.in_result, 0), 20)
+    return special + words + 2.0 * min(file.calls, 2) - place, file.path
+
+
+def _resolve(paths: Iterable[str], modules: Iterable[str], known: dict[str, str]) -> set[str]:
+    """Paths, with names and modules as the files that they stand for, where those are known by their names."""
+    found: set[str] = set()
+    for path in paths:
+        found.add(path if "/" in path else known.get(path, path))
+    for module in modules:
+        path = module.replace(".", "/") + ".py"
+        full = known.get(posixpath.basename(path), path)
+        found.add(full if full.endswith(path) else path)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _find_modules(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_MODULE.findall(_clip(text))))
+
+
+def find_text(view: PromptView) -> str:
+    """The agent's last words, without its call."""
+    text = view.turns[-1].text if view.turns else ""
+    mark = _CALL_MARK.search(text)
+    return text[: mark.start()] if mark else text
+
+
+@lru_cache(maxsize=4096)
+def _split_words(text: str) -> frozenset[str]:
+    """Parts of the words of a text, in small letters and without a plural s."""
+    return frozenset(part.lower().rstrip("s") for part in _PART.findall(text))
+
+
+def _measure_overlap(path: str, words: Collection[str]) -> float:
+    parts = _split_name(path)
+    return sum(part in words for part in parts) / len(parts) if parts else 0.0
+
+
+@lru_cache(maxsize=16_384)
+def _split_name(path: str) -> Sequence[str]:
+    return [part.lower().rstrip("s") for part in _PART.findall(posixpath.basename(path).partition(".")[0])]
+
+
+def list_words(view: PromptView, limit: int) -> list[NamedWord]:
+    """Names that one may search for, the likeliest first: those of the task, the last words and the last result."""
+    task, title = _count_words(_clip(view.task)), view.task[:_TITLE_CHARS]
+    text = _count_words(find_text(view)[:_READ_CHARS])
+    result = _count_words(_clip(view.last_result)) if view.turns else {}
+    calls = [call.arguments for turn in view.turns for call in turn.calls]
+    ranked: list[tuple[float, NamedWord]] = []
+    for word in {**task, **text, **result}:
+        in_title = word in task and word in title
+        score = min(task.get(word, 0), 4) + 4.0 * (word in text) + 2.0 * in_title + (word in result)
+        ranked.append((score, NamedWord(word, task.get(word, 0), in_title, word in text, word in result, 0)))
+    ranked.sort(key=lambda each: -each[0])
+    return [word._replace(calls=sum(word.word in call for call in calls)) for _, word in ranked[:limit]]
+
+
+@lru_cache(maxsize=4096)
+def _count_words(text: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for quoted, bare in _WORD.findall(text):
+        for word in dict.fromkeys((quoted, quoted.rpartition(".")[2], bare)):
+            if len(word) > 2 and not FILE.fullmatch(word):
+                counts[word] = counts.get(word, 0) + 1
+    return counts
+
+
+def list_lines(view: PromptView, root: str, files: Sequence[NamedFile], limit: int) -> list[NamedLines]:
+    """Lines that the last result or the task points at: a traceback, hits of a search, definitions in what was shown
+    that the task or the agent's last words speak of, lines that the task names; and the first line of a file that the
+    last result lists."""
+    result, found = _clip(view.last_result), list[NamedLines]()
+    shown = ""
+    if view.turns:
+        for call in view.turns[-1].calls:
+            shown = next(iter(find_files(call.arguments, root)), shown)
+        found += [
+            NamedLines(make_relative(path, root), int(line), 0) for path, line in _TRACE_LINE.findall(result)[::-1]
+        ]
+        found += [NamedLines(make_relative(path, root), int(line), 0) for path, line in _PATH_LINE.findall(result)]
+        found += [NamedLines(shown, int(line), 0) for line in _HIT_LINE.findall(result)]
+        found += _find_definitions(
+            result, shown, _count_words(_clip(view.task)), _count_words(find_text(view)[:_READ_CHARS])
+        )
+    for text in (find_text(view), _clip(view.task)):
+        found += [NamedLines(make_relative(path, root), int(line), 0) for path, line in _PATH_LINE.findall(text)]
+        found += [NamedLines("", int(line), 0) for line in _SAID_LINE.findall(text)]
+    begins = [NamedLines(file.path, 1, 0) for file in files if file.in_result >= 0 and not file.viewed]
+    return [*dict.fromkeys(found)][: limit - 1] + begins[:1]
+
+
+def _find_definitions(text: str, path: str, *words: Collection[str]) -> list[NamedLines]:
+    """Definitions of functions and classes that go by one of the words, with the lines to which they reach."""
+    heads = [(int(match[1]), len(match[2]), match[3]) for match in _DEFINITION.finditer(text)]
+    elided = [(int(match[1]), int(match[2])) for match in _ELIDED.finditer(text)]
+    found: list[NamedLines] = []
+    for at, (line, indent, name) in enumerate(heads):
+        if any(name in each for each in words):
+            end = next((other - 1 for other, depth, _ in heads[at + 1 :] if depth <= indent), 0)
+            inside = [last for first, last in elided if first >= line and (not end or last <= end)]
+            found.append(NamedLines(path, line, inside[0] if inside else end))
+    return found
+
+
+def list_names(view: PromptView) -> set[str]:
+    """Names, without folders, of all files that a prompt names."""
+    texts = [view.task, *(turn.result for turn in view.turns)]
+    texts += [call.arguments for turn in view.turns for call in turn.calls]
+    return {name for text in texts for name in _find_names(text)}
+
+
+@lru_cache(maxsize=16_384)
+def _find_names(text: str) -> frozenset[str]:
+    return frozenset(map(posixpath.basename, _find_paths(text)))
+
+
+def find_files(text: str, root: str) -> list[str]:
+    """Files in a text, each once, in order, relative to the working directory where they lie in it."""
+    return [*dict.fromkeys(make_relative(path, root) for path in _find_paths(text))]
+
+
+@lru_cache(maxsize=16_384)
+def _find_paths(text: str) -> Sequence[str]:
+    text = _clip(text)
+    paths = dict.fromkeys(FILE.findall(text))
+    if "diff --git" in text:
+        paths = dict.fromkeys(_IN_A_DIFF.sub("", path) for path in paths)
+    return tuple(paths)[:_LISTED_FILES]
+
+
+def make_relative(path: str, root: str) -> str:
+    """A path without the working directory, where it lies in it, and without the address of a repository."""
+    path = _ON_THE_WEB.sub("", path.removeprefix("./"))
+    return path[len(root) + 1 :] if root and path.startswith(root + "/") else path
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _READ_CHARS else f"{text[: _READ_CHARS // 2]}\n{text[-_READ_CHARS // 2 :]}"

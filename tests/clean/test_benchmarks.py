@@ -1,0 +1,166 @@
+"""Problems of a benchmark are found as copied, formatted anew, escaped, numbered and renamed, and idioms are not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkProblem, split_id
+from foretrace.clean.renamed_code import is_renamed_copy
+from foretrace.clean.word_runs import blank
+
+STATEMENT = '''def count_tall(trees: list[float], least: float) -> int:
+    """Count the trees of an avenue that are taller than those on both of their sides, and at least as
+    tall as the mayor asks. The first and the last tree have one neighbour only.
+    >>> count_tall([3.0, 5.5, 2.0], 5.0)
+    1
+    >>> count_tall([6.0, 5.5, 7.25], 5.0)
+    2
+    """
+'''
+SOLUTION = """    tall = 0
+    for place, height in enumerate(trees):
+        before = trees[place - 1] if place > 0 else 0.0
+        behind = trees[place + 1] if place + 1 < len(trees) else 0.0
+        if height >= least and height > max(before, behind):
+            tall += 1
+    return tall
+"""
+RENAMED = """def f(xs, m):
+    n = 0
+    for i, v in enumerate(xs):
+        a = xs[i - 1] if i > 0 else 0.0
+        b = xs[i + 1] if i + 1 < len(xs) else 0.0
+        if v >= m and v > max(a, b): n += 1
+    return n
+"""
+TESTS = "assert count_tall([3.0, 5.5, 2.0], 5.0) == 1\nassert count_tall([6, 5.5, 7.25, 1, 9.5], 5.0) == 3"
+ASKED = "Write a function to find the trees that two given avenues have in common."
+PROBLEMS = (
+    BenchmarkProblem(benchmark="trees", id="Trees/12", statement=STATEMENT, solution=SOLUTION, tests=TESTS),
+    BenchmarkProblem(benchmark="trees", id="Trees/13", statement=ASKED),
+)
+FINDER = BenchmarkFinder(PROBLEMS)
+LOG = 'Traceback (most recent call last):\n  File "/app/run.py", line 12, in <module>\n    main()\nValueError: no\n'
+
+
+def number_lines(text: str) -> str:
+    return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(text.split("\n"), 40))
+
+
+def find(text: str, problem: int = 0) -> list[tuple[str, bool]]:
+    """Fields of a problem that stand in a text as copies, and whether they were renamed."""
+    return [(h.field, h.renamed) for h in FINDER.find([LOG, text]) if h.problem == problem and FINDER.judge(h)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STATEMENT,
+        LOG + STATEMENT + LOG,
+        json.dumps({"content": STATEMENT}),
+        json.dumps(json.dumps({"content": STATEMENT})),
+        number_lines(STATEMENT),
+        "\n".join(f"+{line}" for line in STATEMENT.split("\n")),
+        " ".join(STATEMENT.upper().split()),
+        STATEMENT.replace("count_tall", "solve"),
+        STATEMENT.replace("mayor", "town"),
+        STATEMENT.replace("(", "“").replace(")", "”"),
+        "\n".join(STATEMENT.split("\n")[1:3]),
+    ],
+)
+def test_statement_is_found_however_it_is_written(text: str) -> None:
+    assert ("statement", False) in find(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SOLUTION, ("solution", False)),
+        (json.dumps({"command": f"cat > a.py <<EOF\n{SOLUTION}EOF"}), ("solution", False)),
+        (SOLUTION.replace("\n", "\n\n").replace("    ", "\t"), ("solution", False)),
+        (number_lines(SOLUTION), ("solution", False)),
+        (RENAMED, ("solution", True)),
+        (json.dumps({"code": RENAMED}), ("solution", True)),
+        (f"Here it is:\n```python\n{RENAMED}```\n{LOG}", ("solution", True)),
+        (TESTS, ("tests", False)),
+    ],
+)
+def test_solution_and_tests_are_found(text: str, expected: tuple[str, bool]) -> None:
+    assert find(text) == [expected]
+
+
+def test_short_statement_counts_as_a_whole() -> None:
+    assert find(f"{LOG}{ASKED.lower()} Use sets.", 1) == [("statement", False)]
+    assert find("Write a function to find the trees that two given people have in common.", 1) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOG,
+        "for place, height in enumerate(trees):\n    if height >= least and height > max(before, behind): pass",
+        "Count the trees of an avenue that are taller than those on both of their sides, please.",
+        RENAMED.replace("v > max(a, b)", "v % 2 and a < v - b < m").replace("else 0.0", "else xs[0]"),
+    ],
+)
+def test_what_shares_some_words_is_no_copy(text: str) -> None:
+    assert find(text) == []
+
+
+def test_span_is_that_of_the_text() -> None:
+    text = f"→ «{LOG}»\n{STATEMENT}\n{LOG}"
+    (hit,) = (h for h in FINDER.find([text]) if h.field == "statement")
+    assert text[hit.start : hit.end] == STATEMENT[: STATEMENT.rindex("2") + 1]
+    assert FINDER.measure(hit) == 1
+
+
+def test_ids_are_found_in_texts_and_names() -> None:
+    (hit,) = FINDER.find(["see Trees/1 and trees/12, not Trees/123"])
+    assert (hit.problem, hit.field, hit.start) == (0, "id", 16)
+    assert FINDER.find(["Trees/120 and x-Trees/12"]) == []
+    assert FINDER.find_id("Trees/12") == FINDER.find_id("my-trees-12:attempt") == 0
+    assert FINDER.find_id("Trees/1") is None
+    assert FINDER.find_id("12") is None
+    assert split_id("django__django-11099") == ("django", "django", "11099")
+
+
+def test_short_numbers_are_no_ids() -> None:
+    finder = BenchmarkFinder([BenchmarkProblem(benchmark="mine", id="26", statement=ASKED)])
+    assert finder.find(["answer 26 in 26"]) == []
+    assert finder.find_id("chat:26") is None
+
+
+def test_words_of_many_problems_tell_nothing() -> None:
+    license = "Permission is hereby granted, free of charge, to any person obtaining a copy of this software " * 3
+    problems = [BenchmarkProblem(benchmark="b", id=f"b/{n}", statement=f"{license} Task {n}.") for n in range(5)]
+    finder = BenchmarkFinder(problems)
+    assert not any(finder.judge(hit) for hit in finder.find([license]))
+
+
+def test_words_of_many_tasks_tell_nothing() -> None:
+    half = " ".join(STATEMENT.split()[:34])
+    hits = [(f"task{n}", hit) for n in range(7) for hit in FINDER.find([half]) if hit.field == "statement"]
+    assert all(FINDER.judge(hit) for _, hit in hits)
+    common = FINDER.find_common_words(hits, tasks=100)
+    assert not any(FINDER.judge(hit, common) for _, hit in hits)
+    assert FINDER.find_common_words(hits[:5], tasks=100) == {}
+    (whole,) = (hit for hit in FINDER.find([STATEMENT]) if hit.field == "statement")
+    assert FINDER.judge(whole, common)  # a prompt that shows all of it to every task is a copy
+
+
+def test_renamed_code_keeps_its_operators_and_names_apart() -> None:
+    assert is_renamed_copy(SOLUTION, RENAMED)
+    assert not is_renamed_copy(SOLUTION, RENAMED.replace("a", "b").replace("v", "b").replace("i", "b"))
+
+
+def test_blanked_text_has_as_many_characters() -> None:
+    for text in ("Ä→b\\n«c»\u00a0d", "   12\tx\n   13\ty\n   14\tz", "\ud800 x", "日本 (a_B)"):
+        assert len(blank(text).decode(errors="replace")) == len(text)
+
+
+def test_rows_of_the_same_words_tell_nothing() -> None:
+    table = "0, " * 40
+    finder = BenchmarkFinder([BenchmarkProblem(benchmark="b", id="b/1", statement=f"{table} {STATEMENT}")])
+    assert finder.find([table * 1000]) == []

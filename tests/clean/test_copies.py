@@ -1,0 +1,186 @@
+"""Planted near copies are found, templates and siblings merge nothing, and the answer hangs on the texts alone."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasketch import MinHash
+
+from foretrace.api.traces import import_source
+from foretrace.clean import copies as copies_module
+from foretrace.clean.copies import Copies, find_copies
+from foretrace.clean.task_texts import find_statement
+from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
+from foretrace.core.store import TraceStore
+
+_RNG = random.Random(11)
+_SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "ar", "en", "il", "os", "ut")]
+_VOCABULARY = [*{"".join(_RNG.choice(_SYLLABLES) for _ in range(_RNG.randint(2, 3))): 0 for _ in range(1500)}]
+_TEMPLATE = (
+    "<uploaded_files>\n/testbed\n</uploaded_files>\nI've uploaded a python code repository in the directory /testbed. "
+    "Consider the following PR description:\n\n{}\n\nCan you help me implement the necessary changes to the "
+    "repository so that the requirements are met? I've already taken care of all changes to any of the test files. "
+    "This means you DON'T have to modify the testing logic or any of the tests in any way!"
+)
+
+
+def write_issue(rng: random.Random) -> str:
+    """A made-up issue of 80 to 250 words: few words are frequent, as in real texts, and some are identifiers."""
+    names = [f"{rng.choice(_VOCABULARY)}_{rng.choice(_VOCABULARY)}" for _ in range(5)]
+    repository = f"{rng.choice(_VOCABULARY)}/{rng.choice(_VOCABULARY)}"
+    lines: list[str] = []
+    for _ in range(rng.randint(8, 20)):
+        words = [_VOCABULARY[min(int(rng.paretovariate(0.5)), 1400)] for _ in range(rng.randint(6, 16))]
+        words[rng.randrange(len(words))] = rng.choice([*names, repository, str(rng.randrange(100))])
+        lines.append(" ".join(words).capitalize() + ".")
+    return "\n".join(lines)
+
+
+def reword(text: str, rng: random.Random) -> str:
+    """5 % of the words replaced, identifiers renamed, another repository."""
+    for name in sorted(set(re.findall(r"\b\w+_\w+\b", text))):
+        text = re.sub(rf"\b{name}\b", f"{rng.choice(_VOCABULARY)}_{rng.choice(_VOCABULARY)}", text)
+    text = re.sub(r"\b[a-z]+/[a-z]+\b", f"{rng.choice(_VOCABULARY)}-x/{rng.choice(_VOCABULARY)}", text)
+    parts = re.split(r"(\s+)", text)
+    words = [place for place, part in enumerate(parts) if part.strip()]
+    for place in rng.sample(words, round(0.05 * len(words))):
+        parts[place] = rng.choice(_VOCABULARY)
+    return "".join(parts)
+
+
+def find(texts: Sequence[str]) -> Copies:
+    return find_copies([read(text) for text in texts])
+
+
+def read(text: str) -> WordText:
+    return make_word_text(split_sentences(text))
+
+
+@pytest.mark.parametrize("template", ["{}", _TEMPLATE], ids=["alone", "in a template"])
+def test_planted_near_copies_are_found_and_nothing_else(template: str) -> None:
+    rng = random.Random(3)
+    issues = [write_issue(rng) for _ in range(200)]
+    texts = [template.format(issue) for issue in issues] + [template.format(reword(issue, rng)) for issue in issues]
+    clusters = find(texts).list_clusters()
+    found = sum([cluster == [i, i + 200] for i in range(200) for cluster in clusters if cluster[0] == i])
+    assert found / 200 >= 0.98
+    assert found == len(clusters)
+
+
+def test_a_template_with_a_short_task_in_it_merges_nothing() -> None:
+    ask = "Answer with one word. Think step by step before you do. {}\nWrite the answer into a box. Never guess."
+    asked = [f"{ask.format(f'How far is {place} from here?')}" for place in _VOCABULARY[:60]]
+    assert find(asked).list_clusters() == []
+    assert find([*asked, asked[7].upper()]).list_clusters() == [[7, 60]]
+
+
+def test_the_same_task_in_two_templates_is_a_copy() -> None:
+    rng = random.Random(8)
+    issues = [write_issue(rng) for _ in range(30)]
+    other = "Please solve this issue. Work in small steps and test what you did.\n{}\nYou have a shell in /work."
+    clusters = find([*map(_TEMPLATE.format, issues), *map(other.format, issues)]).list_clusters()
+    assert clusters == [[i, i + 30] for i in range(30)]
+
+
+def test_short_texts_are_copies_only_where_all_words_are_the_same() -> None:
+    texts = [
+        "Add 3 and 4.",
+        "Add 5 and 6.",
+        "add  3 and 4!",
+        "Solve x + y = 3",
+        "Solve x - y = 3",
+        "Compute 7 - 2",
+        "Compute 7 + 2",
+    ]
+    assert find(texts).list_clusters() == [[0, 2]]
+
+
+def test_texts_without_spaces_are_read_by_their_signs() -> None:
+    text = "当任务被取消时调度程序会重新启动并且计数器会降到零以下所有新任务都会等待永远不会空闲的工作进程"
+    assert read(text).n_words == len(text)
+    assert find([text, text.replace("计数器", "记数器"), text[::-1]]).list_clusters() == [[0, 1]]
+
+
+def test_the_answer_follows_from_the_texts_in_whatever_order() -> None:
+    rng = random.Random(5)
+    texts = [write_issue(rng) for _ in range(40)]
+    texts += [reword(text, rng) for text in texts[:20]] + texts[:5]
+    order = rng.sample(range(len(texts)), len(texts))
+    shuffled = find([texts[i] for i in order]).list_clusters()
+    expected = find(texts)
+    assert sorted(sorted(order[i] for i in cluster) for cluster in shuffled) == expected.list_clusters()
+    assert find(texts) == expected
+
+
+def test_chains_are_counted() -> None:
+    chain = Copies(firsts=[0, 1, 2, 3, 0], pairs=[(0, 1), (1, 2), (2, 3)], candidates=3)
+    assert chain.list_clusters() == [[0, 1, 2, 3, 4]]
+    assert chain.count_chained() == 1  # 3, which is no copy of 1; 4 equals 0
+
+
+def test_every_pair_that_is_alike_by_another_minhash_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(9)
+    texts = [write_issue(rng) for _ in range(40)]
+    texts += [reword(text, rng) for text in texts]
+    found = [read(text) for text in texts]
+    compared: set[tuple[int, int]] = set()
+    whole = copies_module._pair_by_signature
+
+    def note(signatures: np.ndarray) -> list[tuple[int, int]]:
+        pairs = list(whole(signatures))
+        compared.update(pairs)
+        return pairs
+
+    monkeypatch.setattr(copies_module, "_pair_by_signature", note)
+    find_copies(found, has_templates=False)
+    sketches = []
+    for text in found:
+        sketch = MinHash(num_perm=256, seed=7)
+        sketch.update_batch(
+            [int(p).to_bytes(4, "little") for p in np.setdiff1d(text.read_pieces(), copies_module._COMMON_PIECES)]
+        )
+        sketches.append(sketch)
+    estimates = {(i, j): sketches[i].jaccard(sketches[j]) for i in range(80) for j in range(i + 1, 80)}
+    alike = {pair for pair, estimate in estimates.items() if estimate >= 0.6}
+    assert len(alike) >= 20
+    assert alike <= compared
+    assert all(estimates[pair] >= 0.25 for pair in compared)
+
+
+@pytest.fixture(scope="module")
+def statements(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The statements of all tasks in the shared sources, by task."""
+    folder = tmp_path_factory.mktemp("shared") / "traces"
+    import_source("auto", shared / "data/traces", out=folder, workers=1)
+    found = {trace.task.id: find_statement(trace) for trace in TraceStore(folder).read()}
+    return {task: text for task, text in found.items() if text is not None}
+
+
+def test_of_real_tasks_only_copies_are_merged(statements: dict[str, str]) -> None:
+    """Templates of one source, short requests and alike environments merge nothing."""
+    tasks = [*statements]
+    found = find([*statements.values()])
+    clusters = [[statements[tasks[i]] for i in cluster] for cluster in found.list_clusters()]
+    assert len(tasks) > 80
+    assert [len(cluster) for cluster in clusters] == [3]
+    asked = {re.sub(r"(?s).*Question:", "", text) for text in clusters[0]}
+    assert len(asked) == 1 and "bipropellant rocket engine with kerosene" in asked.pop()
+
+
+def test_planted_copies_of_real_tasks_are_found(statements: dict[str, str]) -> None:
+    rng = random.Random(2)
+    texts = [text for text in statements.values() if len(text.split()) >= 60]
+    firsts = find(texts)
+    texts = [text for place, text in enumerate(texts) if firsts.firsts[place] == place]
+    found = found_of = 0
+    for _ in range(3):
+        clusters = find([*texts, *(reword(text, rng) for text in texts)]).list_clusters()
+        of = {place: number for number, cluster in enumerate(clusters) for place in cluster}
+        found += sum(place in of and of[place] == of.get(place + len(texts)) for place in range(len(texts)))
+        found_of += len(texts)
+    assert found / found_of >= 0.98

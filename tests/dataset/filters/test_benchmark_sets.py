@@ -1,0 +1,124 @@
+"""Problems of benchmarks, from the forms in which people have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from foretrace.clean.benchmarks import BenchmarkProblem
+from foretrace.core.errors import ProblemError, UsageError
+from foretrace.dataset.filters import benchmark_sets
+from foretrace.dataset.filters.benchmark_sets import gather_benchmarks, list_known_ids, parse_benchmark, read_benchmarks
+
+DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n import os\n-old = 1\n+new = 1\n+more = 2\n"
+ROW = {"instance_id": "o__r-12", "problem_statement": "It breaks.", "patch": DIFF, "repo": "o/r"}
+EXPECTED = BenchmarkProblem(benchmark="mine", id="o__r-12", statement="It breaks.", solution="new = 1\nmore = 2")
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """The rows in the format that the name says."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".csv":
+        cells = [[str(row[key]).replace('"', '""') for key in rows[0]] for row in rows]
+        lines = [",".join(rows[0]), *(",".join(f'"{cell}"' for cell in line) for line in cells)]
+        path.write_text("\n".join(lines), encoding="utf-8-sig")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.json", "mine.parquet", "mine.csv"])
+def test_rows_of_every_format(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, [ROW])
+    assert read_benchmarks([str(path)]) == [EXPECTED]
+    (named,) = read_benchmarks([f"swebench={path}"])
+    assert (named.benchmark, named.id) == ("swebench", "o__r-12")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("ids.txt", "o__r-12\n\no__r-13\n"), ("ids.json", '["o__r-12", "o__r-13"]')]
+)
+def test_list_of_ids(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    problems = read_benchmarks([str(tmp_path / name)])
+    assert [(each.benchmark, each.id, each.statement) for each in problems] == [
+        ("ids", "o__r-12", ""),
+        ("ids", "o__r-13", ""),
+    ]
+
+
+def test_humaneval_and_mbpp_by_their_problem_sets(tmp_path: Path) -> None:
+    own = {
+        "task_id": "HumanEval/0",
+        "prompt": 'def f(a):\n    """Twice."""\n',
+        "entry_point": "f",
+        "canonical_solution": "    return 2 * a\n",
+        "test": "METADATA = {}\n\ndef check(candidate):\n    assert candidate(1) == 2\n",
+    }
+    (problem,) = read_benchmarks([f"humaneval={write(tmp_path / 'h.jsonl', [own])}"])
+    assert problem.solution == "    return 2 * a\n"
+    assert problem.tests.startswith("def check(candidate)")
+    row = {
+        "task_id": 7,
+        "text": "Write a function to double a number.",
+        "code": "def f(a):\n    return 2 * a",
+        "test_list": ["assert f(1) == 2", "assert f(2) == 4"],
+    }
+    (problem,) = read_benchmarks([f"mbpp={write(tmp_path / 'm.jsonl', [row])}"])
+    assert (problem.id, problem.statement) == ("mbpp/7", row["text"])
+    assert problem.tests == "assert f(1) == 2\nassert f(2) == 4"
+
+
+def test_hub_is_asked_once_and_its_rows_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path | None] = []
+
+    def read(name: str, path: Path | None) -> list[BenchmarkProblem]:
+        asked.append(path)
+        return [EXPECTED]
+
+    monkeypatch.setattr(benchmark_sets, "_read", read)
+    benchmark_sets._read_once.cache_clear()
+    given = write(tmp_path / "other.jsonl", [ROW])
+    gathered = gather_benchmarks(["swebench", str(given)], tmp_path)
+    assert [parse_benchmark(text).name for text in gathered] == ["swebench", "other"]
+    given.unlink()  # what is looked for was read, and is the same in all workers
+    assert read_benchmarks(gathered)[0] == EXPECTED
+    assert asked == [None, given]
+    benchmark_sets._read_once.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("humanevall", "is no file; give one, or a benchmark that is known: humaneval, mbpp, swebench"),
+        ("mine=nothing.jsonl", "nothing.jsonl is no file"),
+        ("=nothing.jsonl", "the name before the = is empty"),
+        ("", "names no benchmark"),
+        (__file__, "cannot tell the format"),
+    ],
+)
+def test_what_is_no_benchmark_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_benchmark(text)
+
+
+def test_file_without_problems_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no row has an id, a statement"):
+        read_benchmarks([str(write(tmp_path / "a.jsonl", [{"x": 1}]))])
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(ProblemError, match=r"b\.parquet"):
+        read_benchmarks([str(tmp_path / "b.parquet")])
+
+
+def test_known_ids_are_those_of_benchmarks_that_were_not_given() -> None:
+    ids = list_known_ids(but=["mbpp"])
+    assert {each.benchmark for each in ids} == {"humaneval"}
+    assert (ids[0].id, len(ids)) == ("HumanEval/0", 164)

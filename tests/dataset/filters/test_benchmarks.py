@@ -1,0 +1,138 @@
+"""Benchmarks in traces: where a problem stands, what only looks so, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dataset.little import calls, corpus, says, seen, system, trace, user
+from foretrace.core.errors import UsageError
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Trace
+from foretrace.dataset.build import build
+from foretrace.dataset.filters.benchmarks import BenchmarkFilter
+from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.trace_filters import TraceSelection, examine_trace, select_traces
+
+STATEMENT = (
+    "The gardener counts the trees along the avenue, and wants to know which of them are taller than both of "
+    "their neighbours once the river has been moved to the east."
+)
+SOLUTION = (
+    "tall = [h for before, h, behind in zip(trees, trees[1:], trees[2:]) if h > max(before, behind)]\nprint(tall)"
+)
+IDIOM = "if __name__ == '__main__':\n    import argparse\n    parser = argparse.ArgumentParser(description=__doc__)\n"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> BuildSettings:
+    rows = [{"id": "Garden/7", "statement": STATEMENT, "solution": SOLUTION}, {"id": "Garden/8", "solution": IDIOM}]
+    (tmp_path / "garden.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return BuildSettings(decontaminate=(str(tmp_path / "garden.jsonl"),))
+
+
+def select(settings: BuildSettings, *traces: Trace) -> TraceSelection:
+    filters = [BenchmarkFilter(settings)]
+    packed = msgspec.json.encode([examine_trace(each, filters) for each in traces])  # as it comes from a worker
+    return select_traces(filters, msgspec.json.decode(packed, type=list[type(examine_trace(traces[0], filters))]))
+
+
+def list_copies(selection: TraceSelection) -> list[tuple[Any, ...]]:
+    found = selection.filters["benchmarks"]["copies"]
+    return [(c["trace"], c["problem"], c["field"], c["place"], c["message"]) for c in found]
+
+
+def test_each_place_is_told(settings: BuildSettings) -> None:
+    traces = [
+        trace("a", system("Help."), user(f"Please: {STATEMENT}"), says("Yes.")),
+        trace("b", user("Go."), calls("bash", {"command": "cat notes"}), seen(f"     1\t{SOLUTION}")),
+        trace("c", user("Go."), calls("bash", {"command": f"python - <<E\n{SOLUTION}\nE"})),
+        trace("d", user("Go."), says("Hm.", reasoning=STATEMENT)),
+        trace("garden-7:sample", user("Go."), says("Done."), task="garden-7"),
+        trace("f", user("Go."), says(f"{STATEMENT[:60]} {IDIOM[:40]}"), seen("Garden/7 and Garden/8")),
+        trace("g", user("Solve Garden/8."), says("Done.")),
+    ]
+    selection = select(settings, *traces)
+    assert list_copies(selection) == [
+        ("a", "Garden/7", "statement", "prompt", 1),
+        ("b", "Garden/7", "solution", "tool output", 2),
+        ("c", "Garden/7", "solution", "agent", 1),
+        ("d", "Garden/7", "statement", "agent", 1),
+        ("g", "Garden/8", "id", "prompt", 0),
+        ("garden-7:sample", "Garden/7", "id", "task", None),
+    ]
+    found = selection.filters["benchmarks"]
+    assert set(selection.left_out) == {"a", "b", "c", "d", "g", "garden-7:sample"}
+    assert found["by_source"] == {"little:train": {"garden": 6}}
+    assert found["traces_that_mention_an_id"] == 1
+    assert found["looked_for"]["garden"] | {"digest": ""} == {
+        "problems": 2,
+        "by": ["id", "statement", "solution"],
+        "digest": "",
+    }
+    first = found["copies"][0]
+    assert traces[0].messages[1].content[first["start"] : first["end"]] == STATEMENT[:-1]
+    assert first["text"] == STATEMENT[:160].strip()
+
+
+def test_reported_alone_where_that_is_asked_for(settings: BuildSettings) -> None:
+    kept = msgspec.structs.replace(settings, keep_contaminated=True)
+    selection = select(kept, trace("a", user(STATEMENT), says("Yes.")))
+    assert not selection.left_out
+    assert selection.filters["benchmarks"]["found_by_source"] == {"little:train": {"garden": 1}}
+    with pytest.raises(UsageError, match="keep_contaminated is for decontaminate"):
+        BuildSettings(keep_contaminated=True).check()
+
+
+def test_without_a_setting_known_benchmarks_are_reported_by_id() -> None:
+    ids = ("HumanEval/12", "mbpp/601", "django__django-11099", "django__django.1a2b.func_1", "HumanEval/164")
+    selection = select(BuildSettings(), *(trace(n, user("Go."), says("Done."), task=n) for n in ids))
+    found = selection.filters["benchmarks"]
+    assert not selection.left_out
+    assert {name: counts["traces"] for name, counts in found["found"].items()} == {"humaneval": 1, "mbpp": 1}
+    assert found["traces_like_swebench"] == {"little:train": 1}
+    assert "humaneval by id (164 problems)" in found["notes"][0]
+
+
+def test_what_many_tasks_share_is_no_copy(settings: BuildSettings) -> None:
+    shared = STATEMENT[: len(STATEMENT) * 2 // 3]
+    one = select(settings, trace("a", user(shared), says("Yes.")))
+    assert set(one.left_out) == {"a"}
+    many = [trace(f"k{n}", user(shared), says("Yes."), task=f"t{n}") for n in range(9)]
+    selection = select(settings, *many)
+    assert not selection.left_out
+    assert selection.filters["benchmarks"]["hits_of_13_words"] == 9
+    assert set(select(settings, *many, trace("whole", user(STATEMENT), says("Yes."), task="u")).left_out) == {"whole"}
+
+
+def test_build_leaves_them_out_and_says_so(settings: BuildSettings, tmp_path: Path) -> None:
+    traces = corpus(8)
+    copied = msgspec.structs.replace(traces[0], messages=(user(STATEMENT), *traces[0].messages[2:]))
+    write_traces([copied, *traces[1:]], tmp_path / "t")
+    small = msgspec.structs.replace(settings, statistical_gates=False, outcomes="all", recipes=("trajectories",))
+    manifest = build([tmp_path / "t"], tmp_path / "d", small).manifest
+    assert manifest["filters"]["benchmarks"]["left_out"] == 1
+    assert manifest["counts"]["traces"] == len(traces) - 1
+    assert manifest["settings"]["decontaminate"] == ["garden"]
+    assert str(tmp_path) not in (tmp_path / "d/manifest.json").read_text()
+
+
+def test_ids_that_are_only_mentioned_hide_no_copy(tmp_path: Path) -> None:
+    rows = [{"id": f"Garden/{n}", **({"solution": SOLUTION} if n == 300 else {})} for n in range(301)]
+    (tmp_path / "garden.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    listing = "\n".join(f"Garden/{n}" for n in range(200))
+    one = trace("a", user("Go."), calls("bash", {"command": "cat ids"}), seen(listing), says(SOLUTION))
+    selection = select(BuildSettings(decontaminate=(str(tmp_path / "garden.jsonl"),)), one)
+    assert list_copies(selection) == [("a", "Garden/300", "solution", "agent", 3)]
+    assert selection.filters["benchmarks"]["traces_that_mention_an_id"] == 1
+
+
+def test_a_file_that_was_changed_is_read_again(settings: BuildSettings, tmp_path: Path) -> None:
+    one = trace("a", user(STATEMENT), says("Yes."))
+    assert set(select(settings, one).left_out) == {"a"}
+    (tmp_path / "garden.jsonl").write_text('{"id": "Garden/9"}\n')
+    assert not select(settings, one).left_out

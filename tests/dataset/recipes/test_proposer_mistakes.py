@@ -1,0 +1,103 @@
+"""Which guesses of a proposer are mistakes: not those that do the same, or would have done as well."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from dataset.little import runs, says, seen, system, trace, user
+from foretrace.core.predictions import PredictedCall, Prediction
+from foretrace.core.trace import Trace
+from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.prompts import make_token_counter
+from foretrace.dataset.recipes.attempts import TaskAttempts, make_attempt, select_targets
+from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
+from foretrace.dataset.settings import BuildSettings
+
+ONE = trace(
+    "one",
+    system("You are an agent."),
+    user("Fix a.py."),
+    runs("cat a.py"),
+    seen("x = 1"),
+    runs("cat b.py"),
+    seen("y = 1"),
+    runs("sed -i s/1/2/ a.py"),
+    seen(""),
+    runs("cat c.py"),
+    seen("z = 1"),
+    says("Done."),
+)
+"""The agent reads twice at steps 2 and 4, writes at 6, reads again at 8, and says that it is done at 10."""
+
+
+def guess(rank: int, command: str | None, action: str = "file_read", arguments: str | None = None) -> Prediction:
+    text = f'{{"command": "{command}"}}' if arguments is None else arguments
+    calls = () if command is None else (PredictedCall("bash", text),)
+    return Prediction(key="one", step=2, rank=rank, action=action, calls=calls, confidence=1 / (1 + rank))
+
+
+def search(step: int, *guesses: Prediction, traces: tuple[Trace, ...] = (ONE,)) -> MistakeSearch:
+    settings = BuildSettings(outcomes="not_failed")
+    counter = make_token_counter(None)
+    attempts = [make_attempt(each, settings, counter, InferredTools(), None) for each in traces]
+    select_targets(attempts)
+    found = MistakeSearch()
+    found.search(TaskAttempts(attempts, "train", settings, found.drops), {"one": {step: guesses}})
+    return found
+
+
+def test_a_wrong_guess_beside_a_right_one() -> None:
+    found = search(2, guess(1, "ls"), guess(2, "cat  ./a.py"), guess(3, "make", "verifier"))
+    assert [(each.wrong.rank, each.right.rank) for each in found.candidates] == [(1, 2), (3, 2)]
+    assert found.candidates[0].right.confidence == pytest.approx(1 / 3)
+    assert found.candidates[1].wrong.form.startswith("verifier bash make ")
+    assert (found.steps, +found.drops) == (1, Counter())
+
+
+def test_without_a_right_guess_there_is_none() -> None:
+    """Else the answer that was never guessed would be the right one each time."""
+    found = search(2, guess(1, "ls"), guess(2, "make"))
+    assert (found.candidates, +found.drops) == ([], Counter(proposer_right_not_guessed=1))
+
+
+def test_the_right_call_under_another_action_is_right() -> None:
+    found = search(2, guess(1, "cat a.py", "retrieval"), guess(2, "'cat' a.py"))
+    assert (found.candidates, +found.drops) == ([], Counter())
+
+
+@pytest.mark.parametrize(
+    ("step", "wrong", "why"),
+    [
+        (2, guess(2, "cat b.py"), "interchangeable"),  # read right after, with nothing in between
+        (2, guess(2, "cat c.py"), None),  # read as well, but behind a write
+        (2, guess(2, "sed -i s/1/2/ a.py", "file_write"), None),
+        (2, guess(2, "", arguments="[1]"), "unreadable"),
+        (2, guess(2, "", arguments="{no"), "unreadable"),
+        (2, guess(2, "ls", "guessing"), "unreadable"),
+        (10, guess(2, None, "ask_clarification"), "without_call"),
+        (10, guess(2, "ls"), None),
+    ],
+)
+def test_what_is_no_fair_wrong_answer(step: int, wrong: Prediction, why: str | None) -> None:
+    right = guess(1, "cat a.py") if step == 2 else guess(1, None, "final_answer")
+    found = search(step, right, wrong)
+    assert +found.drops == ({} if why is None else {f"proposer_{why}": 1})
+    assert len(found.candidates) == (why is None)
+
+
+def test_a_part_of_several_calls_is_not_wrong() -> None:
+    both = ONE.messages[2].tool_calls + ONE.messages[4].tool_calls
+    together = trace("one", *ONE.messages[:2], says("", tool_calls=both), seen("x = 1"), seen("y = 1"), says("Done."))
+    whole = Prediction(
+        key="one", step=2, rank=1, action="file_read", calls=tuple(PredictedCall(c.name, c.arguments) for c in both)
+    )
+    found = search(2, whole, guess(2, "cat b.py"), traces=(together,))
+    assert (found.candidates, +found.drops) == ([], Counter(proposer_partly_right=1))
+
+
+def test_what_another_attempt_did_at_the_prompt_is_not_wrong() -> None:
+    other = trace("two", *ONE.messages[:2], runs("make"), seen("ok"), says("Done."))
+    found = search(2, guess(1, "cat a.py"), guess(2, "make", "verifier"), traces=(ONE, other))
+    assert (found.candidates, +found.drops) == ([], Counter(proposer_accepted=1))

@@ -1,0 +1,85 @@
+"""The filter of cheats: a success with a cheat gives no row, is counted, and is kept where that is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import foretrace
+from dataset.little import runs, says, seen, trace, user
+from foretrace.core.store import write_traces
+from foretrace.core.trace import Trace
+from foretrace.dataset.filters.flags import FlagFilter
+from foretrace.dataset.settings import BuildSettings
+from foretrace.dataset.trace_filters import examine_trace, select_traces
+
+CHEAT = "git log --all --oneline"
+
+
+def attempt(number: int, *, cheats: bool, success: bool | None = True) -> Trace:
+    """An attempt of two commands at a task of its own."""
+    first = CHEAT if cheats else "git log -5"
+    return trace(
+        f"k{number:02}",
+        user(f"Fix bug {number}."),
+        runs(first),
+        seen("4f2c9ab1 Sum"),
+        runs(f"cat a{number}.py"),
+        seen(f"x = {number}"),
+        says("Fixed."),
+        task=f"t{number}",
+        group=f"g{number}",
+        success=success,
+    )
+
+
+def decide(*traces: Trace, keep: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
+    """What is left out, and what the manifest says."""
+    filters = [FlagFilter(BuildSettings(keep_flagged=keep))]
+    selection = select_traces(filters, [examine_trace(each, filters) for each in traces])
+    return selection.left_out, selection.filters["flags"]
+
+
+def test_successes_with_a_cheat_are_left_out_and_counted() -> None:
+    left_out, said = decide(attempt(1, cheats=True), attempt(2, cheats=False))
+    assert left_out == {"k01": "flags"}
+    assert said["by_source"] == {"little:train": {"history.other_refs": 1}}
+    assert (said["successes"], said["flagged"], said["left_out"], said["kept"]) == (2, 1, 1, False)
+    assert said["rules"] == {"history.other_refs": 1}
+
+
+def test_they_are_kept_where_that_is_asked_for() -> None:
+    left_out, said = decide(attempt(1, cheats=True), keep=True)
+    assert left_out == {} and said["flagged"] == 1 and "1 successes are kept" in said["notes"][0]
+
+
+@pytest.mark.parametrize("success", [False, None])
+def test_what_is_no_success_stays(success: bool | None) -> None:
+    left_out, said = decide(attempt(1, cheats=True, success=success))
+    assert left_out == {} and said["flagged"] == 0
+
+
+def test_a_mark_leaves_nothing_out() -> None:
+    looks = [step for _ in range(3) for step in (runs("cat a.py"), seen("x = 1"))]
+    left_out, said = decide(trace("k", user("Look."), *looks, says("Done.")))
+    assert left_out == {} and said["rules"] == {"loop.same_call": 1} and said["flagged"] == 0
+
+
+def test_a_build_has_no_row_of_them(tmp_path: Path) -> None:
+    write_traces([attempt(n, cheats=n % 4 == 0) for n in range(40)], tmp_path / "t")
+    options: dict[str, Any] = {"recipes": ["trajectories"], "statistical_gates": False}
+    manifest = foretrace.build(tmp_path / "t", out=tmp_path / "d", **options).manifest
+    assert manifest["filters"]["flags"]["left_out"] == 10
+    assert CHEAT not in read_text(tmp_path / "d")
+    kept = foretrace.build(tmp_path / "t", out=tmp_path / "k", keep_flagged=True, **options).manifest
+    assert kept["filters"]["flags"]["left_out"] == 0 and kept["filters"]["flags"]["flagged"] == 10
+    assert CHEAT in read_text(tmp_path / "k")
+
+
+def read_text(dataset: Path) -> str:
+    """All rows of a dataset as one text."""
+    return "".join(json.dumps(pq.read_table(path).to_pylist()) for path in sorted(dataset.rglob("*.parquet")))
