@@ -85,6 +85,7 @@ def build(
     """
     from foretrace.dataset.build import build as run
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.engines.processes import Processes
     from foretrace.report.view import write_dataset_report
 
     folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
@@ -116,7 +117,7 @@ def build(
     settings.check()
     if references:
         check_references(target)
-    report = run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    report = run(folders, Path(out), settings, engine=Processes(workers), overwrite=overwrite, progress=progress)
     if references:
         from foretrace.api.scoring import add_references
 

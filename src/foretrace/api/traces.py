@@ -97,6 +97,7 @@ def import_source(
         StoreError: `out` cannot be written.
     """
     from foretrace.clean.redact import make_redactor
+    from foretrace.engines.processes import Processes
     from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
 
@@ -111,7 +112,7 @@ def import_source(
         since=since,
         replace=replace,
         shards=shards,
-        workers=workers,
+        engine=Processes(workers),
         cleaner=make_redactor(redact, emails=redact_emails, addresses=redact_addresses),
         progress=progress,
     )
@@ -178,6 +179,7 @@ def label_folder(
     from foretrace.actions.review import write_review
     from foretrace.actions.taxonomy import ActionType
     from foretrace.core.store import TraceStore
+    from foretrace.engines.processes import Processes
 
     files = _check_label_files(Path(traces), out, review)
     given = None if corrections is None else read_corrections(Path(corrections))
@@ -192,7 +194,7 @@ def label_folder(
         if progress is not None:
             progress(f"labelling {traces}", done, total)
 
-    tables = make_label_tables(Path(traces), corrections=given, workers=workers, report_traces=report_traces)
+    tables = make_label_tables(Path(traces), corrections=given, engine=Processes(workers), report_traces=report_traces)
     if out is not None:
         write_labels(tables, Path(out), counts.add)
     else:

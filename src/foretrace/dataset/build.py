@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +62,8 @@ from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, 
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
-from foretrace.engines.processes import worker_pool
+from foretrace.engines.engine import Engine
+from foretrace.engines.processes import THIS_PROCESS
 
 
 def build(
@@ -69,14 +71,14 @@ def build(
     out: Path | str,
     settings: BuildSettings | None = None,
     *,
-    workers: int = 1,
+    engine: Engine = THIS_PROCESS,
     overwrite: bool = False,
     progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build all datasets from traces folders into the folder `out`, whole or not at all.
 
-    The same traces and settings give the same bytes, whatever the order in which the traces came and the number of
-    workers. With more than one worker, call it under `if __name__ == "__main__":`.
+    The same traces and settings give the same bytes, whatever the order in which the traces came and the
+    engine. With more than one process, call it under `if __name__ == "__main__":`.
 
     Raises:
         UsageError: a setting that cannot be served, or traces of the demo model that were not allowed.
@@ -94,7 +96,7 @@ def build(
         demonstration.refuse_demo_traces(stores)
     with _make_staging_folder(out) as staging:
         check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
-        builder = _Builder(stores, staging, settings, workers, progress or ignore_progress)
+        builder = _Builder(stores, staging, settings, engine, progress or ignore_progress)
         report = builder.run()
         _move(builder.folder, out)
     return report
@@ -215,7 +217,7 @@ class _MistakePairs(NamedTuple):
 
 class _Builder:
     def __init__(
-        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, workers: int, progress: ProgressFunc
+        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, engine: Engine, progress: ProgressFunc
     ) -> None:
         # Names of their own: workers of a killed build may live a moment longer than it.
         self.folder = staging / f"dataset-{os.getpid()}"
@@ -224,7 +226,7 @@ class _Builder:
         self.settings = settings
         self.progress = progress
         self.warnings: list[str] = []
-        self._workers = workers
+        self._engine = engine
         self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
@@ -235,8 +237,7 @@ class _Builder:
         check_room(self.settings)
         before = [store.compute_fingerprint() for store in self.stores]
         jobs = self._make_jobs()
-        ours_alone = not any(":" in name for name in self.settings.recipes)
-        with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
+        with self._open_pool(len(jobs)) as pool:
             selection = self._select(pool, jobs)
             plan = make_plan(self.stores, self.settings, selection)
             self.warnings += plan.warnings
@@ -320,6 +321,18 @@ class _Builder:
             )
             for number, of_job in enumerate(shards)
         ]
+
+    def _open_pool(self, jobs: int) -> AbstractContextManager[Executor | None]:
+        tokenizer = self.settings.tokenizer
+        return self._engine.open_pool(
+            useful=jobs,
+            writes=[self.folder, self.candidates_folder],
+            reads=[
+                *(store.folder / "manifest.json" for store in self.stores),
+                *([Path(tokenizer)] if tokenizer else []),
+            ],
+            small=not any(":" in name for name in self.settings.recipes),
+        )
 
     def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
         """What the filters leave out, and the groups that they merge."""

@@ -10,7 +10,7 @@ import typer
 from foretrace.cli.options import NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
-from foretrace.engines.processes import release_memory, usable_cores
+from foretrace.engines.processes import Processes, release_memory, usable_cores
 
 if TYPE_CHECKING:
     from foretrace.registry import SourceSpec
@@ -246,8 +246,8 @@ def build(
     folders, imported = _collect_folders(
         output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact, workers=workers or usable_cores()
     )
-    workers = workers or min(4, usable_cores())
-    report = build_with_progress(output, folders, out, settings, workers=workers, overwrite=overwrite)
+    engine = Processes(workers or min(4, usable_cores()))
+    report = build_with_progress(output, folders, out, settings, engine=engine, overwrite=overwrite)
     facts: dict[str, Any] = {
         "out": str(out),
         "imported": imported,

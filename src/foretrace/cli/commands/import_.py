@@ -110,7 +110,7 @@ def import_(
     from foretrace.clean.redact import make_redactor
     from foretrace.cli.display.imports import show_import
     from foretrace.core.pairs import parse_pairs
-    from foretrace.engines.processes import usable_cores
+    from foretrace.engines.processes import Processes, usable_cores
     from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
     from foretrace.sources.report import check_not_empty
@@ -139,7 +139,7 @@ def import_(
                 since=since,
                 replace=replace,
                 shards=shards,
-                workers=workers or usable_cores(),
+                engine=Processes(workers or usable_cores()),
                 cleaner=cleaner,
                 progress=progress,
             )
