@@ -4,7 +4,7 @@ fails writes nothing."""
 from __future__ import annotations
 
 import contextlib
-import os
+import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ import numpy as np
 
 from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
-from foretrace.core.files import describe_write_error, only_writer
+from foretrace.core.files import describe_write_error, make_partial_name, only_writer
 from foretrace.core.predictions import describe_origin
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
@@ -219,9 +219,7 @@ class _Builder:
     def __init__(
         self, stores: list[TraceStore], staging: Path, settings: BuildSettings, engine: Engine, progress: ProgressFunc
     ) -> None:
-        # Names of their own: workers of a killed build may live a moment longer than it.
-        self.folder = staging / f"dataset-{os.getpid()}"
-        self.candidates_folder = staging / f"candidates-{os.getpid()}"
+        self._staging = staging
         self.stores = stores
         self.settings = settings
         self.progress = progress
@@ -233,7 +231,7 @@ class _Builder:
 
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
-        self._clear()
+        self._make_folders()
         check_room(self.settings)
         before = [store.compute_fingerprint() for store in self.stores]
         jobs = self._make_jobs()
@@ -253,6 +251,7 @@ class _Builder:
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
             checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
+        self._remove_partial_files()
         checks = [checked[number] for number in range(len(jobs))]
         gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together)
         gates += [unread, self._check_inputs(before)]
@@ -301,10 +300,20 @@ class _Builder:
         (self.folder / "README.md").write_text(make_card(manifest, list(self.configs.values())), encoding="utf-8")
         return BuildReport(manifest)
 
-    def _clear(self) -> None:
+    def _make_folders(self) -> None:
+        """Make folders for what the jobs write, in the place of earlier ones. Their names are new: a worker that was
+        lost, or whose build was killed, may live a moment longer and write to those it knows."""
+        name = secrets.token_hex(6)
+        self.folder = self._staging / f"dataset-{name}"
+        """Where the dataset grows."""
+        self.candidates_folder = self._staging / f"candidates-{name}"
         for folder in (self.folder, self.candidates_folder):
-            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
+
+    def _remove_partial_files(self) -> None:
+        """Remove what lost workers left unfinished."""
+        for path in self.folder.rglob(make_partial_name(Path("*")).name):
+            path.unlink(missing_ok=True)
 
     def _make_jobs(self) -> list[ShardJob]:
         shards = plan_shards(self.stores)
@@ -326,7 +335,7 @@ class _Builder:
         tokenizer = self.settings.tokenizer
         return self._engine.open_pool(
             useful=jobs,
-            writes=[self.folder, self.candidates_folder],
+            writes=[self._staging],
             reads=[
                 *(store.folder / "manifest.json" for store in self.stores),
                 *([Path(tokenizer)] if tokenizer else []),
@@ -389,8 +398,12 @@ class _Builder:
             ]
         built = first
         if shared or chosen:
-            jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
-            self._clear()
+            before = self.folder, self.candidates_folder
+            self._make_folders()
+            own = {"folder": str(self.folder), "candidates_folder": str(self.candidates_folder)}
+            jobs = [msgspec.structs.replace(job, excluded=shared, **own) for job in jobs]
+            for folder in before:
+                shutil.rmtree(folder, ignore_errors=True)
             reasons = ["without prompts of two splits"] * bool(shared) + ["with the proposer's mistakes"] * bool(chosen)
             built = self._build(pool, f"building again {' and '.join(reasons)}", jobs)
         if guesses is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.files import make_partial_name
+from foretrace.core.files import make_own_name
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.segments import merge_segments
 from foretrace.core.store import TraceWriter
@@ -154,7 +154,7 @@ def _share(shared: SharedSource, folder: Path, number: int, pool: Executor | Non
     if pool is None:
         yield None
         return
-    path = make_partial_name(folder / f"source-{number}")  # a name that the next writer clears away
+    path = make_own_name(folder / f"source-{number}")  # workers keep what they have read under a name
     try:
         yield pool if shared.share(path) else None
     finally:
