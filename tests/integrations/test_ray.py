@@ -1,39 +1,209 @@
-"""Jobs on a real Ray cluster of three nodes on this machine."""
+"""Import, label and build on a real Ray cluster of three nodes on this machine, of which some are killed."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 import time
-from collections.abc import Iterator
+import uuid
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from foretrace.core.errors import Setting, UsageError
-from foretrace.engines.in_order import Job, run_in_order
-from foretrace.engines.ray_tasks import check_nodes, ray_pool
+import foretrace
+from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.core.files import only_writer
+from foretrace.core.store import TraceStore
+from foretrace.dataset import plan
+from foretrace.dataset.build import build
+from foretrace.dataset.settings import BuildSettings
+from foretrace.engines import ray_tasks
+from foretrace.engines.engine import Engine, Pool
+from foretrace.engines.processes import THIS_PROCESS
+from foretrace.engines.ray_tasks import RayTasks, check_nodes
+from foretrace.rows.files import FileRows
+from foretrace.sources import importing, row_imports, taking
+from foretrace.sources.importing import import_source
+from foretrace.sources.swe_smith import SweSmith
+from sources.raw_rows import swe_rows, write_jsonl
 
 pytestmark = pytest.mark.integration
+SETTINGS = BuildSettings(outcomes="all", statistical_gates=False, max_context_tokens=2048)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     ray_cluster = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed (make test-integrations)")
-    made = ray_cluster.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    for _ in range(2):
-        made.add_node(num_cpus=1)
-    made.wait_for_nodes()
+    made = ray_cluster.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     yield made
     made.shutdown()
 
 
-def square_here(number: int) -> tuple[int, str]:
+@pytest.fixture(scope="module")
+def connected(cluster: Any) -> Iterator[Any]:
+    """The cluster with a connection that is left as it is, as in a notebook: its workers see many jobs."""
     import ray
 
-    time.sleep(0.05)
-    return number * number, ray.get_runtime_context().get_node_id()
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+
+
+@pytest.fixture
+def three(connected: Any) -> Any:
+    """Three nodes, whatever was killed before."""
+    while len(connected.list_all_nodes()) < 3:
+        connected.add_node(num_cpus=1)
+    connected.wait_for_nodes()
+    return connected
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> FileRows:
+    return FileRows(write_jsonl(tmp_path_factory.mktemp("rows") / "r.jsonl", swe_rows(240)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_jobs() -> Iterator[None]:
+    """So that there are many of few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_imports, "_BATCH_ROWS", 10)
+        patch.setattr(importing, "_MIN_POOL_BYTES", 0)
+        patch.setattr(taking, "CHECKPOINT_ROWS", 60)
+        patch.setattr(plan, "MESSAGES_PER_JOB", 150)
+        yield
+
+
+def run_import(rows: FileRows, folder: Path, engine: Engine) -> dict[str, bytes]:
+    import_source(SweSmith(), [rows], folder, engine=engine)
+    names = ["manifest.json", *(segment.path for segment in TraceStore(folder).manifest.segments)]
+    found = {name: (folder / name).read_bytes() for name in names}
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet")) == sorted(names[1:])
+    return found
+
+
+def run_build(traces: Path, folder: Path, engine: Engine) -> dict[str, bytes]:
+    build([traces], folder, SETTINGS, engine=engine)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Local(NamedTuple):
+    """What this process makes alone."""
+
+    traces: Path
+    segments: dict[str, bytes]
+    dataset: dict[str, bytes]
+    labels: bytes
+
+
+@pytest.fixture(scope="module")
+def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Local:
+    folder = tmp_path_factory.mktemp("local")
+    segments = run_import(rows, folder / "t", THIS_PROCESS)
+    dataset = run_build(folder / "t", folder / "d", THIS_PROCESS)
+    foretrace.label_folder(folder / "t", out=folder / "l.parquet")
+    assert len([name for name in dataset if name.startswith("proposer/train")]) > 4
+    return Local(folder / "t", segments, dataset, (folder / "l.parquet").read_bytes())
+
+
+def check_all(address: str, rows: FileRows, local: Local, folder: Path) -> None:
+    """Import, label and build on the cluster, and compare."""
+    engine = RayTasks(address=address)
+    assert run_import(rows, folder / "t", engine) == local.segments
+    assert run_build(folder / "t", folder / "d", engine) == local.dataset
+    foretrace.label_folder(folder / "t", out=folder / "l.parquet", engine="ray", ray_address=address)
+    assert (folder / "l.parquet").read_bytes() == local.labels
+    assert not [path for path in folder.rglob(".*") if path.name != ".lock"]
+
+
+def test_one_node_gives_the_bytes_of_this_process(cluster: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:
+    assert len(cluster.list_all_nodes()) == 1
+    check_all(cluster.address, rows, local, tmp_path)
+
+
+def test_three_nodes_give_the_bytes_of_this_process(three: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:
+    check_all(three.address, rows, local, tmp_path)
+
+
+def note_and_run(notes: str, job: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """In a worker: the call, which says where it begins and when it is done, and takes its time."""
+    import ray
+
+    (Path(notes) / f"{job}.{ray.get_runtime_context().get_node_id()}.{uuid.uuid4().hex}.begun").touch()
+    time.sleep(0.2)
+    result = function(*arguments)
+    time.sleep(0.3)
+    (Path(notes) / f"{job}.done").touch()
+    return result
+
+
+class KillingPool(Pool):
+    """After so many jobs, it kills a node in the middle of one."""
+
+    def __init__(self, pool: Pool, cluster: Any, notes: Path, after: int) -> None:
+        self.workers = pool.workers
+        self._pool, self._cluster, self._notes = pool, cluster, notes
+        self._jobs, self._after = 0, after
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self._jobs += 1
+        future = Future[Any]()
+        future.set_running_or_notify_cancel()  # so that this process does nothing but wait
+        inner = self._pool.submit(note_and_run, str(self._notes), self._jobs, function, *args)
+        inner.add_done_callback(lambda done: future.set_result(done.result()))
+        if self._jobs >= self._after and (node := self._find_busy_node()) is not None:
+            self._after = 10**9
+            self._cluster.remove_node(node, allow_graceful=False)
+        return future
+
+    def _find_busy_node(self) -> Any:
+        nodes = {node.node_id: node for node in self._cluster.worker_nodes}
+        for _ in range(20):
+            for path in self._notes.glob("*.begun"):
+                job, node, *_ = path.name.split(".")
+                if node in nodes and not (self._notes / f"{job}.done").exists():
+                    return nodes[node]
+            time.sleep(0.01)
+        return None
+
+
+class KillingRay(NamedTuple):
+    """Ray, of which a node is killed after so many jobs."""
+
+    cluster: Any
+    notes: Path
+    after: int
+
+    @contextlib.contextmanager
+    def open_pool(self, **options: Any) -> Generator[Pool]:
+        self.notes.mkdir()
+        with RayTasks(address=self.cluster.address).open_pool(**options) as pool:
+            yield KillingPool(pool, self.cluster, self.notes, self.after)
+
+    def check(self) -> None:
+        """One node is gone, and at least one job was begun twice, on two nodes."""
+        assert len(self.cluster.list_all_nodes()) == 2
+        begun = [path.name.split(".")[:2] for path in self.notes.glob("*.begun")]
+        assert max(Counter(job for job, _ in begun).values()) == 2 and len(set(map(tuple, begun))) == len(begun)
+
+
+def test_a_node_killed_in_the_middle_of_an_import_changes_no_byte(
+    three: Any, rows: FileRows, local: Local, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(row_imports, "count_in_flight_bytes", lambda pool: 200_000)
+    engine = KillingRay(three, tmp_path / "notes", after=12)
+    assert run_import(rows, tmp_path / "t", engine) == local.segments
+    engine.check()
+
+
+def test_a_node_killed_in_the_middle_of_a_build_changes_no_byte(three: Any, local: Local, tmp_path: Path) -> None:
+    jobs = len(plan.plan_shards([TraceStore(local.traces)]))
+    engine = KillingRay(three, tmp_path / "notes", after=jobs + 3)  # the first are those that look for tools
+    assert run_build(local.traces, tmp_path / "d", engine) == local.dataset
+    engine.check()
 
 
 def refuse(number: int) -> None:
@@ -41,56 +211,44 @@ def refuse(number: int) -> None:
 
 
 def note_and_wait(folder: str, number: int) -> int:
-    (Path(folder) / f"{number}-{os.getpid()}").touch()
+    (Path(folder) / f"{number}-{uuid.uuid4().hex}").touch()
     time.sleep(0.3)
     return number
 
 
-def test_jobs_run_on_all_nodes_and_errors_come_as_they_were(cluster: Any, tmp_path: Path) -> None:
-    with ray_pool(None, cluster.address, [tmp_path], kept="nothing was written") as pool:
-        found = [pool.submit(square_here, number) for number in range(24)]
-        assert [future.result()[0] for future in found] == [number**2 for number in range(24)]
-        assert len({future.result()[1] for future in found}) == 3
+def test_no_more_are_in_flight_than_there_is_room_for(three: Any, tmp_path: Path) -> None:
+    with RayTasks(2, three.address).open_pool(writes=[tmp_path]) as pool:
         error = pool.submit(refuse, 7).exception()
         assert isinstance(error, UsageError) and str(error) == "seed=7 is not liked"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_more_are_in_flight_than_there_is_room_for(cluster: Any, tmp_path: Path) -> None:
-    with ray_pool(2, cluster.address, [tmp_path], kept="nothing was written") as pool:
         futures: list[Future[int]] = [pool.submit(note_and_wait, str(tmp_path), number) for number in range(12)]
         while not futures[0].done():
             time.sleep(0.02)
-        assert len(list(tmp_path.iterdir())) <= 4
+        assert pool.workers == 2 and len(list(tmp_path.iterdir())) <= 4
         cancelled = [future.cancel() for future in futures]
         assert not any(cancelled[:2]) and all(cancelled[6:])
     assert len(list(tmp_path.iterdir())) < 12
 
 
-def test_what_a_lost_node_was_doing_is_done_again(cluster: Any, tmp_path: Path) -> None:
-    jobs = [Job(note_and_wait, (str(tmp_path), number), weight=1) for number in range(20)]
-    with ray_pool(None, cluster.address, [tmp_path], kept="nothing was written") as pool:
-        results = run_in_order(pool, jobs, 8)
-        first = [next(results) for _ in range(3)]
-        cluster.remove_node(next(node for node in cluster.worker_nodes), allow_graceful=False)
-        assert first + list(results) == list(range(20))
-
-
-def test_a_node_that_does_not_see_the_folder_is_named(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_node_that_differs_is_named_before_work_begins(
+    three: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import ray
+    file, none = tmp_path / "read.txt", tmp_path / "none.txt"
+    file.write_text("as here")
+    check_nodes([tmp_path / "new"], [file])
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "read.txt"]
+    for path, said in ((file, "sees another"), (none, "does not see")):
+        with monkeypatch.context() as patch:
+            patch.setattr(ray_tasks, "_describe_file", lambda path: "as only this process sees it")
+            with pytest.raises(UsageError, match=f"{said} {path}.*: name a folder that all nodes"):
+                check_nodes([], [path])
+    monkeypatch.setattr(ray_tasks, "__version__", "0.0.0")
+    with pytest.raises(UsageError, match=r"node .* has foretrace .*, and here it is 0\.0\.0: they must be one"):
+        check_nodes([], [])
 
-    ray.init(address=cluster.address, log_to_driver=False)
-    try:
-        check_nodes([tmp_path])
-        monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
-        monkeypatch.setattr("foretrace.engines.ray_tasks.version", lambda name: "0.0.0")
-        with pytest.raises(UsageError, match=r"node .* has foretrace .*, and here it is 0\.0\.0: they must be one"):
-            check_nodes([tmp_path])
-        monkeypatch.undo()
-        monkeypatch.setattr(Path, "write_text", lambda self, text: None)
-        with pytest.raises(UsageError, match=f"does not see {tmp_path}: name a folder that all nodes share"):
-            check_nodes([tmp_path])
-    finally:
-        ray.shutdown()
+
+def test_two_drivers_do_not_write_to_one_folder(three: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:
+    engine = RayTasks(address=three.address)
+    with only_writer(tmp_path / "t"), pytest.raises(StoreError, match="another process is writing here"):
+        run_import(rows, tmp_path / "t", engine)
+    with only_writer(tmp_path / ".d.building"), pytest.raises(StoreError, match="another process is writing here"):
+        run_build(local.traces, tmp_path / "d", engine)

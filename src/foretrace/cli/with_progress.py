@@ -23,7 +23,7 @@ def label_with_progress(
     review: Path | None = None,
     lowest: int = 200,
     corrections: Path | None = None,
-    workers: int,
+    engine: Engine,
 ) -> LabelReport:
     """Write the labels of a traces folder, its least sure steps, or both."""
     output.stay_small()
@@ -39,7 +39,7 @@ def label_with_progress(
             review=review,
             lowest=lowest,
             corrections=corrections,
-            workers=workers,
+            engine=engine,
             progress=progress,
         )
 

@@ -62,7 +62,7 @@ from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, 
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
-from foretrace.engines.engine import Engine
+from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
 
 
@@ -331,7 +331,7 @@ class _Builder:
             for number, of_job in enumerate(shards)
         ]
 
-    def _open_pool(self, jobs: int) -> AbstractContextManager[Executor | None]:
+    def _open_pool(self, jobs: int) -> AbstractContextManager[Pool | None]:
         tokenizer = self.settings.tokenizer
         return self._engine.open_pool(
             useful=jobs,

@@ -149,7 +149,7 @@ def _open_pool(
 
 
 @contextlib.contextmanager
-def _share(shared: SharedSource, folder: Path, number: int, pool: Executor | None) -> Generator[Executor | None]:
+def _share(shared: SharedSource, folder: Path, number: int, pool: Pool | None) -> Generator[Pool | None]:
     """The pool, to which the source was sent; None where it cannot be sent."""
     if pool is None:
         yield None

@@ -50,9 +50,10 @@ def demo(
     traces, labels, dataset, predictions = (out / name for name in _OWN)
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
-    labelled = label_with_progress(output, traces, labels, workers=workers)
+    engine = Processes(workers)
+    labelled = label_with_progress(output, traces, labels, engine=engine)
     settings = BuildSettings(allow_demo=True)
-    report = build_with_progress(output, [traces], dataset, settings, engine=Processes(workers), overwrite=True)
+    report = build_with_progress(output, [traces], dataset, settings, engine=engine, overwrite=True)
     ceiling = None if isinstance(generated, str) else _measure_ceiling(traces)
     scores = _score_predictors(output, dataset, predictions)
     output.interrupt_message = "interrupted"
