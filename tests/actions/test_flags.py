@@ -165,3 +165,25 @@ def test_no_arguments_are_too_strange(tool: str, arguments: str) -> None:
     call = msgspec.structs.replace(do(tool).tool_calls[0], arguments=arguments)
     strange = msgspec.structs.replace(do(tool), tool_calls=(call,))
     assert isinstance(rules(strange, DONE), list)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip download acme-cart==2.5.0 --no-deps",
+        "npm pack @acme/cart@latest",
+        "curl -sL https://raw.githubusercontent.com/acme/cart/main/cart/total.py",
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "statement"),
+    [
+        ("chat@local/train:acme__cart-482", "Mend total()."),
+        ("chat@local/train:7", "In the repository acme/cart total() fails."),
+    ],
+)
+def test_the_repository_is_told_by_the_key_or_the_statement(key: str, statement: str, command: str) -> None:
+    plain = trace(sh(command), seen("ok"), DONE)
+    task = msgspec.structs.replace(plain.task, id="t", group="g", statement=statement)
+    flags = flag_trace(msgspec.structs.replace(plain, key=key, task=task))
+    assert [flag.rule.split(".")[0] in ("upstream", "package") for flag in flags] == [True]

@@ -135,6 +135,34 @@ def test_effect(command: str, effect: Effect) -> None:
     assert classify_shell(command).effect is effect
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("curl -sL http://x -o a.bin && ls -lh a.bin", "curl -fsSLO http://x/y", "curl --output=a http://x"),
+        *("curl -c jar http://x", "wget http://x/y", "wget -q http://x/y", "find . -fprint out", "sed -n 'w out' a"),
+        *("awk '{print > \"out\"}' a", "awk '{print $1 | \"sh\"}' a", "ls | awk '{system(\"rm \" $1)}'", "yq -i .a f"),
+        *("git log --output=out", "git reflog expire --all", "uniq a b", "xxd -r a b", "tree -o out", "date -s 12:00"),
+        *("sort a -uo out", "diff a b --output=out", "hostname other", "ip link set x down", "rg --pre sh x"),
+    ],
+)
+def test_reading_programs_write_by_an_option(command: str) -> None:
+    assert classify_shell(command).effect is Effect.LOCAL_WRITE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("curl -s -o /dev/null -w '%{http_code}' http://x", "curl -sSL --compressed http://x", "curl -o- http://x"),
+        *("wget -qO- http://x", "wget -O - http://x", "wget --spider http://x", "find . -name o -printf '%p'"),
+        *("sed -n '1,5p' a", "sed 's/old/new value/' a", "awk '$3 > 5 {print $1}' a", "awk -F'|' '{print $2}' a"),
+        *("awk '{print \"a > b\", ($1 > 2)}' a", "awk '{print > \"/dev/stderr\"}' a", "git grep delete", "git log -p"),
+        *("uniq -c a", "xxd -s 0x10 -l 16 a", "date +%s", "hostname -I", "ip addr show", "sort -k2 a", "yq .a f"),
+    ],
+)
+def test_reading_programs_read(command: str) -> None:
+    assert classify_shell(command).effect is Effect.PURE_READ
+
+
 def test_data_is_no_command() -> None:
     found = split_commands("cat > a.sh <<'EOF'\nrm -rf /\npytest\nEOF\necho 'python x.py; make'")
     assert [c.argv[0] for c in found] == ["cat", "echo"]

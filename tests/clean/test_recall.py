@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 
@@ -105,3 +106,53 @@ def test_planted_secrets_are_found_in_the_middle_of_long_texts() -> None:
 )
 def test_what_stands_for_a_secret_is_none(text: str) -> None:
     assert hide(text) == text
+
+
+BODY = "aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5zA7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"the new one is: gh\np_{BODY}\nend",
+        f"the new one is\nghp\n_{BODY}\n",
+        f"the new one is\nghp_{BODY[:8]}\n{BODY[8:]}\n",
+        f"is now s\nk-proj-{BODY}\n",
+        f"is now sk\n-proj-{BODY}\n",
+        f'+token = ("hf"\n+         "_{BODY}")',
+        f"token = ghp\r\n_{BODY}",
+        f"\x1b[01;31m\x1b[Kghp_\x1b[m\x1b[K{BODY}",
+        f"ghp_\u200b{BODY}",
+        f"jdbc:oracle:thin:shop/{BODY[:10]}@db.corp.io:1521:ORCL",
+        f"EAAA{BODY}{BODY[:24]}",
+    ],
+)
+def test_what_lines_colours_or_odd_forms_cut_is_found(text: str) -> None:
+    clean = Redactor().redact_text(text)
+    assert BODY[8:10] not in clean and "<SECRET:" in clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import re\n_compile_every_pattern9(x)",
+        "see sk\n-learn-the-pipeline-with-grid-search",
+        "ls\nk8s_template_v1.yaml",
+    ],
+)
+def test_lines_of_words_are_no_cut_token(text: str) -> None:
+    assert Redactor().redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f'curl -H "Authorization: Bearer {BODY}" https://api.shop.io',
+        f"cat <<EOF >> ~/.netrc\nmachine api.shop.io\n  login me@shop.io\n  password {BODY}\nEOF",
+        '{"body": "{\\"env\\": \\"DB_PASSWORD=' + BODY + '\\\\nDB_USER=shop\\\\n\\"}"}',
+    ],
+)
+def test_a_value_ends_where_its_escaped_text_does(command: str) -> None:
+    arguments = json.dumps({"command": command})
+    clean = json.loads(Redactor().redact_text(arguments))["command"]
+    assert BODY not in clean and clean.endswith(command[-2:])

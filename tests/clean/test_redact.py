@@ -174,6 +174,12 @@ def test_a_text_that_takes_too_long_is_a_drop() -> None:
     assert isinstance(result, Drop) and result.reason == TIMEOUT and GITHUB not in result.detail
 
 
+def test_names_that_take_too_long_are_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact, "find_secrets", lambda *_, **__: [])
+    result = Redactor(RedactSettings(text_seconds=-1)).apply([make_trace(say("cd /home/annabel/x"))])[0]
+    assert isinstance(result, Drop) and result.reason == TIMEOUT
+
+
 def test_a_scanner_that_crashes_is_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise RuntimeError(GITHUB)

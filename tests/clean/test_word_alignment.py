@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretrace.clean import word_alignment
 from foretrace.clean.word_alignment import ComparedText, align, is_near_copy
 from foretrace.clean.word_texts import make_word_text, split_sentences
 
@@ -104,3 +105,16 @@ def test_sentences_that_many_texts_have_do_not_make_a_copy() -> None:
     sizes = len(read(_TEXT).pieces)
     own = [place >= sizes for place in range(len(one.pieces))]
     assert not is_near_copy(one._replace(own=own), other._replace(own=own))
+
+
+def test_the_bound_that_spares_alignments_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(3)
+    pairs: list[tuple[ComparedText, ComparedText]] = []
+    for _ in range(150):
+        first = [rng.randrange(60) for _ in range(rng.randrange(25, 60))]
+        second = [rng.randrange(90) if rng.random() < 0.15 else piece for piece in first]
+        words = [place // 2 for place in range(len(first))] if rng.random() < 0.3 else list(range(len(first)))
+        pairs.append((ComparedText(first, words), ComparedText(second, words)))
+    answers = [is_near_copy(a, b) for a, b in pairs]
+    monkeypatch.setattr(word_alignment, "_count_least_changed", lambda *_: 0)
+    assert answers == [is_near_copy(a, b) for a, b in pairs] and any(answers) and not all(answers)

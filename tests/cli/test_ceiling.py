@@ -32,6 +32,7 @@ def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
     assert second.startswith(
         "4 traces of 4 tasks; times are known of 71 % of 14 steps: 68 % the model's, 32 % the tools'"
     )
+    assert "the last one assumes, of 10 steps with native calls, that these come at the end" in done.out
     assert any(line.startswith("guess 3 calls ahead") for line in rest) and "unknown times: no model time 4" in rest
     allowed = run("ceiling", timed, "--allow", "sandbox_exec", "--proposer-s", "0", "--seed", "3")
     assert allowed.out.startswith("a perfect predictor of the next call saves at most 29 % ")
@@ -43,7 +44,8 @@ def test_json_has_all(run: Run, timed: Path) -> None:
     assert found["oracle"]["saved_s"] == found["ahead"]["2"]["saved_s"] == 4.0
     assert found["oracle"]["share"] == pytest.approx(4 / 56) and found["coverage"] == pytest.approx(10 / 14)
     assert found["eager"] == {
-        **dict.fromkeys(("saved_s", "share", "low", "high")), "coverage": 0.0, "verdict": "unknown",
+        **dict.fromkeys(("saved_s", "share", "low", "high"), 0.0), "coverage": 1.0, "verdict": "known",
+        "place_assumed_steps": 10,
     }  # fmt: skip
     assert [row["name"] for row in found["tools"]] == ["read_file", "bash: pytest", "write_file"]
     report = foretrace.ceiling(timed)

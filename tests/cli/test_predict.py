@@ -29,6 +29,8 @@ def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert "learnt from" in second and "ms a row (p95" in second
     found = read_predictions(out)
     assert found.header is not None and found.header.predictor == "markov:2" and found.problems == {}
+    # What guesses types is sure of types.
+    assert "confidence that the type is right" in run("score", out, sample_dataset, "--quiet").out
 
 
 def test_json(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
@@ -89,7 +91,9 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, sample_dataset: Path, 
         (["--predictor", "nothing"], "unknown predictor 'nothing': choose one of majority, markov, regression, memory"),
         (["--predictor", "os:sep"], "is no predictor: it has no 'fit', 'predict'"),
         (["--predictor", "majority", "--k", "0"], "--k 0: give 1 or more"),
-        (["--predictor", "majority", "--folds", "1"], "--folds 1: give 2 or more"),
+        (["--predictor", "majority", "--rows", "proposer", "--folds", "1"], "--folds 1: give 2 or more"),
+        (["--predictor", "majority", "--folds", "5"], "--folds 5 is for train rows"),
+        (["--predictor", "majority", "--logprobs"], "--logprobs is for a model: name it with --model"),
     ],
 )
 def test_what_cannot_be_served_is_one_line(

@@ -294,3 +294,17 @@ def test_kill_nine_anywhere_in_the_sealing(tmp_path: Path) -> None:
     for at, code, between, same, left in results:
         assert code in (0, -9) and same and not left, f"killed at write {at}: {left}"
         assert set(before) <= set(between), f"killed at write {at}: a reader misses {set(before) - set(between)}"
+
+
+def test_what_was_taken_out_of_sealed_traces_stands_in_the_manifest(tmp_path: Path) -> None:
+    def make_redacted(number: int, count: int) -> Trace:
+        origin = msgspec.structs.replace(make(number).provenance, transforms=("redact@1",))
+        return make(number, provenance=origin, extra={"redacted": {"password": count}})
+
+    folder = tmp_path / "t"
+    journal_of(folder, make_redacted(1, 2), make_redacted(2, 1), make(3))
+    seal(folder)
+    assert TraceStore(folder).manifest.redacted == {"password": 3}
+    journal_of(folder, make_redacted(1, 5), make_redacted(2, 1))
+    seal(folder)
+    assert TraceStore(folder).manifest.redacted == {"password": 6}

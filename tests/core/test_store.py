@@ -281,3 +281,9 @@ def test_small_segments_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert left == Segment(f"shard-00/{ {2: 11, 32: 6}[at_once]:06d}.parquet", 5)
     assert [p.name for p in (folder / "shard-00").iterdir()] == [Path(left.path).name]
     assert [t.key for t in read_traces(folder)] == [f"key-{n:03d}" for n in range(5)]
+
+
+def test_a_trace_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    broken = make(1, messages=(Message(role="user", author="user", content="a \ud800 b"),))
+    with pytest.raises(StoreError, match=r"trace 'key-001' cannot be written .* without lone surrogates"):
+        write_traces([broken], tmp_path / "s")

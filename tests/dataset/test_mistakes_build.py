@@ -55,7 +55,9 @@ def predicted(traces: Path) -> dict[str, Path]:
     build([traces], dataset, BuildSettings(**SHAPE))
     for rows in ("proposer", "validation"):
         out = traces.with_name(f"{rows}.jsonl")
-        foretrace.predict(dataset, predictor=OneOfTwo, out=out, rows=rows, folds=2, times=False)
+        foretrace.predict(
+            dataset, predictor=OneOfTwo, out=out, rows=rows, folds=2 if rows == "proposer" else None, times=False
+        )
     return {"dataset": dataset} | {name: traces.with_name(f"{name}.jsonl") for name in ("proposer", "validation")}
 
 
@@ -200,6 +202,7 @@ def test_predictions_that_cannot_be_used_are_refused(traces: Path, predicted: di
     empty = change(predicted["proposer"], tmp_path / "empty.jsonl", same, lambda rows: ())
     assert "holds no predictions" in refuse(traces, empty)
     assert "needs whole calls" in refuse(traces, predicted["proposer"], target="type")
+    assert "pairs=0 allows none" in refuse(traces, predicted["proposer"], pairs=0)
     assert "recipe verifier" in refuse(traces, predicted["proposer"], recipes=("proposer",))
     twice = (str(predicted["proposer"]), str(predicted["proposer"]))
     with pytest.raises(PredictionError, match="as another of the files does"):

@@ -26,6 +26,7 @@ from foretrace.dataset.prompts import (
     make_instruction,
     make_token_counter,
 )
+from foretrace.dataset.settings import Window
 from foretrace.dataset.target_text import has_target, make_message_text, make_target_text
 from foretrace.dataset.turn_text import (
     AGENT_BEGINS,
@@ -75,8 +76,11 @@ def any_traces(draw: st.DrawFn) -> Trace:
     return trace("k", *messages, tools=tools)
 
 
-def prompts(one: Trace, counter: Any = None, most: int = MOST) -> Prompts:
-    return Prompts(one, "call", most, counter or ByteCounter())
+windows = st.sampled_from(["sliding", "blocks"])
+
+
+def prompts(one: Trace, counter: Any = None, most: int = MOST, window: Window = "sliding") -> Prompts:
+    return Prompts(one, "call", most, counter or ByteCounter(), window)
 
 
 def steps(one: Trace) -> list[int]:
@@ -109,35 +113,35 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tokenizer_file(tmp_path_factory.mktemp("tokenizer"))
 
 
-@given(any_traces(), any_traces())
-def test_a_prompt_reads_nothing_from_its_step_on(one: Trace, other: Trace) -> None:
+@given(any_traces(), any_traces(), windows)
+def test_a_prompt_reads_nothing_from_its_step_on(one: Trace, other: Trace, window: Window) -> None:
     """Any other ending and outcome, with the same messages before the step, gives the same prompt."""
     for step in steps(one):
         changed = trace("k", *one.messages[:step], says("?"), *other.messages, tools=one.tools, success=None)
-        assert prompts(one).render(step) == prompts(changed).render(step)
+        assert prompts(one, window=window).render(step) == prompts(changed, window=window).render(step)
 
 
-@given(any_traces())
-def test_prompts_are_the_same_in_whatever_order_they_are_asked_for(one: Trace) -> None:
-    forth, back = prompts(one), prompts(one)
+@given(any_traces(), windows)
+def test_prompts_are_the_same_in_whatever_order_they_are_asked_for(one: Trace, window: Window) -> None:
+    forth, back = prompts(one, window=window), prompts(one, window=window)
     assert [forth.render(i) for i in steps(one)] == [back.render(i) for i in reversed(steps(one))][::-1]
 
 
-@given(any_traces())
-def test_prompts_fit_and_keep_system_task_and_latest_turn(one: Trace) -> None:
-    check_prompts(one, ByteCounter(), MOST)
+@given(any_traces(), windows)
+def test_prompts_fit_and_keep_system_task_and_latest_turn(one: Trace, window: Window) -> None:
+    check_prompts(one, ByteCounter(), MOST, window)
 
 
 @settings(max_examples=25)
 @given(any_traces())
 def test_prompts_fit_by_a_real_tokenizer(tokenizer: Path, one: Trace) -> None:
-    check_prompts(one, make_token_counter(str(tokenizer)), 2048)
+    check_prompts(one, make_token_counter(str(tokenizer)), 2048, "blocks")
 
 
-def check_prompts(one: Trace, counter: Any, most: int) -> None:
+def check_prompts(one: Trace, counter: Any, most: int, window: Window) -> None:
     """Within the limit, one system message, turns that alternate, and all of the history but a marked stretch behind
     the task."""
-    made = prompts(one, counter, most)
+    made = prompts(one, counter, most, window)
     _, first = beginning(one)
     history = History(one.messages)
     for step in steps(one):
@@ -152,10 +156,10 @@ def check_prompts(one: Trace, counter: Any, most: int) -> None:
             assert shown < step and (shown == first or LEFT_OUT.search(prompt[1].content))
 
 
-@given(any_traces())
-def test_a_turn_is_one_object_in_every_prompt(one: Trace) -> None:
+@given(any_traces(), windows)
+def test_a_turn_is_one_object_in_every_prompt(one: Trace, window: Window) -> None:
     """Clipping does not depend on the step: what is shared between prompts is stored once."""
-    made = prompts(one)
+    made = prompts(one, window=window)
     for step, later in pairwise(steps(one)):
         done, after = made.render(step), made.render(later)
         assert done[0] is after[0]

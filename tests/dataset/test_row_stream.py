@@ -43,7 +43,13 @@ def test_many_files_windows_and_settings(sample_traces: Path, tmp_path: Path, mo
     """The cut into files and windows is the same, and so is what each setting does."""
     monkeypatch.setattr(plan, "MESSAGES_PER_JOB", 200)
     monkeypatch.setattr(parquet, "WINDOW_ROWS", 7)
-    more: dict[str, Any] = {"target": "type", "outcomes": "all", "max_context_tokens": 1024, "seed": 3}
+    more: dict[str, Any] = {
+        "target": "type",
+        "outcomes": "all",
+        "max_context_tokens": 1024,
+        "window": "blocks",
+        "seed": 3,
+    }
     shares = (0.5, 0.2, 0.3)
     foretrace.build(sample_traces, out=tmp_path / "d", statistical_gates=False, split=shares, **more)
     assert len(files(tmp_path / "d", "proposer", "train")) > 1

@@ -85,15 +85,30 @@ def test_below_half_is_unknown() -> None:
 
 
 def test_eager_dispatch_needs_the_place_of_the_calls() -> None:
-    assert measure_ceiling([make_trace([Timed(5.0, 2.0)])]).eager.verdict == "unknown"
     call = ToolCall(id="a", name="read_file", span=(0, 60))
     agent = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=5.0)
     result = Message(role="tool", author="environment", tool_call_ids=("a",), tool_s=3.0)
     eager = measure_ceiling([make([agent, result])]).eager
     assert (eager.saved_s, eager.share, eager.coverage, eager.verdict) == (2.0, 0.25, 1.0, "known")
+    assert eager.place_assumed_steps == 0
     unsafe = msgspec.structs.replace(agent, tool_calls=(msgspec.structs.replace(call, name="deploy_everything"),))
     eager = measure_ceiling([make([unsafe, result])]).eager
     assert (eager.saved_s, eager.coverage) == (0.0, 1.0)
+
+
+def test_eager_dispatch_takes_native_calls_for_the_end_of_the_reply() -> None:
+    alone = measure_ceiling([make_trace([Timed(5.0, 2.0)])]).eager
+    assert (alone.saved_s, alone.coverage, alone.verdict, alone.place_assumed_steps) == (0.0, 1.0, "known", 1)
+    first = ToolCall(id="a", name="read_file", arguments='{"path": "a.py"}')  # 25 characters, behind 50 of text
+    second = msgspec.structs.replace(first, id="b")
+    agent = Message(role="assistant", author="model", content="x" * 50, tool_calls=(first, second), model_s=8.0)
+    results = [
+        Message(role="tool", author="environment", tool_call_ids=(name,), tool_s=seconds)
+        for name, seconds in (("a", 3.0), ("b", 1.0))
+    ]
+    eager = measure_ceiling([make([agent, *results])]).eager
+    # The first is complete after 6 of 8 s and back at 9; the second after 8 and back at 9; without, 8 + 3.
+    assert (eager.saved_s, eager.coverage, eager.place_assumed_steps) == (2.0, 1.0, 1)
 
 
 def test_rows_add_up() -> None:

@@ -215,6 +215,13 @@ def test_what_cannot_be_served(dataset: Path, tmp_path: Path) -> None:
         foretrace.predict(dataset, predictor="majority", out=out, k=0)
     with pytest.raises(UsageError, match="folds=1"):
         foretrace.predict(dataset, predictor="majority", out=out, rows="proposer", folds=1)
+    for rows in ("eval", "validation"):
+        with pytest.raises(UsageError, match=f"folds=5 is for train rows, and {rows} rows are predicted"):
+            foretrace.predict(dataset, predictor="majority", out=out, rows=rows, folds=5)
+    with pytest.raises(UsageError, match="samples=7 is for a model"):
+        foretrace.predict(dataset, predictor="majority", out=out, samples=7)
+    with pytest.raises(UsageError, match="folds=3 is for a predictor"):
+        foretrace.predict(dataset, model="scripted:x.jsonl", out=out, rows="proposer", folds=3)
     with pytest.raises(UsageError, match="is no predictor: it has no 'fit', 'predict'"):
         foretrace.predict(dataset, predictor="pathlib:PurePath", out=out)
     message = write_dataset(tmp_path / "m", target="message")

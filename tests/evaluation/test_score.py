@@ -196,8 +196,8 @@ def test_missing_unreadable_and_unknown_predictions_are_counted(scored: Any, gol
 
 
 def test_nothing_predicted_scores_zero(scored: Any, gold: list[Row]) -> None:
-    report = scored("")
-    assert report.missing == len(gold) and set(figures(report).values()) == {0.0}
+    report = scored(json.dumps({"key": gold[0]["key"], "step": gold[0]["step"], "completion": ""}) + "\n")
+    assert (report.missing, report.unreadable) == (len(gold) - 1, 1) and set(figures(report).values()) == {0.0}
 
 
 WILD = [

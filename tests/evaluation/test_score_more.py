@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Callable
@@ -276,3 +277,19 @@ def test_more_guesses_never_do_worse(data: st.DataObject, gold: list[str], k: in
         assert not (few & ~many).any()
     assert not (judged.is_right("exact_call") & ~judged.is_right("normalised_call")).any()
     assert not (judged.is_right("exact_call") & ~judged.is_right("tool")).any()
+
+
+def test_a_file_without_predictions_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
+    for path in (write(tmp_path / "empty.jsonl"), write(tmp_path / "head.jsonl", {"predictions": 1})):
+        with pytest.raises(PredictionError, match="holds no predictions"):
+            score(path, dataset)
+    packed = tmp_path / "p.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(PredictionError, match=r"p\.jsonl\.gz: is compressed; unpack it first"):
+        score(packed, dataset)
+
+
+def test_rows_that_the_other_file_lacks_are_said(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
+    lines = [{"key": row["key"], "step": row["step"], "prediction": WRONG} for row in gold]
+    found = score(write(tmp_path / "all.jsonl", *lines), dataset, against=write(tmp_path / "few.jsonl", *lines[5:]))
+    assert found.missing == 0 and found.against is not None and found.against.missing == 5

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.timed import READ, RUN, Timed, make, make_trace
+from evaluation.timed import RUN, Timed, make, make_trace
 from foretrace.core.trace import Message, Sampled, ToolCall
 from foretrace.evaluation.step_times import time_steps
 
@@ -123,4 +123,6 @@ def test_the_place_of_a_call_is_known_where_it_is_written_as_text() -> None:
     )
     (step,) = time_steps(make([first, last, answer("a", 1.0)]))
     assert [found.written_at for found in step.calls] == [30 * 0.5 / 40], "by tokens between messages"
-    assert time_steps(make_trace([Timed(1.0, 1.0, RUN), Timed(1.0, 1.0, READ)]))[0].calls[0].written_at is None
+    assert not step.calls[0].place_assumed
+    (native,) = time_steps(make_trace([Timed(1.0, 1.0, RUN)]))[0].calls
+    assert (native.written_at, native.place_assumed) == (1.0, True), "a reply ends with its only native call"

@@ -257,6 +257,7 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
         ([{"key": "k", "step": 1, "score": 1}] * 2, "line 2: a second score for k step 1 rank 1"),
         ([{"key": "k", "step": 1}], "line 1: is no score of a prediction: it has no score"),
         ([{"step": 1}], "line 1: is no score of a prediction: it has no key"),
+        ([], "r.jsonl: holds no scores"),
         ([{"key": "k", "step": 1, "rank": 0, "score": 1}], "its rank is no number from 1 on"),
         ([{"key": "k", "step": 1, "score": 1}], "1 of 1 scores are for predictions that are not in"),
     ],

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import msgspec
@@ -22,6 +23,8 @@ import pytest
 import foretrace
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Outcome, Trace
+from foretrace.report import traces_page
+from integrations.page_checks import CHECKS
 from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
 from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces
 
@@ -124,7 +127,7 @@ def test_hostile_text_is_shown_and_does_nothing(
 ) -> None:
     tab = open_tab()
     tab.open(pages[form])
-    assert len(tab.texts("tbody tr")) == 5
+    assert len(tab.texts("tbody tr")) == 6
     assert any("</script><script>" in text for text in tab.texts(".facet label"))
     tab.page.locator("a.title", has_text="</script>").first.click()
     tab.page.wait_for_selector(".step")
@@ -132,7 +135,9 @@ def test_hostile_text_is_shown_and_does_nothing(
     shown = tab.page.inner_text("#steps")
     assert shown.count("</script><script>window.hacked=1</script>") > 8
     assert "\u05e9\u05dc\u05d5\u05dd" in shown and "U+202E" in shown and "\x1b" not in shown
-    assert tab.texts(".fg1.bold")[0] == "red"
+    assert tab.texts(".fg1.bold")[0] == "red" and tab.texts("#steps .fg5")[0] == "pink"
+    assert tab.texts(".tokens i") == ["1", "2", "3"]
+    assert tab.texts(".tokenfold summary") == ["3 sampled tokens, mean logprob -13.367, after a prompt of 2"]
     assert tab.page.eval_on_selector_all("main img, main svg a, main script", "n => n.length") == 0
     tab.page.keyboard.press("r")
     assert "__proto__" in tab.page.inner_text("dialog")
@@ -189,7 +194,7 @@ def test_filters_search_and_sorting(pages: dict[str, Path], open_tab: Callable[.
     tab.page.get_by_label("failed").first.check()
     assert len(tab.texts("tbody tr")) == 1
     tab.page.get_by_role("button", name="clear all").click()
-    assert len(tab.texts("tbody tr")) == 5
+    assert len(tab.texts("tbody tr")) == 6
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("length")
     tab.wait_for_rows(1)
@@ -207,7 +212,7 @@ def test_keys_and_links(pages: dict[str, Path], open_tab: Callable[..., Tab]) ->
         tab.page.keyboard.press(key)
         assert tab.page.get_attribute(".here", "id") == place
     assert tab.page.url.endswith("#long/41")
-    tab.page.get_by_role("link", name="done").click()
+    tab.page.locator("#m41").get_by_role("link", name="done").click()  # at the call that started it
     assert tab.page.wait_for_selector("mark.redacted").inner_text() == "<SECRET:key-1>"
     tab.page.get_by_role("link", name="long", exact=True).click()
     tab.page.wait_for_selector("#m41")
@@ -220,6 +225,43 @@ def test_keys_and_links(pages: dict[str, Path], open_tab: Callable[..., Tab]) ->
     assert tab.page.evaluate("document.activeElement.className") == "title"
     tab.open(pages["folder"], "#hostile/nothing")
     assert "There is no trace" in tab.page.inner_text("main")
+
+
+def test_numbers_stay_as_they_were_written(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"])
+    tab.page.locator("a.title", has_text="Count far.").click()  # its key, =runs, is not the part of that name
+    tab.page.wait_for_selector(".step")
+    assert tab.texts(".args dd") == ["12345678901234567890", "1e400", "1.50"]
+    assert tab.texts(".tokenfold summary") == ["2 sampled tokens, no logprobs"]
+    tab.page.keyboard.press("r")
+    assert '"seed": 9223372036854775809' in tab.page.inner_text("dialog")
+
+
+def test_the_focus_stays_on_a_filter(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"])
+    for control in ("outcome 2", "sort steps", "share 2"):
+        tab.page.locator(f'[data-control="{control}"]').press("Space")
+        assert tab.page.evaluate("document.activeElement.dataset.control") == control
+    assert "a key" not in tab.page.inner_text("tbody") and "Do it, at length." in tab.page.inner_text("tbody")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible(
+    pages: dict[str, Path], dataset_page: Path, open_tab: Callable[..., Tab], scheme: str
+) -> None:
+    """Names, headings and contrast, with some of what is folded open."""
+    tab = open_tab(*WIDTHS["wide"], scheme)
+    places = [(pages["folder"], place) for place in ("", "#child", "#%3Druns", "#=runs")]
+    places.append((pages["folder"], "#" + quote(make_hostile_trace().key)))
+    places += [(dataset_page, place) for place in ("", "#=proposer", "#=eval")]
+    for page, place in places:
+        tab.open(page, place)
+        tab.page.evaluate("[...document.querySelectorAll('main details')].slice(0, 9).forEach(d => { d.open = true })")
+        tab.page.wait_for_timeout(100)
+        found = {name: tab.page.evaluate(script) for name, script in CHECKS.items()}
+        assert not any(found.values()), (place, found)
 
 
 def test_a_text_of_5_mb_and_an_empty_trace(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
@@ -243,8 +285,13 @@ def test_3000_steps(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
 def test_a_list_of_100000_traces_opens_in_two_seconds(
     tmp_path: Path, open_tab: Callable[..., Tab], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list alone: its traces are one, under 100,000 keys."""
+    """The list alone: its traces are one, under 100,000 keys, and looked at once."""
     model = make_long_trace(4)
+    for name in ("collect_evidence", "time_steps"):
+        found = getattr(traces_page, name)(model)
+        monkeypatch.setattr(traces_page, name, lambda _, found=found: found)
+    monkeypatch.setattr(traces_page, "flag_trace", lambda *_: [])
+    monkeypatch.setattr(traces_page, "describe_trace", lambda *_: {})
     (tmp_path / "traces").mkdir()
 
     class Store:
@@ -326,7 +373,7 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
         tab.open(dataset_page, "#=verifier")
         tab.page.locator(".datarow > summary").first.click()
         tab.wait_for(".pair")
-        assert tab.texts(".pair h3") == ["chosen", "rejected"]
+        assert tab.texts(".pair h2") == ["chosen", "rejected"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

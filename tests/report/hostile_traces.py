@@ -59,7 +59,12 @@ def make_hostile_trace() -> Trace:
                 content=f"{MARKUP}\n{ANSI}\n{RTL}",
                 reasoning=MARKUP,
                 tool_calls=(call, lone, edit, patch),
-                sampled=Sampled(token_ids=(1, 2, 3), logprobs=(-0.1, -30.0, float("-inf")), finish_reason=MARKUP),
+                sampled=Sampled(
+                    token_ids=(1, 2, 3),
+                    logprobs=(-0.1, -30.0, float("-inf")),
+                    prompt_token_ids=(7, 8),
+                    finish_reason=MARKUP,
+                ),
                 extra={"__proto__": MARKUP},
             ),
             Message(
@@ -107,9 +112,28 @@ def make_long_trace(steps: int, key: str = "long") -> Trace:
 
 
 def make_odd_traces() -> list[Trace]:
-    """All of them, with one of 5 MB, one without a message, and a child of the long one."""
+    """All of them, with one of 5 MB, one without a message, a child of the long one, and one of odd numbers."""
     wide = Message(role="assistant", author="model", content="x" * 5_000_000)
     child = make_trace(
-        (Message(role="assistant", author="model", content="done <SECRET:key-1>"),), "child", parent=Parent(key="long")
+        (Message(role="assistant", author="model", content="done <SECRET:key-1>"),),
+        "child",
+        parent=Parent(key="long", call_id="c20"),
     )
-    return [make_hostile_trace(), make_long_trace(1000), make_trace((wide,), "wide"), make_trace((), "empty"), child]
+    return [
+        make_hostile_trace(),
+        make_long_trace(1000),
+        make_trace((wide,), "wide"),
+        make_trace((), "empty"),
+        child,
+        make_odd_numbers(),
+    ]
+
+
+def make_odd_numbers() -> Trace:
+    """Numbers that JavaScript cannot hold, a reward of 309 digits, and a key that looks like a part of the page."""
+    call = ToolCall(id="n", name="wait", arguments='{"id": 12345678901234567890, "seconds": 1e400, "share": 1.50}')
+    messages = (
+        Message(role="user", author="user", content="Count far."),
+        Message(role="assistant", author="model", tool_calls=(call,), sampled=Sampled(token_ids=(40, 41))),
+    )
+    return make_trace(messages, "=runs", outcome=Outcome(reward=-1e308), extra={"seed": 2**63 + 1})

@@ -12,7 +12,7 @@ import pytest
 
 import foretrace
 from dataset.little import rows
-from foretrace.core.errors import ForetraceError, ForetraceWarning, StoreError, UsageError
+from foretrace.core.errors import ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
 from foretrace.core.store import write_traces
 from foretrace.report.view import REPORT, write_dataset_report
 from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
@@ -101,6 +101,13 @@ def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> 
     for inputs in ([guesses], [dataset, tmp_path / "traces"]):
         with pytest.raises(UsageError, match="one dataset, with up to 2 files"):
             foretrace.view(inputs, out=tmp_path / "v")
+    lines = guesses.read_text().splitlines(keepends=True)
+    guesses.write_text('{"predictions": 1, "dataset": "other"}\n' + "".join(lines[-3:]))
+    with pytest.warns(ForetraceWarning, match=r"g\.jsonl: was made for another dataset, or another version"):
+        foretrace.view([dataset, guesses], out=tmp_path / "warned")
+    guesses.write_text('{"key": "other", "step": 1, "prediction": {"action": "BLOCKED"}}\n')
+    with pytest.raises(PredictionError, match=r"none of its 1 predictions is for an eval row of .*; name the dataset"):
+        foretrace.view([dataset, guesses], out=tmp_path / "v")
     guesses.write_text("no prediction\n")
     with pytest.raises(ForetraceError, match="is no prediction"):
         foretrace.view([dataset, guesses], out=tmp_path / "v")

@@ -40,7 +40,7 @@ def traces(tmp_path: Path) -> Path:
 
 def test_a_folder_holds_every_trace_and_its_labels(traces: Path, tmp_path: Path) -> None:
     report = foretrace.view(traces, out=tmp_path / "v")
-    assert (report.listed, report.left_out) == (5, 0)
+    assert (report.listed, report.left_out) == (6, 0)
     index = read_data(tmp_path / "v", "index-0")
     for trace in foretrace.read_traces(traces):
         row = index["key"].index(trace.key)
@@ -80,11 +80,30 @@ def test_turns_have_means_of_what_is_known(tmp_path: Path) -> None:
     assert meta["turns"] == [[[2, None, 2.0, 1.0], [1, None, 2.0, 1.0]]]  # attempts, tokens, model, tools
 
 
+def test_a_title_is_the_task_and_not_what_stands_before_it(tmp_path: Path) -> None:
+    words = "<uploaded_files>\n/testbed\n</uploaded_files>\nConsider:\n<pr_description>\n{}</pr_description>"
+    texts = {
+        "short": words.format("Fix it.\n### Steps"),
+        "long": words.format("word " * 50),
+        "bare": "<pr_description>",
+        "": " ",
+    }
+    for key, text in texts.items():
+        write_traces([make_trace((Message(role="user", author="user", content=text),), key or "none")], tmp_path / "t")
+    foretrace.view(tmp_path / "t", out=tmp_path / "v")
+    index = read_data(tmp_path / "v", "index-0")
+    titles = dict(zip(index["key"], index["title"], strict=True))
+    assert (titles["short"], titles["bare"], titles["none"]) == ("Fix it.", "<pr_description>", "")
+    assert titles["long"].endswith("word …") and len(titles["long"]) <= 112
+
+
 def test_logprobs_stand_beside_the_record(tmp_path: Path) -> None:
     write_traces([make_hostile_trace()], tmp_path / "traces")
     foretrace.view(tmp_path / "traces", out=tmp_path / "v")
     facts = read_data(tmp_path / "v", "traces-0")[0]
-    assert facts["tokens"] == [[2, 3, [-0.1, -20.0, -20.0]]]
+    assert facts["tokens"] == [
+        [2, 3, -13.3667, 2, [1, 2, 3], [-0.1, -20.0, -20.0]]
+    ]  # size, mean, prompt, ids, logprobs
     assert "token_ids" not in facts["trace"]["messages"][2]["sampled"]
 
 
@@ -156,7 +175,7 @@ def test_a_folder_that_is_written_meanwhile_is_read_again(
         return label(trace)
 
     monkeypatch.setattr(traces_page, "collect_evidence", write_meanwhile)
-    assert foretrace.view(traces, out=tmp_path / "v").listed == 5
+    assert foretrace.view(traces, out=tmp_path / "v").listed == 6
     assert done
 
 

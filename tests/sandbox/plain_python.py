@@ -41,11 +41,11 @@ def run_tests(
     signal.alarm(seconds)
     world: dict[str, Any] = {"__name__": "__main__"}
     body = "    pass\n" if prompt.rstrip().endswith('"""') else ""
-    exec(compile(f"{prompt}{body}\n{code}", "main.py", "exec"), world)
-    exec(setup, world)
+    exec(compile(f"{prompt}{body}\n{code}", "main.py", "exec", dont_inherit=True), world)
+    exec(compile(setup, "setup.py", "exec", dont_inherit=True), world)
     for test in tests:
         names = dict(world)
-        exec(compile(test, "test.py", "exec"), names)
+        exec(compile(test, "test.py", "exec", dont_inherit=True), names)
         if "check" in names and "check" not in world:
             names["check"](world[entry_point])
 

@@ -144,6 +144,15 @@ def test_unread_calls_by_what_answers() -> None:
     assert isinstance(trace, Trace) and find_unread_calls(trace) == [], "what is lost cannot be read"
 
 
+def test_unread_calls_of_bare_blocks_of_code() -> None:
+    """Nothing marks their outputs: they are known by all turns together, and a person's word in between ends that."""
+    turns = [text for n in range(3) for text in (f"Next.\n```bash\ncat {n}.py\n```", f"x = {n}")]
+    assert find_unread_calls(chat("Go.", *turns, "Done.")) == [1, 3, 5]
+    assert find_unread_calls(chat("Go.", *turns[:4], "Done.")) == [], "too few to tell"
+    for said in ("Thanks, and then?", "It prints x = 2 on my machine", "now for zsh"):
+        assert find_unread_calls(chat("Go.", *turns[:-1], said, "Done.")) == []
+
+
 @pytest.mark.parametrize(
     "texts",
     [

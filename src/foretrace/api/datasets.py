@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.row_stream import RowStream
-    from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat
+    from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat, Window
     from foretrace.engines.engine import Engine
 
 
@@ -26,6 +26,7 @@ def build(
     target: TargetFormat = "call",
     outcomes: Outcomes = "success",
     max_context_tokens: int = 8192,
+    window: Window = "sliding",
     tokenizer: str | Path | None = None,
     split: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
@@ -58,6 +59,7 @@ def build(
         target: What a proposer predicts: `type`, `call` or `message`.
         outcomes: Whose steps are targets: `success`, `not_failed` (unknown too) or `all`.
         max_context_tokens: Longest prompt, 1024 at least.
+        window: How the history of a prompt is cut: `sliding` or `blocks` (docs/data-format.md).
         tokenizer: `tokenizer.json` (or a folder with one) to count with; None counts UTF-8 bytes / 3.5.
         split: Shares of train, validation and test, by group.
         eval_size: Rows of the natural eval slice at most.
@@ -100,6 +102,7 @@ def build(
         target=target,
         outcomes=outcomes,
         max_context_tokens=max_context_tokens,
+        window=window,
         tokenizer=None if tokenizer is None else str(tokenizer),
         split=split,
         seed=seed,
@@ -151,6 +154,7 @@ def load(
     target: TargetFormat = "call",
     outcomes: Outcomes = "success",
     max_context_tokens: int = 8192,
+    window: Window = "sliding",
     tokenizer: str | Path | None = None,
     shares: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
@@ -194,6 +198,7 @@ def load(
         target=target,
         outcomes=outcomes,
         max_context_tokens=max_context_tokens,
+        window=window,
         tokenizer=None if tokenizer is None else str(tokenizer),
         split=shares,
         seed=seed,

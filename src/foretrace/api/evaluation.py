@@ -163,7 +163,7 @@ def predict(
     k: int = 5,
     limit: int | None = None,
     seed: int = 0,
-    folds: int = 5,
+    folds: int | None = None,
     times: bool = True,
     progress: ProgressFunc | None = None,
 ) -> PredictReport:
@@ -189,6 +189,7 @@ def predict(
         k: Guesses at a row at most.
         limit: Only the first rows.
         seed: Assigns groups to folds, and gives each answer its own seed.
+        folds: With the train rows and a predictor: 5 where it is None.
         times: Write how long each row took; without, the same guesses give the same bytes.
 
     Raises:
@@ -205,10 +206,23 @@ def predict(
     count = (lambda done, total: None) if progress is None else (lambda done, total: progress(doing, done, total))
     if (predictor is None) == (model is None):
         raise UsageError("name one that guesses: ", Setting("predictor"), " or ", Setting("model"))
-    if predictor is not None:
-        return _run_predictor(Path(dataset), predictor, Path(out), settings, count)
     how = {"samples": samples, "logprobs": logprobs, "temperature": temperature, "max_tokens": max_tokens}
-    return _run_model(Path(dataset), model, server, Path(out), settings, how | {"concurrency": concurrency}, count)
+    how |= {"concurrency": concurrency}
+    if predictor is not None:
+        _refuse_model_settings(how)
+        return _run_predictor(Path(dataset), predictor, Path(out), settings, count)
+    if folds is not None:
+        raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")
+    return _run_model(Path(dataset), model, server, Path(out), settings, how, count)
+
+
+def _refuse_model_settings(how: dict[str, Any]) -> None:
+    """Refuse what only a model would heed."""
+    from foretrace.evaluation.predict_with_model import ModelSettings
+
+    for name, value in how.items():
+        if value != getattr(ModelSettings(), name):
+            raise UsageError(Setting(name, value), " is for a model: name it with ", Setting("model"))
 
 
 def _run_predictor(

@@ -295,10 +295,21 @@ def _pair_by_signature(signatures: np.ndarray[Any, np.dtype[np.uint32]]) -> Iter
             low = np.minimum(order[same], order[same + distance])
             high = np.maximum(order[same], order[same + distance])
             pairs.append(low * count + high)
-        new = np.setdiff1d(np.concatenate(pairs), found)
+        new = _list_new(np.concatenate(pairs), found)
+        # both parts are sorted: a stable sort merges them, where a union of sets would hash all that was ever found
         alike = [_choose_alike(signatures, part) for part in _cut(new)]
-        found = np.union1d(found, np.concatenate([np.empty(0, dtype=np.int64), *alike]))
+        found = np.sort(np.concatenate([found, *alike]), kind="stable")
     yield from sorted(divmod(pair, count) for pair in _choose_nearest(signatures, found))
+
+
+def _list_new(pairs: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Those of pairs that are not among the found ones, which are ascending: ascending, each once."""
+    pairs = np.sort(pairs)
+    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
+    if not len(found):
+        return pairs
+    places = np.minimum(np.searchsorted(found, pairs), len(found) - 1)
+    return pairs[found[places] != pairs]
 
 
 def _choose_nearest(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]) -> Iterator[int]:

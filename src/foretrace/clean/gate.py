@@ -11,24 +11,31 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS
+from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS, cut_heads
 from foretrace.core.errors import ForetraceError
 
-_LEFT = r"(?:^|[^A-Za-z]|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
+_LEFT = r"(?:^|[^A-Za-z]|\[K|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
 _SIGNS = [token.sign or token.head for token in TOKENS]
 _ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
-_TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
+_WHOLE = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
+_LINE_BREAK = r"[ \t\"'\\\r]*(?:\n|\\n)[ \t\"'\\+>|-]*"
+_CUT = "|".join(
+    f"(?:{'|'.join(lefts)}){_LINE_BREAK}(?:{'|'.join(rights)})"
+    for lefts, rights in cut_heads(token.head for token in TOKENS)
+)
+_TOKEN = rf"{_WHOLE}|{_LEFT}(?:{_CUT})[A-Za-z0-9_.-]{{4}}"
+"""The beginning of a token, which a line break may have cut in two: then more of it must follow."""
 _ROUGHLY_NAMED = (
     r"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|[a-z0-9][_ .-]?key|auth|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
     r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
-    r"|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?="
+    r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?="
 )
 """What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
 _VALUE = r"(?:[0-9!@#*+?^][^\s\"'<>(){}\[\],;]{5}|[^\s\"'<>(){}\[\],;:%0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
 _BETWEEN = (
-    r"(?:\s(?:for|of|on|in|at|from)\s[^\n:=\"'`]*)?"
-    r"[\\\"'`)\]]*(?:(?:\s|\\n)*(?:[:=,>|]|[\\\"', ]*value|is |was |are |to |as |reads )[>\s:='\"`\\*(]*|[ \t][ \t'\"`]*)"
+    r"(?:\s(?i:for|of|on|in|at|from)\s[^\n:=\"'`]*)?"
+    r"[\\\"'`)\]]*(?:(?:\s|\\n)*(?:[:=,>|]|[\\\"', ]*value|(?i:is|was|are|to|as|reads) )[>\s:='\"`\\*(]*|[ \t][ \t'\"`]*)"
 )
 _NAMED = (
     rf"(?i:{CLEAR_WORDS})[\w.-]*{_BETWEEN}{_VALUE}"
@@ -43,10 +50,12 @@ _OTHERS = (
     r"[?&;](?:key|sig|signature|code|apikey|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)=",
     r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
     r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)",
-    r"(?:[^\s:]+:){4}\S",
+    r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}",
+    r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
 )
-_ENCODED = r"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){7}"
-"""Seven characters of text in base64 are each four, of which the first has the upper bits: few hashes look like that."""
+_BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
+"""A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper
+bits. Few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-"
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
 _SHORT, _PART = 3 << 10, 1 << 10
@@ -64,10 +73,13 @@ class Suspect(NamedTuple):
     """Index of the text."""
     start: int
     end: int
-    has_name: bool = True
+    has_name: bool = False
     """Whether a name, a header or a command may tell a secret."""
-    has_token: bool = True
-    """Whether the beginning of a known kind of token stands in it."""
+    tokens_end: int = 0
+    """Before which place a known kind of token may begin; 0 where none does."""
+    has_blob: bool = False
+    """Whether a private key or something in base64 may stand in it. A suspect without any of the three is looked through
+    for user names and placeholders alone."""
 
 
 class Gate:
@@ -96,10 +108,15 @@ class Gate:
             return []
         values = _make_array([texts[w.text][w.start : w.end] for w in windows])
         named = _find_named(values)
-        hits = zip(named, _match(values, self._by_form), _match(values, _ENCODED), strict=True)
+        blobs = _match(values, _BLOB)
+        hits = zip(named, _match(values, self._by_form), blobs, strict=True)
         suspects = [number for number, signs in enumerate(hits) if any(signs)]
         tokens = _match(_take(values, suspects), _TOKEN) if suspects else []
-        found = [windows[n]._replace(has_name=named[n], has_token=t) for n, t in zip(suspects, tokens, strict=True)]
+        found: list[Suspect] = []
+        for number, token in zip(suspects, tokens, strict=True):
+            window = windows[number]
+            tokens_end = window.end if token else 0
+            found.append(window._replace(has_name=named[number], tokens_end=tokens_end, has_blob=blobs[number]))
         return self._narrow(found, texts)
 
     def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:
@@ -108,7 +125,7 @@ class Gate:
         parts: list[Suspect] = []
         for suspect in suspects:
             if suspect.end - suspect.start > _SHORT:
-                found.append(suspect._replace(has_name=False, has_token=False))  # for what is encoded, or a key
+                found.append(suspect._replace(has_name=False, tokens_end=0))
                 cuts = range(suspect.start, suspect.end, _PART)
                 parts += (suspect._replace(start=at, end=min(at + _PART + _BEFORE, suspect.end)) for at in cuts)
         if parts:
@@ -116,8 +133,9 @@ class Gate:
             for part, named, token in zip(parts, _find_exactly(values), _match(values, _TOKEN), strict=True):
                 if named or token:
                     end = min(len(texts[part.text]), part.end + (_TOKEN_BEHIND if token else _BEHIND))
-                    found.append(Suspect(part.text, max(0, part.start - _BEFORE), end, named, token))
-        return _merge(sorted(found, key=lambda suspect: (suspect.text, suspect.has_name or suspect.has_token, suspect)))
+                    tokens_end = part.end if token else 0
+                    found.append(Suspect(part.text, max(0, part.start - _BEFORE), end, named, tokens_end))
+        return _merge(sorted(found, key=lambda suspect: (suspect.text, _is_part(suspect), suspect)))
 
 
 def _find_named(values: Any) -> list[bool]:
@@ -159,15 +177,24 @@ def _cut(texts: Sequence[str]) -> Iterator[Suspect]:
             yield Suspect(number, 0, length)
 
 
+def _is_part(suspect: Suspect) -> bool:
+    return suspect.has_name or suspect.tokens_end > 0
+
+
 def _merge(windows: list[Suspect]) -> list[Suspect]:
     merged: list[Suspect] = []
     for window in windows:
         near = merged and merged[-1].text == window.text and window.start <= merged[-1].end
-        is_alike = near and (merged[-1].has_name or merged[-1].has_token) == (window.has_name or window.has_token)
-        if is_alike and window.end - merged[-1].start <= _WINDOW:
+        if near and _is_part(merged[-1]) == _is_part(window) and window.end - merged[-1].start <= _WINDOW:
             last = merged[-1]
-            signs = last.has_name or window.has_name, last.has_token or window.has_token
-            merged[-1] = Suspect(window.text, last.start, max(last.end, window.end), *signs)
+            merged[-1] = Suspect(
+                window.text,
+                last.start,
+                max(last.end, window.end),
+                last.has_name or window.has_name,
+                max(last.tokens_end, window.tokens_end),
+                last.has_blob or window.has_blob,
+            )
         else:
             merged.append(window)
     return merged

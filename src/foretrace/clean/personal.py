@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
+import functools
 import ipaddress
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from foretrace.clean.scanner import Found
 from foretrace.clean.values import read_words
@@ -29,6 +30,9 @@ _HOME = re.compile(
     r"|(?<=\\[nrt])/(?:home|Users)/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,8}(?:[Uu]sers|Documents and Settings)[\\/]{1,8})"
     + _NAME
 )
+_HOME_SIGN = re.compile(r"home/|Users[\\/]|users[\\/]|Documents and Settings[\\/]")
+"""What stands in each home folder, with less than `_MARGIN` characters of it on each side."""
+_MARGIN = 64
 _FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg|xml|ya?ml)$")
 _EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
@@ -42,13 +46,22 @@ _IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:
 
 def find_home_names(text: str) -> Iterator[str]:
     """Names of people whose home folders stand in a text."""
-    if "home/" not in text and "sers" not in text and "Settings" not in text:
-        return
-    for match in _HOME.finditer(text):
+    for match in _find_homes(text):
         name = _trim(match["name"])
         after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
         if not is_service_name(name) and (after in ("/", "\\") or match[0][0] != "/" or _is_alone(text, match)):
             yield name
+
+
+def _find_homes(text: str) -> Iterator[re.Match[str]]:
+    """The matches of `_HOME`, which alone would take several times as long."""
+    at = end = 0
+    while (sign := _HOME_SIGN.search(text, at)) is not None:
+        match = _HOME.search(text, max(end, sign.start() - _MARGIN), sign.end() + _MARGIN)
+        at = sign.end()
+        if match is not None and match.start() <= sign.start():  # one behind the sign may be cut off
+            yield match
+            at = end = match.end()
 
 
 def is_service_name(name: str) -> bool:
@@ -58,29 +71,49 @@ def is_service_name(name: str) -> bool:
     )
 
 
-def find_user_names(text: str, names: Collection[str]) -> Iterator[Found]:
-    """Where these names stand for a person: in home folders, prompts, addresses of machines, lists of files, settings."""
+def find_user_names(text: str, names: Collection[str], check: Callable[[], None] = lambda: None) -> Iterator[Found]:
+    """Where these names stand for a person: in home folders, prompts, addresses of machines, lists of files, settings.
+
+    Args:
+        check: Called for each name, to give up in time.
+    """
     present = [name for name in names if name in text]
     if not present:
         return
-    for match in _HOME.finditer(text):
+    for match in _find_homes(text):
         if (name := _trim(match["name"])) in names:
             yield Found(match.start("name"), match.start("name") + len(name), USER_NAME, name)
     for name in present:
-        word = re.escape(name)
-        pattern = re.compile(
-            rf"(?:(?<=home/)|(?<=Users/)|(?<=home-)|(?<=Users-)|(?<=~)){word}(?![A-Za-z0-9_])"
-            rf"|(?<![A-Za-z0-9_.-]){word}(?=@[\w.-]+)"
-            rf"|(?:(?<=USER=)|(?<=USERNAME=)|(?<=LOGNAME=)|(?<=User )|(?<=-u )|(?<=su - )|(?<=\d\()){word}(?![A-Za-z0-9_])"
-            rf"|(?<=[r-][w-][xsS-]) +\d+ +(?P<owner>{word})(?: +(?P<group>{word}))?(?= )"
-            rf"|(?<=chown ){word}(?::{word})?|(?<=chown -R ){word}(?::{word})?"
-            rf"|(?:(?<=/media/)|(?<=/mail/)|(?<=/crontabs/)|(?<=/sudoers.d/)){word}(?![A-Za-z0-9_])"
-        )
-        for match in pattern.finditer(text):
-            at = match.start()
-            while (at := text.find(name, at, match.end())) >= 0:
-                yield Found(at, at + len(name), USER_NAME, name)
-                at += len(name)
+        check()
+        word, listing = _compile_places(name)
+        for match in word.finditer(text):
+            yield from _find_name(text, name, match)
+        for match in listing.finditer(text) if f" {name} " in text else ():
+            yield from _find_name(text, name, match)
+
+
+@functools.lru_cache(maxsize=64)
+def _compile_places(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Where a name stands for a person, beside home folders, and in a list of files. A pattern that begins with the name
+    is found fast."""
+    word = re.escape(name)
+    before = (
+        "home/", "Users/", "home-", "Users-", "~", "USER=", "USERNAME=", "LOGNAME=", "User ", "-u ", "su - ", r"\d\(",
+        "/media/", "/mail/", "/crontabs/", "/sudoers.d/",
+    )  # fmt: skip
+    behind = "|".join(f"(?<={each}{word})" for each in before)
+    place = re.compile(
+        rf"{word}(?:(?:{behind})(?![A-Za-z0-9_])|(?<![A-Za-z0-9_.-]{word})(?=@[\w.-]+)"
+        rf"|(?:(?<=chown {word})|(?<=chown -R {word}))(?::{word})?)"
+    )
+    return place, re.compile(rf"(?<=[r-][w-][xsS-]) +\d+ +{word}(?: +{word})?(?= )")
+
+
+def _find_name(text: str, name: str, match: re.Match[str]) -> Iterator[Found]:
+    at = match.start()
+    while (at := text.find(name, at, match.end())) >= 0:
+        yield Found(at, at + len(name), USER_NAME, name)
+        at += len(name)
 
 
 def find_addresses(text: str, *, emails: bool, addresses: bool) -> Iterator[Found]:

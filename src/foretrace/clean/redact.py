@@ -6,8 +6,8 @@ import bisect
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,8 @@ VERSION = 1
 TRANSFORM = f"{NAME}@{VERSION}"
 TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
 """Reasons of the Drop for a trace that could not be looked through."""
+_SHORT_TEXT = 200
+"""Characters of a text up to which what became of it is kept."""
 _LEAST_KNOWN = 8
 """Characters of a secret from which on it is one wherever it stands in its trace."""
 
@@ -48,6 +50,13 @@ class RedactSettings(msgspec.Struct, frozen=True, kw_only=True):
         return "+".join([TRANSFORM, *options])
 
 
+class _Findings(NamedTuple):
+    """What was found in a text."""
+
+    secrets: list[Found]
+    home_names: frozenset[str]
+
+
 class Redactor:
     """Takes secrets and user names out of traces. It goes to worker processes as its settings.
 
@@ -58,6 +67,7 @@ class Redactor:
     def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
+        self._redact_short_text = functools.lru_cache(maxsize=1 << 12)(self._redact_text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
@@ -72,8 +82,9 @@ class Redactor:
         # what stands in such arguments stands in the text of their message too
         rest = [own for own in of_traces if not suspects.keys().isdisjoint(own)] if read_from_text else []
         suspects |= self._find_suspects(dict.fromkeys(text for own in rest for text in own if text in read_from_text))
+        find = functools.cache(lambda text: self._find_all(text, suspects[text]))  # traces share many of their texts
         return [
-            self._redact(trace, own, {text: suspects[text] for text in own if text in suspects})
+            self._redact(trace, own, [text for text in dict.fromkeys(own) if text in suspects], find)
             for trace, own in zip(traces, of_traces, strict=True)
         ]
 
@@ -95,6 +106,10 @@ class Redactor:
 
     def redact_text(self, text: str) -> str:
         """A text that stands alone, such as what is wrong with a row, with placeholders."""
+        # every session file names the same types of records
+        return (self._redact_short_text if len(text) <= _SHORT_TEXT else self._redact_text)(text)
+
+    def _redact_text(self, text: str) -> str:
         hits = self._gate.find_suspects([text])
         if not hits:
             return text
@@ -123,10 +138,12 @@ class Redactor:
                 counts[number] = types
         return counts
 
-    def _redact(self, trace: Trace, texts: Sequence[str], hits: dict[str, list[Suspect]]) -> Trace | Drop:
+    def _redact(
+        self, trace: Trace, texts: Sequence[str], suspects: Sequence[str], find: Callable[[str], _Findings]
+    ) -> Trace | Drop:
         try:
-            found = {text: self._find(text, parts) for text, parts in hits.items()}
-            names = {name for text in hits for name in find_home_names(text)}
+            found = {text: find(text).secrets for text in suspects}
+            names = {name for text in suspects for name in find(text).home_names}
             known = _list_known(found.values())
             if names or known or any(found.values()):
                 plans = {text: plan for text in texts if (plan := self._plan(text, found.get(text, []), names, known))}
@@ -139,12 +156,18 @@ class Redactor:
             return Drop(FAILED, f"its secrets could not be taken out ({type(error).__name__})")
         return add_transform(trace, self.settings.transform)
 
+    def _find_all(self, text: str, parts: Sequence[Suspect]) -> _Findings:
+        return _Findings(self._find(text, parts), frozenset(find_home_names(text)))
+
     def _find(self, text: str, parts: Sequence[Suspect]) -> list[Found]:
         deadline = Deadline(self.settings.text_seconds)
         found: list[Found] = []
         for part in parts:
+            if not (part.has_name or part.tokens_end or part.has_blob):
+                continue
             piece = text[part.start : part.end]
-            own = find_secrets(piece, deadline, named=part.has_name, tokens=part.has_token)
+            tokens_end = max(0, part.tokens_end - part.start)
+            own = find_secrets(piece, deadline, named=part.has_name, tokens_end=tokens_end)
             found += (f._replace(start=f.start + part.start, end=f.end + part.start) for f in own)
         if self.settings.emails or self.settings.addresses:
             found += find_addresses(text, emails=self.settings.emails, addresses=self.settings.addresses)
@@ -162,7 +185,7 @@ class Redactor:
     def _plan(self, text: str, found: Sequence[Found], names: set[str], known: dict[str, str]) -> list[Found]:
         """All that is replaced in a text: what was found there, and what was found elsewhere in its trace."""
         deadline = Deadline(self.settings.text_seconds)
-        more = [*find_user_names(text, names)]
+        more = [*find_user_names(text, names, deadline.check)]
         for value, type in known.items():
             deadline.check()
             at = text.find(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 WORD = r"[A-Za-z0-9_-]"
@@ -114,6 +115,7 @@ TOKENS = (
     Token("stripe_key", r"[sr]k_(?:live|test|prod)_", r"[A-Za-z0-9]{16,120}"),
     Token("stripe_webhook_secret", r"whsec_", r"[A-Za-z0-9+/=]{24,90}"),
     Token("square_token", r"sq0[a-z]{3}-", r"[A-Za-z0-9_-]{22,60}"),
+    Token("square_token", r"EAAA", r"[A-Za-z0-9_-]{60}"),
     Token("shopify_token", r"shp(?:at|ca|pa|ss|tka)_", r"[A-Fa-f0-9]{32}"),
     Token("braintree_token", r"access_token\$(?:production|sandbox)\$", r"[a-z0-9]{16}\$[a-f0-9]{32}"),
     Token("plaid_token", r"access-(?:sandbox|development|production)-", r"[a-f0-9-]{36}"),
@@ -154,6 +156,32 @@ TOKENS = (
     Token("jwt", r"ey[JK][A-Za-z0-9_-]{10,1000}\.ey[JK]", r"[A-Za-z0-9_-]{8,6000}\.[A-Za-z0-9_-]{16,1000}", sign=r"ey[JK][A-Za-z0-9]{6}"),
     Token("jwt", r"ey[JK][A-Za-z0-9_-]{16,600}\.", r"[A-Za-z0-9_-]{0,800}\.[A-Za-z0-9_-]{10,200}\.[A-Za-z0-9_-]{20,6000}\.[A-Za-z0-9_-]{16,100}", sign=r"ey[JK][A-Za-z0-9]{6}"),
 )  # fmt: skip
+
+_ATOM = re.compile(r"\[[^\]]*\]|\\.|[A-Za-z0-9_/:-]")
+
+
+def cut_heads(heads: Iterable[str]) -> list[tuple[list[str], list[str]]]:
+    """The left and right parts of heads that a line break may cut in two, together for heads with the same first
+    character: one pattern for each pair would be too many. Long or vague heads (with a count in them) stay whole."""
+    parts: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for head in heads:
+        for plain in _expand(head):
+            atoms = _ATOM.findall(plain)
+            if "".join(atoms) == plain:
+                lefts, rights = parts.setdefault(atoms[0], ({}, {}))
+                for i in range(1, len(atoms)):
+                    lefts["".join(atoms[:i])] = rights["".join(atoms[i:])] = None
+    return [(list(lefts), list(rights)) for lefts, rights in parts.values() if lefts]
+
+
+def _expand(head: str) -> list[str]:
+    """A head without groups: one for each alternative."""
+    if (group := re.search(r"\(\?:([^()]*)\)(?!\?)", head)) is None:
+        return head.split("|")
+    return [
+        each for part in group[1].split("|") for each in _expand(head[: group.start()] + part + head[group.end() :])
+    ]
+
 
 CLEAR_WORDS = (
     r"passw(?:or)?d|passwd|passphrase|passcode|secret|token|credential|pwd|pswd|"

@@ -6,6 +6,7 @@ Every pattern reads a text once: nothing is repeated inside a repetition, so tha
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
+import bisect
 import functools
 import itertools
 import re
@@ -18,7 +19,7 @@ from foretrace.clean.rules import TOKENS, Token
 from foretrace.clean.values import SWITCHES, decode_base64, is_token, measure_entropy
 from foretrace.clean.views import View, join_lines, read_in_other_ways
 
-_LEFT = r"(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
+_LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\[K)|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
 _AWS_SECRET = re.compile(
     r"[^A-Za-z0-9+/]{1,60}?(?:[\w ]{0,40}[=:,\"' ]{1,6})?(?<![A-Za-z0-9+/])([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])"
 )
@@ -36,6 +37,8 @@ _LINE = re.compile(r"\r?\n[ \t]*(?:[+>|-][ \t]?)?([A-Za-z0-9+/_-]{1,200}={0,2})(
 _REST_ON_NEXT_LINE = re.compile(
     r"[\"'`]?[ \t]*\\?\r?\n[ \t]*(?:[+>|#-][ \t]?)?[\"'`]?([A-Za-z0-9+/_=.-]{4,200})[\"'`]?(?=[ \t]*(?:\r|\n|\Z|[\"',;)}]))"
 )
+_LONGEST_HEAD = 1 << 10
+"""Characters that the beginning of a token may have: of a JWT, all before its first dot."""
 _MAX_KEY = 1 << 16
 _MAX_BASE64_DEPTH = 2
 
@@ -47,6 +50,11 @@ def _compile_tokens() -> tuple[re.Pattern[str], list[tuple[Token, re.Pattern[str
     wholes = [rf"({token.head})({token.body})" for token in TOKENS]
     end = "(?![A-Za-z0-9])"
     return heads, [(t, re.compile(whole + end), re.compile(whole)) for t, whole in zip(TOKENS, wholes, strict=True)]
+
+
+@functools.cache
+def _compile_line_heads() -> re.Pattern[str]:
+    return re.compile("|".join(token.head for token in TOKENS))
 
 
 class Found(NamedTuple):
@@ -78,23 +86,25 @@ class Deadline:
 
 
 def find_secrets(
-    text: str, deadline: Deadline, *, named: bool = True, tokens: bool = True, depth: int = 0
+    text: str, deadline: Deadline, *, named: bool = True, tokens_end: int | None = None, depth: int = 0
 ) -> list[Found]:
     """The secrets of a text, in their order; none overlaps another.
 
     Args:
         named: Also those that only a name, a header or a command in front of them tells.
-        tokens: Also those that have the form of a known kind of token.
+        tokens_end: Before which place tokens of known kinds are looked for; `None` looks for them everywhere.
         depth: How many layers of base64 this text was taken out of.
 
     Raises:
         TooSlowError: the deadline is over.
     """
+    if tokens_end is None:
+        tokens_end = len(text)
     found: list[Found] = []
     for number, view in enumerate(read_in_other_ways(text)):
         deadline.check()
         ways = (
-            _find_tokens(view.text) if tokens else (),
+            _find_tokens(view.text, tokens_end),
             _find_keys(view.text),
             (Found(*span) for span in find_named_values(view.text)) if named else (),
             _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
@@ -104,8 +114,8 @@ def find_secrets(
                 each = _take_rest(view.text, each)
                 found.append(each._replace(**_place(view, each)))
             deadline.check()
-        if tokens and (joined := join_lines(view)) is not None:
-            found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined))
+        if tokens_end > 0 and (joined := join_lines(view)) is not None:
+            found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined, tokens_end))
         if named and (whole := _join_strings(view)) is not None:
             values = (Found(*span) for span in find_named_values(whole.text))
             found.extend(each._replace(**_place(whole, each)) for each in values)
@@ -130,10 +140,10 @@ def _place(view: View, found: Found) -> dict[str, int]:
     return {"start": start, "end": end}
 
 
-def _find_tokens(text: str) -> Iterator[Found]:
-    at = 0
+def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
+    at, limit = 0, tokens_end + _LONGEST_HEAD
     heads, tokens = _compile_tokens()
-    while (head := heads.search(text, at)) is not None:
+    while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
         at = head.start() + 1
         for token, pattern, _ in tokens:
             if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
@@ -145,16 +155,20 @@ def _find_tokens(text: str) -> Iterator[Found]:
             break
 
 
-def _find_cut_tokens(view: View) -> Iterator[Found]:
+def _find_cut_tokens(view: View, tokens_end: int) -> Iterator[Found]:
     """Tokens of which the first line alone is none, in a text whose lines were joined."""
     text, at = view.text, 0
-    heads, tokens = _compile_tokens()
-    while (head := heads.search(text, at)) is not None:
-        at = head.start() + 1
+    _, tokens = _compile_tokens()
+    all_breaks = view.list_breaks()
+    for start in _list_heads(text, all_breaks, tokens_end):
+        if start < at:
+            continue
         for token, _, pattern in tokens:
-            if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
+            if (match := pattern.match(text, start)) is None or not _is_token(token, match):
                 continue
-            breaks = [i for i in range(match.start() + 1, match.end() + 1) if view.is_break(i)]
+            breaks = all_breaks[bisect.bisect(all_breaks, start) : bisect.bisect(all_breaks, match.end())]
+            if breaks and breaks[0] < match.start(2) and not _is_long_line(match, breaks):
+                continue
             whole = pattern.fullmatch(text, match.start(), breaks[0]) if breaks else match
             if not breaks or breaks[0] == match.end() or (whole is not None and _is_token(token, whole)):
                 break  # it stands on one line, where it was found before
@@ -163,6 +177,26 @@ def _find_cut_tokens(view: View) -> Iterator[Found]:
             yield Found(match.start(), end, token.type, text[match.start() : end])
             at = end
             break
+
+
+def _list_heads(text: str, breaks: list[int], tokens_end: int) -> list[int]:
+    """Where tokens may begin in a text whose lines were joined, before `tokens_end`; also at the beginning of a line,
+    which now has a character in front of it."""
+    heads, _ = _compile_tokens()
+    line_heads = _compile_line_heads()
+    found = {i for i in breaks if i < tokens_end and line_heads.match(text, i)}
+    at, limit = 0, tokens_end + _LONGEST_HEAD
+    while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
+        found.add(head.start())
+        at = head.start() + 1
+    return sorted(found)
+
+
+def _is_long_line(match: re.Match[str], breaks: list[int]) -> bool:
+    """Whether the line behind a head that was cut in two holds so much of the token that it is no line of words."""
+    end = next((i for i in breaks if i > match.start(2)), match.end())
+    line = match.string[match.start(2) : end]
+    return len(breaks) == 1 or (len(line) >= 16 and is_token(line))
 
 
 def _is_token(token: Token, match: re.Match[str]) -> bool:
@@ -267,10 +301,10 @@ def _is_rest(text: str) -> bool:
 
 _STRINGS = re.compile(
     r"\\(?<=\S\\)\r?\n(?=\S)|\\(?<=[A-Za-z0-9_+/=.-]\\)\r?\n[ \t]*(?=[A-Za-z0-9_+/=.-])"
-    r"|[\"'](?<=[A-Za-z0-9_+/=.-][\"'])[ \t]*\+?[ \t]*\\?(?:\r?\n)?[ \t]*\+?[ \t]*[\"'](?=[A-Za-z0-9_+/=.-])"
+    r"|[\"'](?<=[A-Za-z0-9_+/=.-][\"'])[ \t]*+(?:\+[ \t]*+)?\\?(?:\r?\n)?[ \t]*+(?:\+[ \t]*+)?[\"'](?=[A-Za-z0-9_+/=.-])"
 )
 
 
 def _join_strings(view: View) -> View | None:
     """The text with a program's strings joined that follow one another, and a shell's lines that go on."""
-    return view.replace(_STRINGS, lambda _: "")
+    return view.remove(_STRINGS)

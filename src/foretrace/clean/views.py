@@ -2,75 +2,88 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 import re
-from array import array
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$])")
 _PERCENT = re.compile(r"%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd])")
+_DASHED = "".join(
+    rf"|(?<={word}\n)"
+    for word in ("sk", "csk", "xox[abeoprscd]", "xapp", "xai", "pplx", "glpat", "pypi", "nvapi", "tvly")
+)
+"""Heads of tokens that a break may cut in front of a dash, which is no mark of a diff then."""
 _BREAK = re.compile(
-    r"(?<=[A-Za-z0-9_+/=.:-])[\"'`]?[ \t]*[+.&]?[ \t]*\\?\r?\n[ \t]*(?:(?:[+>|#*-]|//|\d{1,6}[\t|:])[ \t]*)?"
-    r"(?:[+.&][ \t]+)?[bfru]?[\"'`]?(?=[A-Za-z0-9_+/=.-])"
+    rf"\n(?=-[A-Za-z0-9])(?:{_DASHED[1:]})|"
+    r"(?<=[A-Za-z0-9_+/=.:-])[\"'`]?[ \t]*+(?:[+.&][ \t]*+)?\\?\r?\n[ \t]*+(?:(?:[+>|#*-]|//|\d{1,6}[\t|:])[ \t]*+)?"
+    r"(?:[+.&][ \t]++)?[bfru]?[\"'`]?(?=[A-Za-z0-9_+/=.-])"
+    r"|(?<=[A-Za-z0-9_+/=.:-])(?:\x1b\[[0-9;]{0,12}[mK]|[\u200b\u2060\ufeff])+(?=[A-Za-z0-9_+/=.-])"
 )
 """A line break inside a token: with a shell's continuation, a program's string that goes on, a diff's or a quote's
-mark."""
+mark; or a colour, or what has no width."""
+_HAS_BREAK = re.compile("[\n\x1b\u200b\u2060\ufeff]")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _MAX_ESCAPES = 3
 """How often an escaped text may have been escaped again."""
 
 
-class View(NamedTuple):
+class View:
     """A reading of a text."""
 
-    text: str
-    starts: array[int] | None = None
-    """Where each character begins in the original; None where it is the original."""
-    ends: array[int] | None = None
-    """Where it ends there."""
+    def __init__(self, text: str, before: View | None = None, pattern: re.Pattern[str] | None = None) -> None:
+        self.text = text
+        self._before = before
+        """The reading that this one was made of, each match of the pattern being replaced; None for the original."""
+        self._pattern = pattern
 
     def find_span(self, start: int, end: int) -> tuple[int, int]:
         """Where in the original the characters from `start` to `end` stand; `end` is above `start`."""
-        if self.starts is None or self.ends is None:
+        if self._before is None:
             return start, end
-        return self.starts[start], self.ends[end - 1]
+        return self._before.find_span(self._find_character(start)[0], self._find_character(end - 1)[1])
 
-    def is_break(self, offset: int) -> bool:
-        """Whether something was taken out in front of the character at `offset`."""
-        if self.starts is None or self.ends is None or not 0 < offset < len(self.text):
-            return False
-        return self.starts[offset] != self.ends[offset - 1]
+    def list_breaks(self) -> list[int]:
+        """The characters in front of which something was taken out, ascending."""
+        if self._before is None:
+            return []
+        return sorted({place for place in self._matches[0] if 0 < place < len(self.text)})
 
-    def replace(self, pattern: re.Pattern[str], read: Callable[[str], str]) -> View | None:
-        """The text with all matches of a pattern as what they stand for: one character, or none. None where there is
-        no match."""
-        text, at = self.text, 0
-        if pattern.search(text) is None:
-            return None
-        starts = self.starts if self.starts is not None else _list_places(0, len(text))
-        ends = self.ends if self.ends is not None else _list_places(1, len(text) + 1)
-        parts: list[str] = []
-        new_starts, new_ends = array("q"), array("q")
-        for match in pattern.finditer(text):
-            start, end = match.span()
-            parts.append(text[at:start])
-            new_starts += starts[at:start]
-            new_ends += ends[at:start]
-            if plain := read(match[0]):
-                parts.append(plain)
-                new_starts.append(starts[start])
-                new_ends.append(ends[end - 1])
-            at = end
-        parts.append(text[at:])
-        return View("".join(parts), new_starts + starts[at:], new_ends + ends[at:])
+    def replace(self, pattern: re.Pattern[str], read: Callable[[re.Match[str]], str]) -> View | None:
+        """The text with all matches of a pattern as the one character each stands for. None where there is none."""
+        text, count = pattern.subn(read, self.text)
+        return View(text, self, pattern) if count else None
 
+    def remove(self, pattern: re.Pattern[str]) -> View | None:
+        """The text without the matches of a pattern. None where there is none."""
+        text, count = pattern.subn("", self.text)
+        return View(text, self, pattern) if count else None
 
-_PLACES = array("q", range(1 << 14))
+    @functools.cached_property
+    def _matches(self) -> tuple[list[int], list[tuple[int, int]], int]:
+        """Where each match is in this text, where it is in the text before, and how many characters it became: found
+        out only where something was found, which is seldom."""
+        assert self._before is not None and self._pattern is not None
+        spans = [match.span() for match in self._pattern.finditer(self._before.text)]
+        removed = len(self._before.text) - len(self.text)
+        width = (sum(end - start for start, end in spans) - removed) // len(spans)
+        places, shorter = list[int](), 0
+        for start, end in spans:
+            places.append(start - shorter)
+            shorter += end - start - width
+        return places, spans, width
 
-
-def _list_places(start: int, stop: int) -> array[int]:
-    """The numbers from `start` up to `stop`; cut out of a list, since counting takes long."""
-    return _PLACES[start:stop] if stop <= len(_PLACES) else array("q", range(start, stop))
+    def _find_character(self, offset: int) -> tuple[int, int]:
+        """Where the character at `offset` stands in the text before."""
+        places, spans, width = self._matches
+        index = bisect.bisect_right(places, offset) - 1
+        if index < 0:
+            return offset, offset + 1
+        start, end = spans[index]
+        if offset < places[index] + width:
+            return start, end
+        at = end + offset - places[index] - width
+        return at, at + 1
 
 
 def read_in_other_ways(text: str) -> Iterator[View]:
@@ -81,14 +94,15 @@ def read_in_other_ways(text: str) -> Iterator[View]:
         if "\\" not in view.text or (view := view.replace(_ESCAPE, _read_escape)) is None:
             break
         yield view
-    if "%" in text and (plain := View(text).replace(_PERCENT, lambda found: chr(int(found[1:], 16)))) is not None:
+    if "%" in text and (plain := View(text).replace(_PERCENT, lambda match: chr(int(match[0][1:], 16)))) is not None:
         yield plain
 
 
 def join_lines(view: View) -> View | None:
     """The text with tokens joined that stand on several lines; None where there is none."""
-    return view.replace(_BREAK, lambda _: "") if "\n" in view.text else None
+    return view.remove(_BREAK) if _HAS_BREAK.search(view.text) else None
 
 
-def _read_escape(found: str) -> str:
+def _read_escape(match: re.Match[str]) -> str:
+    found = match[0]
     return chr(int(found[2:], 16)) if found[1] in "ux" else _PLAIN.get(found[1], found[1])

@@ -59,6 +59,8 @@ def is_near_copy(a: ComparedText, b: ComparedText) -> bool:
         return False
     if abs(words_a - words_b) > limit or _count_least_differences(a.pieces, b.pieces) > 2 * limit + 4:
         return False
+    if max(_count_least_changed(a, b), _count_least_changed(b, a)) > limit:  # spares the alignment, which is slow
+        return False
     size = max(len(a.pieces), len(b.pieces))
     regions = align(a.pieces, b.pieces, min(_MAX_STEPS, 2 * (2 * limit + 3 * size // 10)))
     return regions is not None and _Comparison(a, b, regions).is_copy(limit)
@@ -68,6 +70,14 @@ def _count_least_differences(a: Sequence[int], b: Sequence[int]) -> int:
     """Differences that there are at least: each piece that the other text does not have is one."""
     pieces_a, pieces_b = {*a}, {*b}
     return max(len(pieces_a - pieces_b), len(pieces_b - pieces_a))
+
+
+def _count_least_changed(text: ComparedText, other: ComparedText) -> int:
+    """Words that count as changed in every alignment: those in which a piece comes for the first time that the other
+    text does not have."""
+    missing = {*text.pieces}.difference(other.pieces)
+    firsts = {text.pieces.index(piece) for piece in missing}
+    return len({text.words[place] for place in firsts})
 
 
 class _Comparison:

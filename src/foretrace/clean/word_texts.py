@@ -18,6 +18,8 @@ Pieces = np.ndarray[Any, np.dtype[np.uint32]]
 
 _NUMBER, _STARTS_WORD = 1, 2
 _HASH = 0xFFFFFFFC
+_LONGEST_KNOWN = 40
+"""Characters of the words that are remembered."""
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Scripts without spaces, where each sign counts as a word."""
 _SIGN = r"[-+*/=<>^%]"
@@ -62,11 +64,9 @@ def make_word_text(sentences: Iterable[str]) -> WordText:
     n_words = 0
     for sentence in sentences:
         for word in sentence.lower().split():
-            first = _STARTS_WORD
-            for piece in _PIECE.findall(word):
-                pieces.append(_hash_piece(piece) | first)
-                n_words += first != 0
-                first = _STARTS_WORD if piece >= "\u3040" else 0
+            of_word, counted = _read_known_word(word) if len(word) <= _LONGEST_KNOWN else _read_word(word)
+            pieces += of_word
+            n_words += counted
         if len(pieces) > (ends[-1] if ends else 0):
             ends.append(len(pieces))
     packed = np.array(pieces, dtype="<u4")
@@ -76,7 +76,22 @@ def make_word_text(sentences: Iterable[str]) -> WordText:
     return WordText(digest, n_words, packed[:MAX_PIECES].tobytes(), kept.tobytes())
 
 
-@functools.lru_cache(maxsize=1 << 16)
+def _read_word(word: str) -> tuple[tuple[int, ...], int]:
+    """The pieces of what stands between two spaces, and how many of them begin a word."""
+    pieces: list[int] = []
+    n_words = 0
+    first = _STARTS_WORD
+    for piece in _PIECE.findall(word):
+        pieces.append(_hash_piece(piece) | first)
+        n_words += first != 0
+        first = _STARTS_WORD if piece >= "\u3040" else 0
+    return tuple(pieces), n_words
+
+
+_read_known_word = functools.lru_cache(maxsize=1 << 15)(_read_word)
+"""Texts are made of few words, again and again."""
+
+
 def _hash_piece(piece: str) -> int:
     return zlib.crc32(piece.encode("utf-8", "surrogatepass")) & _HASH | piece[0].isdigit()
 

@@ -53,7 +53,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     accounts: dict[str, dict[str, Any]] = {}
     """The inputs' accounts and counts, summed up by source."""
     redacted: dict[str, int] = {}
-    """What was taken out of the traces of a folder that was scrubbed, by type; of imports, `accounts` says it."""
+    """What was taken out of the traces of a folder that was generated or scrubbed, by type; of imports, `accounts`
+    says it."""
     left_out: dict[str, dict[str, list[int]]] = {}
     """Keys of generated attempts that were finished and not kept, by reason (see `journal.group_keys`)."""
 

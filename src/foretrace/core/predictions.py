@@ -105,6 +105,15 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of each kind of fault that are counted and not refused: `torn_last_line` (left out), `no_action`,
     `bad_confidence`, `bad_seconds`, `bad_tokens`, `bad_score` (the value counts as not given)."""
 
+    def check_not_empty(self) -> None:
+        """Refuse a file without a single prediction.
+
+        Raises:
+            PredictionError: it has none.
+        """
+        if not self.rows:
+            raise PredictionError(f"{self.path}: holds no predictions")
+
     def by_step(self) -> dict[tuple[str, int], list[Prediction]]:
         """The guesses at each (key, step), in the order of their rank."""
         found: dict[tuple[str, int], list[Prediction]] = {}
@@ -139,9 +148,11 @@ def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the rows of a dataset follow from, of its manifest: its traces, and the settings and versions by which they
     become prompts, answers and splits. Datasets that agree in it have the same rows."""
     settings, versions = manifest["settings"], manifest["versions"]
+    window = settings.get("window", "sliding")  # all that there was once, which no manifest named
     return {
         "traces": manifest["inputs"]["digest"],
         **{name: settings[name] for name in _ROW_SETTINGS if settings.get(name) is not None},
+        **({} if window == "sliding" else {"window": window}),
         "token_counter": manifest["token_counter"],
         **{name: versions[name] for name in ("taxonomy", "renderer")},
     }
@@ -199,6 +210,7 @@ def read_header(path: Path) -> PredictionsHeader | None:
     try:
         with path.open("rb") as file:
             line = file.readline()
+        _refuse_compressed(path, line)
         value = json.loads(line)
     except OSError as error:
         raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
@@ -250,6 +262,7 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
         data = path.read_bytes()
     except OSError as error:
         raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
+    _refuse_compressed(path, data)
     lines = data.splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -265,6 +278,11 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
         if not isinstance(value, dict):
             raise PredictionError(f"{where}: is no {kind}: it is no JSON object")
         yield number, value
+
+
+def _refuse_compressed(path: Path, data: bytes) -> None:
+    if data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")):  # gzip, Zstandard, zip
+        raise PredictionError(f"{path}: is compressed; unpack it first")
 
 
 def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:

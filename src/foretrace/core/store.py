@@ -13,6 +13,7 @@ import hashlib
 import heapq
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -29,6 +30,7 @@ from foretrace.core.manifest import SHARDS as SHARDS
 from foretrace.core.manifest import Cursor as Cursor
 from foretrace.core.manifest import Manifest as Manifest
 from foretrace.core.manifest import read_manifest
+from foretrace.core.redactions import read_redactions
 from foretrace.core.segments import (
     Segment,
     SegmentRow,
@@ -241,6 +243,7 @@ class TraceWriter:
         index = JournalIndex(journal)
         for shard in sorted({choose_shard(task, self.manifest.shards) for task in index.tasks}):
             for trace in index.read_traces(lambda task, shard=shard: choose_shard(task, self.manifest.shards) == shard):
+                self._count_redactions(trace)
                 self.add(trace, replace=True)
             self.checkpoint(index.run)
         left_out = {k: v for k, v in self.left_out.items() if k not in index.stored} | index.left_out
@@ -254,6 +257,15 @@ class TraceWriter:
             self.damaged.append(_move_aside(journal))
         else:
             journal.unlink()
+
+    def _count_redactions(self, trace: Trace) -> None:
+        """Note in the manifest what was taken out of a trace that is about to be added, in the place of its older
+        version."""
+        counts = Counter(self.manifest.redacted)
+        if (known := self.get(trace.key, trace.task.id)) is not None:
+            counts.subtract(read_redactions(known))
+        counts.update(read_redactions(trace))
+        self.manifest.redacted = dict(sorted((+counts).items()))
 
     def _recount_rows(self, segment: Segment) -> Segment:
         """The segment with its number of rows as on disk: a writer may have been killed between the segment and the
@@ -459,11 +471,21 @@ def read_traces(folder: Path | str) -> Iterator[Trace]:
 
 
 def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool = False) -> dict[Added, int]:
-    """Add traces to a folder, which is made if absent; returns how many were new, present, conflicts, replaced."""
+    """Add traces to a folder, which is made if absent; returns how many were new, present, conflicts, replaced.
+
+    Raises:
+        StoreError: a trace cannot be encoded, or the folder cannot be written. Up to 512 traces before it may be lost.
+    """
     counts: dict[Added, int] = {"new": 0, "present": 0, "conflict": 0, "replaced": 0}
     with TraceWriter(folder, replace=replace) as writer:
         for number, trace in enumerate(traces, 1):
-            counts[writer.add(trace)] += 1
+            try:
+                counts[writer.add(trace)] += 1
+            except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
+                raise StoreError(
+                    f"{folder}: trace {trace.key!a} cannot be written ({error}); mend or leave out this trace "
+                    "(text must be valid Unicode, without lone surrogates)"
+                ) from error
             if number % 512 == 0:
                 writer.checkpoint()
         writer.checkpoint()

@@ -26,7 +26,7 @@ from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
 from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
-from foretrace.dataset.filters.benchmark_sets import gather_benchmarks
+from foretrace.dataset.filters.benchmark_sets import describe_unusable_rows, gather_benchmarks
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import LikelyCalls
@@ -346,6 +346,7 @@ class _Builder:
     def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
         """What the filters leave out, and the groups that they merge."""
         gathered = gather_benchmarks(self.settings.decontaminate, self.candidates_folder)
+        self.warnings += [f"decontaminate: {each}" for each in describe_unusable_rows(self.settings.decontaminate)]
         settings = msgspec.structs.replace(self.settings, decontaminate=gathered)
         filters = make_trace_filters(settings)
         if not filters:

@@ -311,4 +311,9 @@ def _write_origin(manifest: Mapping[str, Any]) -> str:
         lines.append(f"- {config}: {', '.join(f'{r} {n}' for r, n in reasons.items()) or 'none'}")
     lines += ["", "Settings: " + ", ".join(f"{k} {_format_setting(v)}" for k, v in settings.items()) + "."]
     lines.append(f"Prompt length is counted by {manifest['token_counter']}.")
+    if cache := manifest.get("prefix_cache"):
+        lines.append(
+            f"A server with a prefix cache would have had {cache['share']:.1%} of the prompts' tokens: those of the "
+            "messages with which a prompt begins as the one before it in its trace does."
+        )
     return "\n".join([*lines, ""])

@@ -133,7 +133,9 @@ class _ShardChecker:
         other: Prompts | None = None
         for step, rows in sorted(steps.items()):
             # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
-            other = Prompts(replace_ending(trace, step), settings.target, settings.max_context_tokens, counter, other)
+            changed = replace_ending(trace, step)
+            limit, window = settings.max_context_tokens, settings.window
+            other = Prompts(changed, settings.target, limit, counter, window, other)
             prompt = other.render(step)
             tokens, with_target = 0, False
             for _, text in prompt:

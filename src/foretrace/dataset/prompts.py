@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Message, ToolSpec, Trace
+from foretrace.dataset.history_window import HistoryWindow
 from foretrace.dataset.prompt_digests import digest_prompt
-from foretrace.dataset.settings import TargetFormat
+from foretrace.dataset.settings import TargetFormat, Window
 from foretrace.dataset.target_text import has_target, make_message_text
 from foretrace.dataset.tool_text import DESCRIPTION_CHARS, encode_tool, is_described
 from foretrace.dataset.turn_text import (
@@ -139,6 +140,7 @@ class Prompts:
         target: TargetFormat,
         max_tokens: int,
         counter: TokenCounter,
+        window: Window,
         earlier: Prompts | None = None,
     ) -> None:
         """
@@ -147,6 +149,7 @@ class Prompts:
             target: What the instruction asks for.
             max_tokens: Tokens of a prompt at most.
             counter: Counts them.
+            window: How the history is cut.
             earlier: Prompts of a trace that begins with the same messages; what they have rendered is reused.
         """
         messages = trace.messages
@@ -166,7 +169,8 @@ class Prompts:
         self._messages = messages
         self._body: list[ChatText] = [] if earlier is None else earlier._body
         """The messages of the history, one by one."""
-        self._costs: list[int] = [] if earlier is None else earlier._costs
+        room = max_tokens - self._head.cost
+        self._window = HistoryWindow(window, room) if earlier is None else earlier._window
         self._joined: dict[tuple[int, int], ChatText] = {} if earlier is None else earlier._joined
         """Turns of several messages, by the places in `_body` where they begin and end."""
         self._rendered: dict[int, list[ChatText]] = {}
@@ -209,7 +213,7 @@ class Prompts:
     def _render(self, index: int) -> list[ChatText]:
         self._render_to(index)
         end = max(0, index - self._first)
-        start = self._find_start(end)
+        start = self._window.find_start(end)
         self._first_shown[index] = self._first + start
         body = self._body
         at = start if start == end or body[start].role == "assistant" else self._find_turn_end(start, end)
@@ -223,18 +227,6 @@ class Prompts:
         if prompt[-1].role == "assistant":
             prompt.append(ChatText("user", AGENT_GOES_ON))
         return prompt
-
-    def _find_start(self, end: int) -> int:
-        """Place of the first message that is shown: as many of the latest as there is room for. Where some are left
-        out, a turn of the agent comes first, so that no result stands without its call."""
-        left = self._max - self._head.cost
-        start = end
-        while start > 0 and left >= self._costs[start - 1]:
-            start -= 1
-            left -= self._costs[start]
-        if start == 0:
-            return 0
-        return next((at for at in range(start, end) if self._body[at].role == "assistant"), start)
 
     def _find_turn_end(self, begin: int, end: int) -> int:
         """Where the turn ends that begins at a place: before the first message of the other side."""
@@ -259,10 +251,19 @@ class Prompts:
         """Tokens of a prompt."""
         return sum(self._count_message_tokens(m.content) for m in prompt)
 
+    def count_cached_tokens(self, index: int, earlier: int) -> tuple[int, int]:
+        """Tokens of the prompt at `index`, and how many of them a server has that keeps what it computed of the prompt
+        at `earlier`: those of the whole messages with which both begin."""
+        start, end = self.find_first_shown(index) - self._first, max(0, index - self._first)
+        is_cut = self.find_first_shown(earlier) != self._first_shown[index]
+        same = 0 if is_cut else self._window.count_tokens(start, max(0, earlier - self._first))
+        return self._head.cost + self._window.count_tokens(start, end), self._head.cost + same
+
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
         self._render_to(index)
-        latest = self._costs[index - self._first - 1] if index > self._first else 0
+        end = index - self._first
+        latest = self._window.count_tokens(end - 1, end) if end > 0 else 0
         return self._head.cost + latest <= self._max
 
     def has_target_before(self, index: int) -> bool:
@@ -286,8 +287,9 @@ class Prompts:
             message = self._messages[at]
             room = self._max // 5 - self._counter.count(frame_text(message, ""))
             text = frame_text(message, self._clip(make_shown_text(message), room))
-            self._body.append(ChatText(find_side(message), text))
-            self._costs.append(self._count_message_tokens(text))
+            shown = ChatText(find_side(message), text)
+            self._body.append(shown)
+            self._window.add(shown.role, self._count_message_tokens(text))
 
     def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         """The agent's own system text and its tools, which share a quarter of the prompt. Tools that the system text

@@ -42,6 +42,10 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Those of them whose action is a person's correction."""
     with_inferred_tools: int = 0
     """Traces whose prompts tell of tools that were inferred."""
+    prompt_tokens: int = 0
+    """Of the prompts of all steps that can be targets."""
+    cached_tokens: int = 0
+    """Those that a server with a prefix cache has from the prompt before in the same trace."""
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls that were not read, by source."""
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -144,6 +148,7 @@ def make_manifest(
             **({"traces_with_inferred_tools": counts.with_inferred_tools} if counts.with_inferred_tools else {}),
             **({} if corrections is None else {"steps_corrected": counts.corrected}),
         },
+        "prefix_cache": _describe_prefix_cache(counts),
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,
         "families": dict(sorted(counts.families.items())),
@@ -153,6 +158,11 @@ def make_manifest(
         "difficulty": msgspec.to_builtins(difficulty),
         "warnings": warnings,
     }
+
+
+def _describe_prefix_cache(counts: BuildCounts) -> dict[str, Any]:
+    share = round(counts.cached_tokens / max(1, counts.prompt_tokens), 4)
+    return {"prompt_tokens": counts.prompt_tokens, "cached_tokens": counts.cached_tokens, "share": share}
 
 
 def describe_build(

@@ -16,6 +16,7 @@ SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
 Dedup = Literal["keep-best"]
+Window = Literal["sliding", "blocks"]
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +26,9 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What a proposer predicts: the action type, the call (type, tool, arguments), or the whole message."""
     max_context_tokens: int = 8192
     """Longest prompt. System, task and latest turns stay; what is left out is marked."""
+    window: Window = "sliding"
+    """How the history of a prompt is cut: `sliding` shows as much as there is room for; `blocks` cuts rarely, so that a
+    prompt begins as the one before it in its trace."""
     tokenizer: str | None = None
     """`tokenizer.json`, or a folder that holds one; `None` counts UTF-8 bytes / 3.5."""
     split: tuple[float, float, float] = (0.8, 0.1, 0.1)
@@ -110,6 +114,9 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def _check_mistakes(self) -> None:
         if self.mistakes and self.target != "call":
             raise UsageError(Setting("mistakes"), " needs whole calls: build with ", Setting("target", "call"))
+        for setting in ("mistakes", "hard"):
+            if getattr(self, setting) and not self.pairs:
+                raise UsageError(Setting(setting), " is for pairs, and ", Setting("pairs", 0), " allows none")
         if self.allow_unchecked and not self.mistakes:
             raise UsageError(Setting("allow_unchecked"), " is for ", Setting("mistakes"))
         for file in self.mistakes:

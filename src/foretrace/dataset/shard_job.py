@@ -214,6 +214,9 @@ class _ShardBuilder:
         for attempt in attempts:
             if attempt.wanted:
                 self._exclude(attempt, split)
+                tokens = attempt.count_prompt_tokens()
+                self.counts.prompt_tokens += tokens.total
+                self.counts.cached_tokens += tokens.cached
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
         if self.job.predictions:

@@ -31,17 +31,30 @@ _OUTPUT_LIKE = re.compile(
 _PASTED = "Execution result:"
 """How a person in a chat about code reports what the code printed."""
 _END = 500
+_ENDS_IN_CODE = re.compile(
+    r"^```(?:bash|sh|shell|console|zsh|powershell|python|py)[ \t]*\n.*^```\s*\Z", re.MULTILINE | re.DOTALL
+)
+_OF_A_PERSON = re.compile(
+    r"[?!]\s*\Z|\A\s*(?:hi|hello|hey|thanks?|thx|yes|yep|sorry|please|great|nice|perfect|cool|good|awesome|wow|sure|now"
+    r"|but|and|so|also|instead|then|next|add|make|use|change|write|show|explain|give|try|do|let|what|how|why|when|where"
+    r"|which|who|can|could|would|should|will|is|are|does|i|i'm|we|you|it|that|this|there|my)\b"
+    r"|\b(?:i|you|your|my|me|please|thanks?)\b",
+    re.IGNORECASE,
+)
+"""What people say and programs seldom print."""
+_MIN_CODE_TURNS = 3
 
 
 def find_unread_calls(trace: Trace) -> list[int]:
     """Indexes of the agent's messages that make a call that was not read."""
     messages = trace.messages
-    pastes = _shows_only_outputs(messages)
+    pastes, is_run = _shows_only_outputs(messages), _runs_its_code(messages)
     answered = {call.id for message in messages for call in message.tool_calls if call.id}
     return [
         index
         for index, message in enumerate(messages[:-1])
-        if _may_call(message) and _is_answered(messages, index, answered, pastes)
+        if _may_call(message)
+        and (_is_answered(messages, index, answered, pastes) or (is_run and _ENDS_IN_CODE.search(message.content)))
     ]
 
 
@@ -80,3 +93,15 @@ def _shows_only_outputs(messages: tuple[Message, ...]) -> bool:
         later for message, later in itertools.pairwise(messages) if message.role == "assistant" and later.role == "user"
     ]
     return len(following) > 2 and all(_OUTPUT_LIKE.match(each.content[:200]) for each in following)
+
+
+def _runs_its_code(messages: tuple[Message, ...]) -> bool:
+    """Whether each turn of the agent but the last one ends in a block of code, and no person ever says a word to it."""
+    turns = [
+        (message.content, later.content)
+        for message, later in itertools.pairwise(messages)
+        if message.role == "assistant" and later.role == "user"
+    ]
+    return len(turns) >= _MIN_CODE_TURNS and not any(
+        _OF_A_PERSON.search(answer[:_END]) or not _ENDS_IN_CODE.search(said) for said, answer in turns
+    )

@@ -174,6 +174,7 @@ class Ceiling:
         if len(calls) < len(step.calls):
             return
         self._counts["dispatched"] += bool(step.calls)
+        self._counts["place_assumed"] += any(call.place_assumed for call in step.calls)
         saved = save_by_dispatch(model_s, tool_s, calls) if eligible else 0.0
         self._sums.add(_TOTAL, "eager", saved, trace.task.id)
         self._sums.add(_TOTAL, "eager wall", model_s + tool_s, trace.task.id)
@@ -225,6 +226,7 @@ class Ceiling:
                 **msgspec.structs.asdict(savings[_TOTAL, "eager"] if dispatched else _NOTHING_KNOWN),
                 coverage=dispatched,
                 verdict=decide_verdict(min(dispatched, total.coverage)),
+                place_assumed_steps=counts["place_assumed"],
             ),
             sources=by_kind["source"],
             agents=by_kind["agent"],

@@ -35,6 +35,8 @@ class EagerCeiling(Saving, frozen=True, kw_only=True):
     coverage: float
     """Share of the steps with calls (of known times) of which it is known how much of the reply follows the calls."""
     verdict: Verdict
+    place_assumed_steps: int
+    """Those of them with native calls, which are taken to stand at the end of their reply, in their order."""
 
 
 class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):

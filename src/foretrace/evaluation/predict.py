@@ -44,6 +44,8 @@ _NO_ROWS: dict[PredictedRows, str] = {
     "proposer": "train rows",
     "validation": "validation rows of `proposer`; build it with validation groups",
 }
+FOLDS = 5
+"""Parts of the groups of the train rows, where nothing else is said."""
 ACTIONS = frozenset(map(str, ActionType))
 """What a guess may name."""
 
@@ -58,8 +60,8 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Only the first rows."""
     seed: int = 0
     """Assigns groups to folds, and seeds the samples of a model."""
-    folds: int = 5
-    """Parts of the groups of the train rows: each is predicted by what was learnt from the others."""
+    folds: int | None = None
+    """Parts of the groups of the train rows: each is predicted by what was learnt from the others. None is `FOLDS`."""
     times: bool = True
     """Write how long each step took. Without, the same rows give the same bytes."""
 
@@ -72,6 +74,11 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("k", "limit"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(Setting(name, value), ": give 1 or more")
+        if self.folds is None:
+            return
+        if self.rows != "proposer":
+            what = f" is for train rows, and {self.rows} rows are predicted by what all of them taught; leave it out"
+            raise UsageError(Setting("folds", self.folds), what)
         if self.folds < 2:
             raise UsageError(Setting("folds", self.folds), ": give 2 or more, else a row's own answer would be learnt")
 
@@ -208,7 +215,7 @@ class _Run:
         started = time.perf_counter()
         try:
             predictor.fit(rows)
-        except Exception as error:  # a user's own class may fail in any way
+        except (Exception, SystemExit) as error:  # a user's own class may fail in any way
             raise PredictionError(
                 f"{self._name}: cannot learn from {len(rows):,} rows: {_name_error(error)}"
             ) from error
@@ -224,7 +231,7 @@ class _Run:
         except BadGuessError as error:
             self._count("bad_guess", f"{row.key} step {row.step}: {error}")
             return
-        except Exception as error:  # a user's own class may fail in any way
+        except (Exception, SystemExit) as error:  # a user's own class may fail in any way
             self._count("raised", f"{row.key} step {row.step}: {_name_error(error)}")
             return
         self.seconds.append(seconds)
@@ -323,7 +330,7 @@ def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetR
     groups = sorted({row.group for row in train}, key=lambda group: digest("folds", str(settings.seed), group))
     if len(groups) < 2:
         raise PredictionError(f"{dataset}: its train rows are of one group; there is no other one to learn from")
-    count = min(settings.folds, len(groups))
+    count = min(settings.folds or FOLDS, len(groups))
     fold_of = {group: place % count for place, group in enumerate(groups)}
     parts = [
         _Fold(
@@ -334,5 +341,5 @@ def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetR
     return asked, [part for part in parts if part.asked]
 
 
-def _name_error(error: Exception) -> str:
+def _name_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {find_first_line(error)}"

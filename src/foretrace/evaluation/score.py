@@ -124,6 +124,7 @@ def _make_report(
     references, left_out = _find_references(gold, safe)
     return ScoreReport(
         predictor="" if header is None else header.predictor,
+        predicted=gold.target if header is None else header.target,
         target=gold.target,
         scores=[row for each in slices for row in each.score(own)],
         rows=len(gold.steps),
@@ -189,6 +190,7 @@ def _read(path: Path, gold: _Gold, allowed: _Allowed) -> _Predictions:
     """
     file = read_predictions(path)
     _check_header(file, gold, "eval", allowed)
+    file.check_not_empty()
     guesses, unknown = _match(file, gold, "eval", allowed)
     most = max((guess.rank for found in guesses.values() for guess in found), default=1)
     return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
@@ -291,6 +293,7 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
         other=other.file.path,
         predictor="" if header is None else header.predictor,
         tasks=len({step.task for step in own.judged.steps}),
+        missing=len(other.judged.steps) - len(other.guesses),
         scores=[row for each in slices for row in each.score(other)],
         differences=differences,
     )

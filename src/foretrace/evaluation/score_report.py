@@ -139,6 +139,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     other: str
     predictor: str
     tasks: int
+    missing: int = 0
+    """Eval rows without a prediction of the other file: they count as wrong there."""
     scores: list[ScoreRow]
     """Of the other file."""
     differences: list[Difference]
@@ -149,6 +151,8 @@ class ScoreReport(msgspec.Struct, frozen=True, kw_only=True):
 
     predictor: str = ""
     """As the file's header has it."""
+    predicted: str = "call"
+    """What it guesses, as the file's header has it: `type` or `call`."""
     target: str = "call"
     scores: list[ScoreRow]
     rows: int

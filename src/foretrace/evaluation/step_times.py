@@ -47,6 +47,8 @@ class CallTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of its own; of a result that answers several calls an equal part. None where not known."""
     written_at: float | None
     """Share of the reply, in [0, 1], that is written when the call is complete; None where not known."""
+    place_assumed: bool = False
+    """Whether the call stands apart from the reply's text, so that its place is taken to be behind it."""
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +142,7 @@ def _time_step(
         model_s=model_s,
         tool_s=tool_s,
         calls=tuple(
-            CallTimes(name=name_call(call), tool_s=seconds, written_at=place)
+            CallTimes(name=name_call(call), tool_s=seconds, written_at=place, place_assumed=call.span is None)
             for call, seconds, place in zip(calls, own, places, strict=True)
         ),
         unknown=unknown,
@@ -228,26 +230,35 @@ def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> lis
 
 
 def _find_places(messages: Sequence[Message]) -> list[float | None]:
-    """For each call, the share of the reply that is written when it is complete; None for a call whose place in the
-    reply is not known.
+    """For each call, the share of the reply that is written when it is complete; None where nothing was written.
 
     By tokens between the messages of a reply where all have theirs, else by characters; inside of a message by
-    characters.
+    characters. A native call, which stands apart from the text, is taken to come behind it, in the order of the calls:
+    chat formats end a reply with its calls. So one native call ends with its reply. Thinking that was not recorded
+    would put the others later than this says, and never earlier.
     """
-    written = [len(message.reasoning or "") + len(message.content) for message in messages]
+    written = [
+        len(message.reasoning or "") + len(message.content) + sum(map(_measure_native, message.tool_calls))
+        for message in messages
+    ]
     tokens = [len(message.sampled.token_ids) if message.sampled else 0 for message in messages]
     weights = tokens if all(tokens) else written
     total, before = sum(weights), 0
     places: list[float | None] = []
     for message, weight, characters in zip(messages, weights, written, strict=True):
+        thought = len(message.reasoning or "")
+        native_end = thought + len(message.content)
         for call in message.tool_calls:
-            if call.span is None or not total or not characters:
-                places.append(None)
-                continue
-            inside = (len(message.reasoning or "") + call.span[1]) / characters
-            places.append(min(1.0, (before + weight * inside) / total))
+            native_end += _measure_native(call)
+            end = native_end if call.span is None else thought + call.span[1]
+            places.append(min(1.0, (before + weight * end / characters) / total) if total and characters else None)
         before += weight
     return places
+
+
+def _measure_native(call: ToolCall) -> int:
+    """Characters that a call adds to the text of its reply: none where it is written in it."""
+    return 0 if call.span is not None else len(call.name) + len(call.arguments)
 
 
 def _check(seconds: float | None) -> float | None:

@@ -189,6 +189,8 @@ def add_scores(
             raise PredictionError(f"{where}: a second score for {key} step {step} rank {at[2]}")
         found[at] = read_number(value, "score", problems, float("-inf"), float("inf"))
         lines += 1
+    if not lines:
+        raise PredictionError(f"{scores}: holds no scores")
     rows = [msgspec.structs.replace(row, score=found.pop((row.key, row.step, row.rank), None)) for row in file.rows]
     if len(found) > lines - len(found):
         raise PredictionError(
@@ -237,8 +239,7 @@ def _check_fit(file: PredictionsFile, dataset: Path, target: str, allow_other_ve
     """
     own = digest_dataset(dataset)
     header = file.header or PredictionsHeader(target=target, steps=len(file.by_step()))
-    if not file.rows:
-        raise PredictionError(f"{file.path}: holds no predictions")
+    file.check_not_empty()
     if header.dataset and header.dataset != own and not allow_other_version:
         raise PredictionError(
             f"{file.path}: was made for another dataset, or another version of {dataset}: predict again, or ",

@@ -65,7 +65,7 @@ def write_dataset_page(
 
     Raises:
         StoreError: the dataset, or a result of `score` or `replay`, cannot be read.
-        PredictionError: a file of predictions cannot be read.
+        PredictionError: a file of predictions cannot be read, or none of them is for an eval row.
     """
     manifest: dict[str, Any] = msgspec.json.decode((dataset / "manifest.json").read_bytes())
     configs, files = load_configs(), [Guesses(path) for path in predictions]
@@ -78,6 +78,8 @@ def write_dataset_page(
             rows.add(split, row, [guesses.compare(row, gold) for guesses in files] if name == "eval" else [])
             progress(f"reading {name} of {dataset}", number, None)
         rows.flush()
+    for guesses in files:
+        guesses.check_fit(dataset)
     left_out = sum(rows.left_out for rows in listed.values())
     facts = {
         "kind": "dataset",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from foretrace.actions.same_action import canonicalise_json
-from foretrace.core.predictions import PredictedCall, PredictionsFile, read_predictions
+from foretrace.core.errors import ForetraceWarning, PredictionError
+from foretrace.core.predictions import PredictedCall, PredictionsFile, digest_dataset, read_predictions
 
 _TEXT_CHARACTERS = 4_000
 
@@ -47,6 +49,24 @@ class Guesses:
             "right_call": right_call,
             "others": len(guesses) - 1,
         }
+
+    def check_fit(self, dataset: Path) -> None:
+        """After all rows were compared: refuse a file that has nothing to show, and warn of one that was made for
+        another version of the dataset.
+
+        Raises:
+            PredictionError: no prediction is for an eval row of the page.
+        """
+        path, header = self.file.path, self.file.header
+        self.file.check_not_empty()
+        if not self._found:
+            raise PredictionError(
+                f"{path}: none of its {len(self.file.rows):,} predictions is for an eval row of {dataset}; name the "
+                "dataset whose eval rows were predicted"
+            )
+        if header is not None and header.dataset and header.dataset != digest_dataset(dataset):
+            what = f"{path}: was made for another dataset, or another version of {dataset}: what fits is shown"
+            warnings.warn(ForetraceWarning(what), stacklevel=2)
 
     def describe(self) -> dict[str, Any]:
         """The file as a whole, after all rows were compared; `confusion` has gold, guess and number."""

@@ -13,13 +13,15 @@ from foretrace.actions.flag_meanings import find_flag_meaning
 from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.token_arrays import pack
-from foretrace.core.trace import Trace, encode_trace
+from foretrace.core.trace import Sampled, Trace, encode_trace
 from foretrace.evaluation.savings import save_by_prefetch
 from foretrace.evaluation.step_times import StepTimes
 
 GUESS_S = 0.2
 """Seconds that a guess takes, for what prefetching could hide; as `ceiling` has it."""
 _LOWEST_LOGPROB = -20.0
+_SHOWN_TOKENS = 2_000
+"""Tokens of a message whose ids and logprobs the page holds."""
 
 
 def describe_trace(
@@ -35,11 +37,23 @@ def describe_trace(
         "flags": [[x.index, x.rule, x.is_cheat, find_flag_meaning(x.rule), x.evidence] for x in flags],
         "times": _describe_times(labels, times),
         "tokens": [
-            [index, len(m.sampled.token_ids), [_round_logprob(value) for value in m.sampled.logprobs]]
+            [index, *_describe_tokens(m.sampled)]
             for index, m in enumerate(trace.messages)
-            if m.sampled is not None and m.sampled.token_ids
+            if m.sampled is not None and (m.sampled.token_ids or m.sampled.logprobs)
         ],
     }
+
+
+def _describe_tokens(sampled: Sampled) -> list[Any]:
+    """Of the tokens of a message: how many, their mean logprob, those of its prompt, the first ids and logprobs."""
+    logprobs = [_round_logprob(value) for value in sampled.logprobs]
+    return [
+        len(sampled.token_ids),
+        round(sum(logprobs) / len(logprobs), 4) if logprobs else None,
+        len(sampled.prompt_token_ids or ()),
+        sampled.token_ids[:_SHOWN_TOKENS],
+        logprobs[:_SHOWN_TOKENS],
+    ]
 
 
 def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[list[Any]]:

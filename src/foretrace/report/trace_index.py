@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,11 @@ from foretrace.evaluation.step_times import StepTimes
 
 ROWS_PER_CHUNK = 5_000
 _TITLE_CHARACTERS = 110
+_SEARCHED_CHARACTERS = 3_000
+_MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
+"""Where the task begins in a message that says other things first, such as where the files are."""
+_HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
+"""Where the headline of such a task ends: at an empty line, or at the marks of Markdown."""
 _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
 """How what stands in the place of a secret begins."""
 
@@ -77,7 +83,7 @@ class TraceIndex:
                 "effects": self._numbers("effect", (str(label.effect) for label in labels if label.action)),
                 "tools": self._numbers("tool", (call.name or "(no name)" for call in calls)),
                 "flags": self._numbers("flag", [*_name_flags(flags), *_find_properties(trace, labels, times)]),
-                "parent": trace.parent.key if trace.parent else None,
+                "parent": [trace.parent.key, trace.parent.call_id] if trace.parent else None,
                 "run": run,
                 "chunk": chunk,
                 "place": place,
@@ -112,8 +118,13 @@ def _find_title(trace: Trace) -> str:
     """The first words of the task, of the first message of a user, or else of anybody."""
     texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
     text = trace.task.statement or next(iter(texts), "")
+    if marked := _MARKED_TASK.search(text[:_SEARCHED_CHARACTERS]):
+        begin = marked.end()
+        text = text[begin : begin + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
+        text = _HEADLINE_END.split(text.strip(), 1)[0]
     words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
-    return words[:_TITLE_CHARACTERS].encode("utf-8", "replace").decode()
+    title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"
+    return title.encode("utf-8", "replace").decode()
 
 
 def _add_known(seconds: Any) -> float | None:

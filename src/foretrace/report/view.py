@@ -20,7 +20,7 @@ from foretrace.report.traces_page import name_folders, was_changed, write_traces
 MAX_RUNS = 2
 REPORT = "report.html"
 """What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
-_TRIES = 3
+_TRIES = 8
 
 
 class ViewReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,13 @@ import pytest
 from foretrace.clean.benchmarks import BenchmarkProblem
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.dataset.filters import benchmark_sets
-from foretrace.dataset.filters.benchmark_sets import gather_benchmarks, list_known_ids, parse_benchmark, read_benchmarks
+from foretrace.dataset.filters.benchmark_sets import (
+    describe_unusable_rows,
+    gather_benchmarks,
+    list_known_ids,
+    parse_benchmark,
+    read_benchmarks,
+)
 
 DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n import os\n-old = 1\n+new = 1\n+more = 2\n"
 ROW = {"instance_id": "o__r-12", "problem_statement": "It breaks.", "patch": DIFF, "repo": "o/r"}
@@ -53,6 +59,16 @@ def test_list_of_ids(tmp_path: Path, name: str, text: str) -> None:
         ("ids", "o__r-12", ""),
         ("ids", "o__r-13", ""),
     ]
+
+
+def test_rows_with_nothing_to_look_for_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(f'{json.dumps(ROW)}\nno json\n\n[1]\n{{"foo": 1}}\n')
+    assert read_benchmarks([str(path)])[0].id == "o__r-12"
+    (said,) = describe_unusable_rows([str(path)])
+    assert said.startswith(f"{path}: 3 of 4 rows hold nothing to look for, first row 2: JSON is malformed")
+    path.with_suffix(".txt").write_text("o__r-12\n\n")
+    assert describe_unusable_rows([str(path.with_suffix(".txt"))]) == []
 
 
 def test_humaneval_and_mbpp_by_their_problem_sets(tmp_path: Path) -> None:

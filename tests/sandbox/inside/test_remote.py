@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections import Counter, OrderedDict, defaultdict, deque
+from array import array
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -257,7 +259,7 @@ class Bag(list[Any]):
     pass
 
 
-@pytest.mark.parametrize("make", [list, deque, bytearray, Bag])
+@pytest.mark.parametrize("make", [list, deque, bytearray, Bag, lambda: array("i")])
 def test_a_container_is_one_on_both_sides_as_long_as_both_hold_it(far: Any, make: Any) -> None:
     STORE["items"] = []
     mine = make()
@@ -271,6 +273,28 @@ def test_a_container_is_one_on_both_sides_as_long_as_both_hold_it(far: Any, make
     theirs.append("new")
     far("len_of")("x")
     assert STORE["items"][1] == "new"
+
+
+def test_a_namespace_is_one_on_both_sides(far: Any) -> None:
+    STORE["items"] = []
+    mine = SimpleNamespace(n=1)
+    assert far("keep")(mine) is mine
+    mine.more = [2]
+    theirs = far("give")("items")
+    assert theirs[0] is mine and STORE["items"][0] == mine
+    del STORE["items"][0].n
+    far("len_of")("x")
+    assert mine == SimpleNamespace(more=[2])
+
+
+@pytest.mark.parametrize("make", [lambda: ChainMap({"a": 1}, {}), lambda: UserDict(a=1), lambda: UserList("ab")])
+def test_what_is_made_of_a_container_is_made_of_the_same_one(far: Any, make: Any) -> None:
+    STORE["items"] = []
+    mine = make()
+    again = far("keep")(mine)
+    assert type(again) is type(mine) and again == mine
+    (held,), (known,) = vars(again).values(), vars(mine).values()
+    assert held is known
 
 
 def len_of(value: Any) -> int:

@@ -13,7 +13,7 @@ import msgspec
 
 from foretrace.actions.call_facts import OPEN_FILE, CallKind
 from foretrace.actions.cheats.patches import find_patch_edits, is_patch
-from foretrace.actions.cheats.python_contents import PythonContents, read_python
+from foretrace.actions.cheats.python_contents import PythonContents, may_start, read_python
 from foretrace.actions.cheats.shell_contents import Command, Edit, ShellContents, read_shell
 from foretrace.actions.tool_rules import classify_call, decode_arguments, find_tool_group
 from foretrace.actions.tool_tables import PATH_KEYS
@@ -113,7 +113,7 @@ def _read_scripts(contents: CallContents) -> None:
         text = edit.new[:MAX_CHARACTERS]
         if edit.path.endswith((".sh", ".bash")) or re.match(r"#!\S*/(?:env )?(?:ba|z|da)?sh\b", text):
             contents.commands += read_shell(text, 1).commands
-        elif edit.path.endswith(".py"):
+        elif edit.path.endswith(".py") and may_start(text):
             found = read_python(text)
             contents.commands += found.commands
             contents.commands += [each for line in found.shell for each in read_shell(line, 1).commands]

@@ -21,6 +21,9 @@ _ID_REPOSITORY = re.compile(
     r"(?:^|/)([A-Za-z0-9][\w.-]*?)__([A-Za-z0-9][\w.-]*?)(?:-\d+|\.[0-9a-f]{6,}|__[\d.]+|_\d+)?(?:[._/-]|$)"
 )
 _GITHUB = re.compile(r"github\.com[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?(?=[/#?\s)\]\"'>]|$)")
+_SAID_REPOSITORY = re.compile(
+    r"\b(?:[Rr]epository|[Rr]epo)\s+(?:of |is |named |called )?[`\"']?([\w.-]+/[\w.-]*\w)(?![\w/])"
+)
 _HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
 _ABSOLUTE = re.compile(r"(?<![\w.~/-])(/(?:[\w.@+-]+/?){1,8})")
 _NEGATED = re.compile(
@@ -136,11 +139,10 @@ class Circumstances:
         self.repository = _find_repository(trace, self.statement)
         """`owner/name` in lower case, or empty where it is not known."""
         self._sentences = re.split(r"(?<=[.!?;])\s+|\n+", self.statement)
-        self._asking = re.split(r"(?<=[.!?;])\s+|\n+", _ISSUE.sub("", self.statement))
         self._asked: dict[str, bool] = {}
         self.names = self._find_names()
         """Plain names of the package that the task is about."""
-        self.roots = set(_ABSOLUTE.findall(self._invitations))
+        self.roots = {p for s in self._sentences if "/" in s and _is_invitation(s) for p in _ABSOLUTE.findall(s)}
         self.made: set[str] = set()
         """Paths, and last parts of paths, of files that the agent has made."""
         self.known: set[str] = set()
@@ -151,8 +153,9 @@ class Circumstances:
         """Path of a file -> what observations of calls that name it have shown."""
         self.looking_at: set[str] = set()
         """Files that the calls of this step show or run."""
-        self.hashes: set[str] = set()
-        """Commits that observations have named, their first seven digits."""
+        self._hashes: set[str] = set()
+        self._naming_commits: list[str] = []
+        """Observations whose commits are not among the hashes yet."""
         self.aliases: dict[str, str] = {}
         """Alias of git -> what it stands for."""
         self.moved = False
@@ -161,6 +164,7 @@ class Circumstances:
 
     def _find_names(self) -> set[str]:
         names = {plain_name(part) for part in self.repository.split("/")[1:]}
+        names.add(plain_name(self.repository.replace("/", "")))  # acme/cart is released as acme-cart
         names |= {
             each.removeprefix("python").removesuffix("python").removesuffix("py") for each in names if len(each) > 5
         }
@@ -175,7 +179,7 @@ class Circumstances:
 
     def _find_asked(self, what: str) -> bool:
         pattern = _ASKS[what]
-        for sentence in self._asking:
+        for sentence in re.split(r"(?<=[.!?;])\s+|\n+", _ISSUE.sub("", self.statement)):
             if what not in ("tests", "checker") and not _ASKING.search(sentence):
                 continue
             if not pattern.search(sentence) or _NEGATED.search(sentence) or _COMMAND_IN_ISSUE.search(sentence):
@@ -188,16 +192,29 @@ class Circumstances:
     @cached_property
     def _invitations(self) -> str:
         """The sentences of the task that neither forbid something nor tell of the checker."""
-        return "\n".join(s for s in self._sentences if not _NEGATED.search(s) and not _TOLD_OF.search(s))
+        return "\n".join(filter(_is_invitation, self._sentences))
+
+    @property
+    def hashes(self) -> set[str]:
+        """Commits that observations have named, their first seven digits."""
+        for text in self._naming_commits:
+            self._hashes.update(found[:7] for found in _HASH.findall(text))
+        self._naming_commits.clear()
+        return self._hashes
 
     def names_path(self, path: str) -> bool:
         """Whether the task itself points to a file, by its name."""
         name = posixpath.basename(path.rstrip("/"))
-        return bool(name) and bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", self._invitations))
+        if not name or name not in self.statement:
+            return False
+        return bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", self._invitations))
 
     def names_folder(self, path: str) -> bool:
         """Whether the task itself points to a folder, by its path."""
-        return bool(re.search(rf"(?<![\w.]){re.escape(path.rstrip('/'))}(?![\w-])", self._invitations))
+        folder = path.rstrip("/")
+        return folder in self.statement and bool(
+            re.search(rf"(?<![\w.]){re.escape(folder)}(?![\w-])", self._invitations)
+        )
 
     def names_address(self, address: str) -> bool:
         """Whether the task itself gives an address."""
@@ -282,7 +299,11 @@ class Circumstances:
         for path in self.looking_at:
             self.shown[path] = f"{self.shown.get(path, '')}\n{text}"[-200_000:]
         if names_commits:
-            self.hashes.update(found[:7] for found in _HASH.findall(text))
+            self._naming_commits.append(text)
+
+
+def _is_invitation(sentence: str) -> bool:
+    return not _NEGATED.search(sentence) and not _TOLD_OF.search(sentence)
 
 
 def _collect_statement(trace: Trace) -> str:
@@ -300,8 +321,10 @@ def _find_repository(trace: Trace, statement: str) -> str:
     group, task = trace.task.group, trace.task.id
     if _REPOSITORY.match(group) and ":" not in group:
         return group.lower()
-    for text in (task, group, statement[:2000]):
+    for text in (task, group, trace.key.rpartition(":")[2], statement[:2000]):
         if match := _ID_REPOSITORY.search(text):
             return f"{match[1]}/{match[2]}".lower()
     found = _GITHUB.findall(statement)
+    if not found and (said := _SAID_REPOSITORY.search(statement[:2000])):
+        return said[1].lower()
     return "/".join(max(found, key=found.count)).lower() if found else ""

@@ -162,6 +162,7 @@ def _fetches_release(command: Command, circumstances: Circumstances) -> bool:
                 return True
             continue
         each = re.sub(r"^python3?-", "", each) if argv[0].startswith("apt") else each
+        each = re.sub(r"^@[\w.-]+/", "", each)  # the scope of a package of npm
         if circumstances.is_own(_SUFFIX.sub("", each.split("/")[-1] if argv[0] == "go" else each)):
             return True
     # Nobody downloads a package without installing it but to look into it.

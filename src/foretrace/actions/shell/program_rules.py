@@ -10,6 +10,8 @@ import itertools
 import re
 from collections.abc import Callable
 
+import msgspec
+
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts
 from foretrace.actions.python_rules import classify_inline_python
 from foretrace.actions.shell.git_rules import classify_git
@@ -23,6 +25,7 @@ from foretrace.actions.shell.program_tables import (
     SUBCOMMANDS,
     WRITE_FLAGS,
 )
+from foretrace.actions.shell.writing_options import has_writing_option
 from foretrace.actions.sql_rules import is_read_only_sql
 from foretrace.actions.taxonomy import Effect
 
@@ -49,6 +52,13 @@ def classify_program(command: SimpleCommand, argv: list[str]) -> CallFacts:
         command: the command, with what wraps it.
         argv: its program and arguments, without what wraps them.
     """
+    facts = _classify_by_name(command, argv)
+    if facts.effect is Effect.PURE_READ and has_writing_option(get_program_name(argv[0]), argv[1:]):
+        return msgspec.structs.replace(facts, effect=Effect.LOCAL_WRITE)
+    return facts
+
+
+def _classify_by_name(command: SimpleCommand, argv: list[str]) -> CallFacts:
     name = get_program_name(argv[0])
     if name in ("echo", "printf"):
         if any(marker in word for marker in FINAL_MARKERS for word in argv[1:]):

@@ -62,6 +62,10 @@ _Outcomes = Annotated[
     typer.Option("--outcomes", help="Whose steps are predicted, by how the attempt ended."),
 ]
 _Context = Annotated[int, typer.Option("--max-context-tokens", metavar="N", help="Longest prompt, in tokens.")]
+_Window = Annotated[
+    Literal["sliding", "blocks"],
+    typer.Option("--window", help="How the history is cut: blocks lets a server reuse most of the prompt before."),
+]
 _Tokenizer = Annotated[
     Path | None,
     typer.Option("--tokenizer", metavar="PATH", help="tokenizer.json to count tokens with; else UTF-8 bytes / 3.5."),
@@ -164,6 +168,7 @@ def build(
     target: _Target = "call",
     outcomes: _Outcomes = "success",
     max_context_tokens: _Context = 8192,
+    window: _Window = "sliding",
     tokenizer: _Tokenizer = None,
     split: _Split = _SHARES,
     seed: _Seed = 0,
@@ -220,6 +225,7 @@ def build(
         target=target,
         outcomes=outcomes,
         max_context_tokens=max_context_tokens,
+        window=window,
         tokenizer=None if tokenizer is None else str(tokenizer),
         split=(split.train, split.validation, split.test),
         seed=seed,

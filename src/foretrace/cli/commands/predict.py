@@ -43,7 +43,10 @@ _Concurrency = Annotated[
 _K = Annotated[int, typer.Option("--k", metavar="K", help="Guesses at a step at most.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", help="Only the first N rows.")]
 _Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Assigns groups to folds, and seeds answers.")]
-_Folds = Annotated[int, typer.Option("--folds", metavar="N", help="With train rows: parts of the groups.")]
+_Folds = Annotated[
+    int | None,
+    typer.Option("--folds", metavar="N", help="With train rows: parts of the groups.", show_default="5"),
+]
 _Times = Annotated[
     bool, typer.Option("--times/--no-times", help="Write seconds; without them the same rows give the same bytes.")
 ]
@@ -66,7 +69,7 @@ def predict(
     k: _K = 5,
     limit: _Limit = None,
     seed: _Seed = 0,
-    folds: _Folds = 5,
+    folds: _Folds = None,
     times: _Times = True,
 ) -> None:
     """Guess at the next action of each row of a dataset, with a predictor that costs nothing or with your own model.

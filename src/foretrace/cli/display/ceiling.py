@@ -106,8 +106,11 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
     ways.append(("guess nothing, start a call when it is complete", *unknown, write_share(eager.coverage)))
     output.print_table(("way", "saves at most", "of the time", "known"), ways)
     if eager.coverage < 0.5:
+        output.print("the last one needs the time of each call, and where in the reply it ends")
+    if eager.place_assumed_steps:
         output.print(
-            "the last one needs to know where in the reply each call ends, as with calls that are written as text"
+            f"the last one assumes, of {eager.place_assumed_steps:,} steps with native calls, that these come at the "
+            "end of the reply, in their order and as long as their text: a single one then saves nothing"
         )
 
 

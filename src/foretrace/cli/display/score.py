@@ -56,7 +56,8 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
     if report.groups < FEW_GROUPS:
         output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
     if report.calibration:
-        output.print(_describe_calibration(report.calibration[-1]))  # that of the whole guess
+        whole = 0 if report.predicted == "type" else -1  # the confidence is that of the whole guess
+        output.print(_describe_calibration(report.calibration[whole]))
     if "p50" in report.latency_s:
         output.print(f"a guess takes {_write_seconds(report.latency_s['p50'])} (median)")
     if report.verifier is not None:
@@ -120,6 +121,8 @@ def _describe_calibration(calibration: Calibration) -> str:
 
 def _show_comparison(output: Output, against: Comparison) -> None:
     output.print(f"against {against.other}, both on the same draws of {against.tasks:,} tasks:")
+    if against.missing:
+        output.print(f"of {against.missing:,} eval rows it has no prediction: they count as wrong there")
     found = {(each.slice, each.metric): each for each in against.differences}
     columns = [column for column in _DECISIVE if column[1:] in found]
     output.print_fields([(column[0], _write_difference(found[column[1:]])) for column in columns])

@@ -37,6 +37,20 @@ _GATHERED = ".benchmark.jsonl"
 _LISTED = (".csv", ".txt", *SUFFIXES)
 
 
+class _ReadBenchmark(NamedTuple):
+    problems: tuple[BenchmarkProblem, ...]
+    unusable: int
+    """Rows in which there is nothing to look for."""
+    example: str
+    """The first of them, counted from 1, and what is wrong with it."""
+
+
+class _Unusable(NamedTuple):
+    """A row in which there is nothing to look for."""
+
+    why: str
+
+
 class BenchmarkName(NamedTuple):
     """A benchmark as it is named in the settings."""
 
@@ -76,6 +90,24 @@ def read_benchmarks(texts: Sequence[str]) -> list[BenchmarkProblem]:
     return [problem for text in texts for problem in _read_problems(*parse_benchmark(text))]
 
 
+def describe_unusable_rows(texts: Sequence[str]) -> list[str]:
+    """For each benchmark with rows in which there is nothing to look for: how many, and the first of them.
+
+    Raises:
+        UsageError, ProblemError: as `read_benchmarks`.
+    """
+    described: list[str] = []
+    for text in texts:
+        name, path = parse_benchmark(text)
+        found = _read_once(name, path, _stamp(path))
+        if found.unusable:
+            described.append(
+                f"{path or name}: {found.unusable:,} of {found.unusable + len(found.problems):,} rows hold nothing to "
+                f"look for, {found.example}"
+            )
+    return described
+
+
 FileStamp = tuple[int, int] | None
 """Size and time of a file, by which a changed one is told; `None` of a benchmark of the Hub."""
 
@@ -93,7 +125,7 @@ def _stamp(path: Path | None) -> FileStamp:
 
 
 def _read_problems(name: str, path: Path | None) -> tuple[BenchmarkProblem, ...]:
-    return _read_once(name, path, _stamp(path))
+    return _read_once(name, path, _stamp(path)).problems
 
 
 def list_known_ids(*, but: Iterable[str]) -> list[BenchmarkProblem]:
@@ -119,24 +151,30 @@ def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _read_once(name: str, path: Path | None, stamp: FileStamp) -> tuple[BenchmarkProblem, ...]:
+def _read_once(name: str, path: Path | None, stamp: FileStamp) -> _ReadBenchmark:
     if path is not None and path.name.endswith(_GATHERED):
-        return tuple(msgspec.json.decode(line, type=BenchmarkProblem) for line in path.read_bytes().splitlines())
+        lines = path.read_bytes().splitlines()
+        return _ReadBenchmark(tuple(msgspec.json.decode(line, type=BenchmarkProblem) for line in lines), 0, "")
     try:
-        problems = tuple(_read(name, path))
+        rows = list(_read(name, path))
     except SourceError as error:
         hint = () if path is not None else ("; or name a file: ", Setting("decontaminate", f"{name}=FILE"))
         raise ProblemError(*error.parts, *hint) from None
+    problems = tuple(row for row in rows if isinstance(row, BenchmarkProblem))
+    unusable = [(number, row.why) for number, row in enumerate(rows, 1) if isinstance(row, _Unusable)]
     if not problems:
         what = "no row has an id, a statement, a solution or tests"
         raise UsageError(f"{path or name}: {what}; columns that are read: {', '.join((*_ID, *_STATEMENT, *_SOLUTION))}")
-    return problems
+    example = "first row {}: {}".format(*unusable[0]) if unusable else ""
+    return _ReadBenchmark(problems, len(unusable), example)
 
 
-def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem]:
+def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | _Unusable]:
     if name == "humaneval":
         for problem in HumanEval().load(path):
-            if not isinstance(problem, UnusableRow):
+            if isinstance(problem, UnusableRow):
+                yield _Unusable(problem.reason)
+            else:
                 check = problem.hidden_tests[0].code
                 yield BenchmarkProblem(
                     benchmark=name,
@@ -147,7 +185,9 @@ def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem]:
                 )
     elif name == "mbpp":
         for problem in Mbpp().load(path):
-            if not isinstance(problem, UnusableRow):
+            if isinstance(problem, UnusableRow):
+                yield _Unusable(problem.reason)
+            else:
                 tests = "\n".join(test.code for test in (*problem.public_tests, *problem.hidden_tests))
                 asked = problem.statement.partition("\n\nName the function")[0]  # which is not of the benchmark
                 yield BenchmarkProblem(
@@ -156,7 +196,7 @@ def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem]:
     else:
         rows = HubRows(SWEBENCH_HUB).read() if path is None else None
         values: Iterable[Any] = _read_file(path) if path is not None else (row.value for row in rows or ())
-        yield from (problem for value in values if (problem := _make_problem(name, value)) is not None)
+        yield from (_make_problem(name, value) for value in values if value != "")
 
 
 def _read_file(path: Path) -> Iterator[Any]:
@@ -173,7 +213,8 @@ def _read_file(path: Path) -> Iterator[Any]:
         for row in FileRows(path).read():
             if isinstance(row.value, Drop) and row.value.reason in ("truncated_file", "damaged_rows"):
                 raise SourceError(f"{path} row {row.at.row}: {row.value.detail}")
-            yield row.value
+            if not isinstance(row.value, Drop) or row.value.reason != "empty_line":
+                yield row.value
 
 
 def _read_json(path: Path) -> Any:
@@ -183,16 +224,18 @@ def _read_json(path: Path) -> Any:
         return None  # lines of JSON under another name, or a mistake that their reader reports
 
 
-def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | None:
-    """The problem of a row, or of an id; `None` where there is nothing to look for."""
+def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | _Unusable:
+    """The problem of a row, or of an id."""
     if isinstance(value, str):
-        return BenchmarkProblem(benchmark=benchmark, id=value) if value else None
+        return BenchmarkProblem(benchmark=benchmark, id=value)
+    if isinstance(value, Drop):
+        return _Unusable(value.detail or value.reason)
     if not isinstance(value, Mapping):
-        return None
+        return _Unusable(f"a {type(value).__name__} in place of an object")
     texts = [_take_text(value, keys) for keys in (_ID, _STATEMENT, _SOLUTION, _TESTS)]
     own, statement, solution, tests = texts
     if not any(texts):
-        return None
+        return _Unusable("no id, statement, solution or tests")
     return BenchmarkProblem(
         benchmark=benchmark,
         id=own,

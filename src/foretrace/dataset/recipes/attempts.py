@@ -73,6 +73,14 @@ class Mistake(msgspec.Struct, frozen=True):
         return self.right_rank, self.right_confidence, self.guess.rank, self.guess.confidence
 
 
+class PromptTokens(NamedTuple):
+    """Tokens of all prompts of one trace."""
+
+    total: int
+    cached: int
+    """Those that a server with a prefix cache has from the prompt before; of the first prompt none."""
+
+
 ActionKey = tuple[tuple[str, ...], ...]
 """What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
 
@@ -191,6 +199,15 @@ class Attempt:
         texts = [message.content, *(call.arguments for call in message.tool_calls)]
         return None if any(text.strip() for text in texts) else "empty_step"
 
+    def count_prompt_tokens(self) -> PromptTokens:
+        """Add up the prompts of the targets."""
+        counted = PromptTokens(0, 0)
+        for number, target in enumerate(self.targets):
+            earlier = self.targets[max(0, number - 1)].index
+            tokens, cached = self.prompts.count_cached_tokens(target.index, earlier)
+            counted = PromptTokens(counted.total + tokens, counted.cached + (cached if number else 0))
+        return counted
+
     def make_identity(self, step: int) -> dict[str, Any]:
         """The identity columns of a row at `step`."""
         trace = self.trace
@@ -224,7 +241,7 @@ def make_attempt(
     if corrections is not None:
         labels = corrections.apply(trace, labels)
     offered = inferred_tools.offer(trace)
-    prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter)
+    prompts = Prompts(offered, settings.target, settings.max_context_tokens, counter, settings.window)
     return Attempt(trace, labels, prompts, settings, has_inferred_tools=offered is not trace)
 
 

@@ -88,7 +88,7 @@ def has_visible_values(wrong: Target, at: Target) -> bool:
     Both calls count. Say the agent read `a.py` and the wrong call reads `b.py`: the prompt must name both files. If
     it named one of them only, a guesser could tell the answers apart by that.
     """
-    mine, others = _find_named_values(at.message), _find_named_values(wrong.message)
+    mine, others = (_find_named_values(target.message.tool_calls[0].arguments) for target in (at, wrong))
     if not others - mine or not mine - others:
         return False
     texts = [m.content for m in at.prompt[1:]]
@@ -105,17 +105,18 @@ def _stands_in(value: str, text: str) -> bool:
     return False
 
 
-def _find_named_values(message: Message) -> set[str]:
+@lru_cache(maxsize=256)
+def _find_named_values(arguments: str) -> frozenset[str]:
     """The values of a call that an earlier message could name: paths, ids, numbers, words of a command."""
     units: set[str] = set()
-    for name, value in _read_arguments(message.tool_calls[0].arguments).items():
+    for name, value in _read_arguments(arguments).items():
         if name == "command":
             units |= {w for w in _WORD.findall(value) if _names_something(w)}
         elif value[:1] in "[{":
             units |= set(re.findall(r"[\w./-]+", value))
         else:
             units.add(value)
-    return {posixpath.normpath(u) if "/" in u else u for u in units if len(u) > 1 or u.isdigit()}
+    return frozenset(posixpath.normpath(u) if "/" in u else u for u in units if len(u) > 1 or u.isdigit())
 
 
 def _names_something(word: str) -> bool:

@@ -5,8 +5,20 @@ const foretrace = (() => {
   const values = new Map();
   const waiting = new Map();
 
+  /** Reads JSON; a number that JavaScript would change (a long integer, 1e400) stays as it was written. */
+  function readJson(text) {
+    if (!JSON.rawJSON || !/\d{16}|\d[eE]|\.\d*0\b/.test(text)) return JSON.parse(text);
+    return JSON.parse(text, (_, value, context) => (typeof value === "number" && String(value) !== context.source ? JSON.rawJSON(context.source) : value));
+  }
+
+  /** Reads a piece of the page, in which short numbers are counted with: only long integers stay as they were written. */
+  function readPiece(text) {
+    if (!JSON.rawJSON || !/[\s:,[]-?\d{16}/.test(text)) return JSON.parse(text);
+    return JSON.parse(text, (_, value, context) => (typeof value === "number" && /^-?\d{16,}$/.test(context.source) && String(value) !== context.source ? JSON.rawJSON(context.source) : value));
+  }
+
   function take(name, text) {
-    values.set(name, JSON.parse(text));
+    values.set(name, readPiece(text));
     waiting.get(name)?.resolve(values.get(name));
   }
 
@@ -15,7 +27,7 @@ const foretrace = (() => {
     if (waiting.has(name)) return waiting.get(name).promise;
     const block = [...document.querySelectorAll("script[data-name]")].find((b) => b.dataset.name === name);
     if (block) {
-      values.set(name, JSON.parse(block.textContent));
+      values.set(name, readPiece(block.textContent));
       return Promise.resolve(values.get(name));
     }
     const entry = {};
@@ -31,6 +43,9 @@ const foretrace = (() => {
   }
 
   // ---- elements ----
+  /** Words with `names` in them, these as code. */
+  const withCode = (text) => text.split("`").map((part, n) => (n % 2 ? h("code", {}, part) : part));
+
   const SVG = "http://www.w3.org/2000/svg";
 
   /** An element. Attributes `on*` are functions, `style` an object; children are elements or texts. */
@@ -58,12 +73,13 @@ const foretrace = (() => {
   }
 
   const number = (value, digits = 0) =>
-    value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits });
+    value === null || value === undefined ? "–" : Math.abs(value) >= 1e12 ? Number(value).toExponential(2) : value.toLocaleString("en", { maximumFractionDigits: digits });
+  const counted = (n, one, more = `${one}s`) => `${number(n)} ${n === 1 ? one : more}`;
   const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(part === whole ? 0 : 1)} %` : "–");
 
   function seconds(value) {
     if (value === null || value === undefined) return "–";
-    if (value < 0.01) return value === 0 ? "0 s" : `${(value * 1000).toFixed(1)} ms`;
+    if (Math.abs(value) < 0.01) return value === 0 ? "0 s" : `${(value * 1000).toFixed(1)} ms`;
     if (value < 100) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
     return value < 6000 ? `${(value / 60).toFixed(1)} min` : `${(value / 3600).toFixed(1)} h`;
   }
@@ -97,6 +113,18 @@ const foretrace = (() => {
   // ---- text of a trace: escapes shown, colours of a terminal kept, never markup ----
   const SPECIAL = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>()#][0-9A-B]?|[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff]|[\0-\x08\x0b-\x1f\x7f-\x9f]|\[REDACTED[^\]\n]{0,80}\]|<SECRET:[^>\n]{1,80}>|redacted-user-[\w.-]{1,40}|\[\d+ (?:characters|earlier messages?) left out\]/g;
 
+  /** Which of a terminal's eight colours is near a red, green and blue: those read well in light and in dark. */
+  function nearColour(rgb) {
+    const least = 0.6 * Math.max(...rgb);
+    return rgb.reduce((colour, amount, bit) => colour + (amount > 0 && amount >= least ? 1 << bit : 0), 0);
+  }
+
+  /** The same for a colour of the 256; null for a grey. */
+  function nearPalette(n) {
+    if (n < 16) return n % 8;
+    return n > 231 ? null : nearColour([Math.floor((n - 16) / 36), Math.floor((n - 16) / 6) % 6, (n - 16) % 6]);
+  }
+
   function styleOf(codes, style) {
     const parts = (codes || "0").split(/[;:]/).map(Number);
     const next = { ...style };
@@ -113,7 +141,11 @@ const foretrace = (() => {
       else if (code === 39) next.fg = null;
       else if (code >= 40 && code <= 47) next.bg = code - 40;
       else if (code === 49) next.bg = null;
-      else if (code === 38 || code === 48) i += parts[i + 1] === 5 ? 2 : 4; // a colour of 256, or of all: shown plain
+      else if (code === 38 || code === 48) {
+        const short = parts[i + 1] === 5;
+        next[code === 38 ? "fg" : "bg"] = short ? nearPalette(parts[i + 2]) : nearColour(parts.slice(i + 2, i + 5));
+        i += short ? 2 : 4;
+      }
     }
     return next;
   }
@@ -124,7 +156,7 @@ const foretrace = (() => {
     let style = {};
     const put = (part) => {
       if (!part) return;
-      const names = [style.fg != null && `fg${style.fg}`, style.bg != null && `bg${style.bg}`, style.bold && "bold", style.dim && "faint", style.line && "under"];
+      const names = [style.fg != null && `fg${style.fg}`, style.bg != null && `bg${style.bg}`, style.bold && "bold", style.dim && "dim", style.line && "under"];
       const set = names.filter(Boolean);
       node.append(set.length ? h("span", { class: set.join(" ") }, part) : part);
     };
@@ -260,7 +292,7 @@ const foretrace = (() => {
     for (let i = count; i < count + size; i++) {
       rows.name.push(nameIn(i, rows.key[i]));
       byKey.set(rows.name[i], i);
-      const parent = rows.parent[i] && nameIn(i, rows.parent[i]);
+      const parent = rows.parent[i] && nameIn(i, rows.parent[i][0]);
       if (parent) children.set(parent, [...(children.get(parent) || []), i]);
     }
     count += size;
@@ -277,8 +309,8 @@ const foretrace = (() => {
 
   async function readPlace() {
     let text = location.hash.slice(1);
+    if (!text || text.startsWith("=")) return { tab: text.slice(1) }; // a key that begins with = is escaped in links
     try { text = decodeURIComponent(text); } catch { /* a hash that somebody typed */ }
-    if (!text || text.startsWith("=")) return { tab: text.slice(1) };
     if (meta.kind !== "traces") return { missing: text };
     await loadRows(() => byKey.has(text));
     if (byKey.has(text)) return { row: byKey.get(text) };
@@ -400,16 +432,19 @@ const foretrace = (() => {
     const list = [...found].sort((a, b) => b[1] - a[1] || (facet.text(a[0]) < facet.text(b[0]) ? -1 : 1));
     if (list.length < 2 && !picked.size) return null;
     const most = list.length ? list[0][1] : 1;
-    const items = list.map(([id, n], place) => h("li", { class: place >= 8 && !picked.has(id) ? "rest" : "" }, h("label", {},
-      h("input", { type: "checkbox", checked: picked.has(id), onchange: (e) => { if (e.target.checked) picked.add(id); else picked.delete(id); refresh(); } }),
+    const items = list.map(([id, n], place) => h("li", { class: place >= SHORT_FACET && !picked.has(id) ? "rest" : "" }, h("label", {},
+      h("input", { type: "checkbox", "data-control": `${name} ${id}`, checked: picked.has(id), onchange: (e) => { if (e.target.checked) picked.add(id); else picked.delete(id); refresh(); } }),
       name === "action" ? h("i.dot", { class: `a${id}` }) : null,
       h("span.name", { dir: "auto", title: facet.text(id) }, facet.text(id)), h("span.n", {}, number(n)),
       h("i.amount", { style: { width: `${(100 * n) / most}%` } }))));
-    const box = h("details.facet", { open: openFacets.has(name) || picked.size > 0, ontoggle: (e) => (e.target.open ? openFacets.add(name) : openFacets.delete(name)) },
+    const box = h("details.facet", { class: wholeFacets.has(name) ? "all" : "", open: openFacets.has(name) || picked.size > 0, ontoggle: (e) => (e.target.open ? openFacets.add(name) : openFacets.delete(name)) },
       h("summary", {}, name, picked.size ? h("b.n", {}, `${picked.size} picked`) : h("span.n", {}, number(list.length))), h("ul", {}, items));
-    if (list.length > 8) box.append(h("button.more", { type: "button", onclick: (e) => { box.classList.add("all"); e.currentTarget.remove(); } }, `all ${number(list.length)}`));
+    const showAll = (e) => { wholeFacets.add(name); box.classList.add("all"); e.currentTarget.remove(); box.querySelector(".rest input")?.focus(); };
+    if (list.length > SHORT_FACET && !wholeFacets.has(name)) box.append(h("button.more", { type: "button", onclick: showAll }, `all ${number(list.length)}`));
     return box;
   }
+  const SHORT_FACET = 8;
+  const wholeFacets = new Set();
   const openFacets = new Set(["outcome", "source", "action", "run", "model"]);
 
   function listRow(i) {
@@ -432,7 +467,7 @@ const foretrace = (() => {
   function heading(name, label, kind = "") {
     const on = state.sort === name;
     return h("th", { class: kind, scope: "col", "aria-sort": on ? (state.down ? "descending" : "ascending") : null },
-      h("button.sort", { type: "button", onclick: () => { state.down = on ? !state.down : ["steps", "time", "reward", "started"].includes(name); state.sort = name; refresh(); } },
+      h("button.sort", { type: "button", "data-control": `sort ${name}`, onclick: () => { state.down = on ? !state.down : ["steps", "time", "reward", "started"].includes(name); state.sort = name; refresh(); } },
         label, h("span", { "aria-hidden": "true" }, on ? (state.down ? " ↓" : " ↑") : "")));
   }
 
@@ -443,7 +478,7 @@ const foretrace = (() => {
     if (!whole) return null;
     const picked = (state.picked.action ||= new Set());
     return h("section.actions", { "aria-label": "share of steps by action" }, shareBar(sums, true), h("ul.legend", {}, sums.map((n, a) => n ? h("li", {},
-      h("button.quiet", { type: "button", "aria-pressed": picked.has(a) ? "true" : "false", onclick: () => { if (picked.has(a)) picked.delete(a); else picked.add(a); refresh(); } },
+      h("button.quiet", { type: "button", "data-control": `share ${a}`, "aria-pressed": picked.has(a) ? "true" : "false", onclick: () => { if (picked.has(a)) picked.delete(a); else picked.add(a); refresh(); } },
         h("i.dot", { class: `a${a}` }), meta.actions[a], h("span.n", {}, percent(n, whole)))) : null)));
   }
 
@@ -455,7 +490,7 @@ const foretrace = (() => {
     const dates = rows.started.some(Boolean) ? h("div.dates", {},
       h("label", {}, "from ", h("input", { type: "date", value: state.from, onchange: (e) => { state.from = e.target.value; refresh(); } })),
       h("label", {}, "to ", h("input", { type: "date", value: state.to, onchange: (e) => { state.to = e.target.value; refresh(); } }))) : null;
-    main().replaceChildren(h("div.list", {},
+    main().replaceChildren(h("h1.visually-hidden", {}, `Traces of ${meta.folders.join(" and ")}`), h("div.list", {},
       h("aside", { "aria-label": "filters" }, search,
         h("details.filters", { open: matchMedia("(min-width: 800px)").matches }, h("summary", {}, "filters"), h("div#facets"), dates,
           h("button.quiet", { type: "button", onclick: () => { Object.assign(state, { q: "", picked: {}, from: "", to: "" }); showList(); } }, "clear all"))),
@@ -463,7 +498,16 @@ const foretrace = (() => {
     refresh();
   }
 
-  function refresh() {
+  /** Makes a part anew, and puts the focus on what stands in the place of what had it. */
+  function keepFocus(make) {
+    const control = document.activeElement?.dataset?.control;
+    make();
+    if (control && document.activeElement === document.body) [...document.querySelectorAll("[data-control]")].find((node) => node.dataset.control === control)?.focus({ preventScroll: true });
+  }
+
+  const refresh = () => keepFocus(putList);
+
+  function putList() {
     if (!document.getElementById("results")) return;
     select();
     document.getElementById("facets").replaceChildren(...Object.keys(FACETS).map(facetBox).filter(Boolean));
@@ -471,8 +515,8 @@ const foretrace = (() => {
     const steps = order.reduce((sum, i) => sum + rows.steps[i], 0);
     const good = order.filter((i) => rows.success[i] === 1).length;
     const judged = order.filter((i) => rows.success[i] !== 2).length;
-    const counted = `${number(order.length)} ${order.length === 1 ? "trace" : "traces"}${order.length < meta.traces ? ` of ${number(meta.traces)}` : ""}`;
-    const table = h("table.traces", {}, h("caption.visually-hidden", {}, "traces"), h("thead", {}, h("tr", {}, heading("outcome", "", "mark"), heading("key", "trace"), heading("model", "model, source", "wide"),
+    const listed = `${counted(order.length, "trace")}${order.length < meta.traces ? ` of ${number(meta.traces)}` : ""}`;
+    const table = h("table.traces", {}, h("caption.visually-hidden", {}, "traces"), h("thead", {}, h("tr", {}, heading("outcome", h("span.visually-hidden", {}, "outcome"), "mark"), heading("key", "trace"), heading("model", "model, source", "wide"),
       heading("steps", "steps", "num"), heading("time", "time", "num mid"), meta.has_reward ? heading("reward", "reward", "num wide") : null, h("th.bar", { scope: "col" }, "actions"))), body);
     const more = h("button.more", { type: "button", onclick: () => fill() }, "");
     let put = 0;
@@ -483,13 +527,13 @@ const foretrace = (() => {
       more.hidden = put >= order.length;
       more.textContent = `show more (${number(order.length - put)} left)`;
     };
-    document.getElementById("results").replaceChildren(h("p.count", {}, h("b", {}, counted), h("span", {}, `${number(steps)} steps`),
+    document.getElementById("results").replaceChildren(h("p.count", {}, h("b", {}, listed), h("span", {}, counted(steps, "step")),
       judged ? h("span", {}, `${percent(good, judged)} of ${number(judged)} judged succeeded`) : null,
       loaded < meta.chunks ? h("span.faint", {}, "loading more …") : null,
       meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null),
     actionSummary() || "", order.length ? table : h("p.empty", {}, count ? "No trace fits these filters." : "The folder holds no traces."), more);
     fill(state.shown);
-    say(counted);
+    say(listed);
   }
   let soon = 0;
   const refreshSoon = () => { clearTimeout(soon); soon = setTimeout(refresh, 120); };
@@ -521,6 +565,8 @@ const foretrace = (() => {
     return [h("dt", {}, name), h("dd", {}, shown)];
   }
 
+  const linkToTrace = (i) => h("a", { href: linkTo(rows.name[i]), title: rows.key[i], dir: "auto" }, rows.title[i] || rows.key[i]);
+
   function tracePage(data) {
     const { trace, row } = data;
     const from = trace.provenance;
@@ -536,16 +582,16 @@ const foretrace = (() => {
       h("p.row", {}, chip(["✕ failed", "✓ success", "outcome unknown"][rows.success[row]], SUCCESS[rows.success[row]]), (outcome.status || "done") === "done" ? null : chip(outcome.status, "bad"),
         outcome.reward === undefined || outcome.reward === null ? null : chip(`reward ${number(outcome.reward, 4)}`), tests ? chip(`${tests.passed} of ${tests.total} tests`) : null,
         outcome.fabricated ? chip("its ending was rewritten by the source", "bad") : null, outcome.exit_reason ? chip(outcome.exit_reason) : null,
-        chip(`${number(rows.steps[row])} steps`), chip(`${number(trace.messages.length)} messages`)),
+        chip(counted(rows.steps[row], "step")), chip(counted(trace.messages.length, "message"))),
       failure ? h("p.bad", { dir: "auto" }, `${failure.kind}: ${failure.message || ""}`) : null,
       h("dl.facts", {}, fact("key", h("span", {}, h("code", {}, trace.key), " ", copyButton(() => trace.key, "copy", "copy the key"))), fact("task", trace.task.id === trace.task.group ? trace.task.id : `${trace.task.id}  (group ${trace.task.group})`),
         fact("source", [from.source, from.revision, from.split].filter(Boolean).join(" · ")), fact("agent", from.agent), fact("model", from.model), fact("protocol", from.protocol),
         fact("sampling", from.sampling && Object.entries({ ...from.sampling, seed: from.seed, sample: from.sample }).filter(([, v]) => v !== undefined && v !== null).map(([k, v]) => `${k} ${typeof v === "object" ? JSON.stringify(v) : v}`).join(" · ")), fact("started", rows.started[row]), fact("license", from.license),
         trace.parent ? fact("started by", byKey.has(nameIn(row, trace.parent.key)) ? h("a", { href: linkTo(nameIn(row, trace.parent.key)) }, trace.parent.key) : trace.parent.key) : null,
-        own.length ? fact("started", h("span", {}, own.map((c) => [h("a", { href: linkTo(rows.name[c]) }, rows.title[c] || rows.key[c]), h("br")]))) : null),
+        own.length ? fact("subagents", h("span", {}, own.map((c) => [linkToTrace(c), h("br")]))) : null),
       h("p.row", {}, h("button", { type: "button", onclick: showRaw }, "raw JSON"), h("button", { type: "button", onclick: foldAll }, "unfold all"),
         copyButton(() => location.href.split("#")[0] + linkTo(data.key), "copy link", "copy a link to this trace"),
-        trace.tools?.length ? h("button", { type: "button", onclick: () => dialog("Tools that were offered", trace.tools.map((t) => h("section", {}, h("h3", {}, t.name), textBlock(t.description || "", { prose: true }), t.parameters && t.parameters !== "{}" ? textBlock(pretty(t.parameters)) : null))) }, trace.tools.length === 1 ? "1 tool" : `${trace.tools.length} tools`) : null));
+        trace.tools?.length ? h("button", { type: "button", onclick: () => dialog("Tools that were offered", trace.tools.map((t) => h("section", {}, h("h3", {}, t.name), textBlock(t.description || "", { prose: true }), t.parameters && t.parameters !== "{}" ? textBlock(pretty(t.parameters)) : null))) }, counted(trace.tools.length, "tool")) : null));
     const find = h("input#search", { type: "search", placeholder: "find in this trace  ( / )", "aria-label": "find in this trace", oninput: (e) => findInTrace(e.target.value) });
     const steps = h("div#steps");
     add(steps, [messagesOf(data)]);
@@ -553,13 +599,13 @@ const foretrace = (() => {
   }
 
   function pretty(text) {
-    try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+    try { return JSON.stringify(readJson(text), null, 2); } catch { return text; }
   }
 
   function showRaw() {
     const { trace, tokens } = current;
     const text = JSON.stringify(trace, null, 2);
-    dialog("Raw JSON", tokens.length ? h("p.faint", {}, `Token ids of ${tokens.length} messages are left out.`) : null, textBlock(text, { lines: 400, chars: 60000 }));
+    dialog("Raw JSON", tokens.length ? h("p.faint", {}, `Token ids of ${counted(tokens.length, "message")} are left out.`) : null, textBlock(text, { lines: 400, chars: 60000 }));
   }
 
   /** Time of model and tools by step, to scale, and what a perfect prefetch of pure reads would hide. */
@@ -589,7 +635,7 @@ const foretrace = (() => {
   function ribbon(data) {
     const labels = data.labels;
     const svg = h("svg.ribbon", { viewBox: `0 0 ${Math.max(labels.length, 1)} 10`, preserveAspectRatio: "none", role: "img", "aria-label": "the steps, coloured by action" });
-    labels.forEach((l, n) => svg.append(h("rect", { class: `${l[1] ? `a${meta.actions.indexOf(l[1])}` : "none"}`, x: n, y: 0, width: labels.length > 150 ? 1 : 0.92, height: l[5] ? 10 : 8 },
+    labels.forEach((l, n) => svg.append(h("rect", { class: `${l[1] ? `a${meta.actions.indexOf(l[1])}` : "none"}`, x: n, y: 0, width: labels.length > 150 ? 1 : 1 - 0.004 * labels.length, height: l[5] ? 10 : 8 },
       h("title", {}, `step ${l[0]}: ${l[1] || "no step"}${l[5] ? ", failed" : ""}`))));
     svg.addEventListener("click", (e) => {
       const box = svg.getBoundingClientRect();
@@ -605,7 +651,7 @@ const foretrace = (() => {
     data.trace.messages.forEach((m, index) => {
       if (m.role === "assistant") { box = stepBox(data, m, index); out.push(box); }
       else if (m.role === "tool" || (m.injected && box)) {
-        const shown = observation(m);
+        const shown = observation(m, data.tokensOf.get(index));
         if (box) box.append(shown); else out.push(h("section.message", {}, shown));
       } else { box = null; out.push(messageBox(m, index)); }
     });
@@ -663,8 +709,9 @@ const foretrace = (() => {
     const text = withoutCalls(m).trim();
     if (text) box.append(textBlock(text, { prose: true }));
     add(box, partsOf(m));
-    for (const call of m.tool_calls || []) box.append(callBox(call));
-    if (tokens) box.append(tokenStrip(tokens));
+    const started = children.get(data.key) || [];
+    for (const call of m.tool_calls || []) box.append(callBox(call, started.filter((c) => call.id && rows.parent[c][1] === call.id)));
+    if (tokens) box.append(tokenStrip(tokens, m));
     return box;
   }
 
@@ -674,14 +721,26 @@ const foretrace = (() => {
     return h("span.steptime", { title: about }, model === null ? null : [h("i.dot.model"), seconds(model)], tool ? [h("i.dot.tool"), seconds(tool)] : null, hidden ? [h("i.dot.hides"), `−${seconds(hidden)}`] : null);
   }
 
-  /** One mark a sampled token: the darker, the less likely it was. */
-  function tokenStrip([, size, logprobs]) {
-    const shown = Math.min(logprobs.length, 2000);
-    const bins = [-0.05, -0.3, -1, -2.5, -5];
-    const sure = (lp) => { const n = bins.findIndex((b) => lp >= b); return n < 0 ? 5 : n; };
-    return lazy(h("span", {}, `${number(size)} sampled tokens${logprobs.length ? `, mean logprob ${(logprobs.reduce((a, b) => a + b, 0) / logprobs.length).toFixed(3)}` : ""}`), () => h("div", {},
-      h("div.tokens", { role: "img", "aria-label": "token logprobs, in order" }, logprobs.slice(0, shown).map((lp, n) => h("i", { class: `p${sure(lp)}`, title: `token ${n}: ${lp}` }))),
-      h("p.faint.small", {}, shown < logprobs.length ? `the first ${number(shown)}; ` : "", "trained on; darker is less likely: above 95 %, 74 %, 37 %, 8 %, 0.7 %, below")), false, "tokenfold");
+  const LOGPROB_BINS = [-0.05, -0.3, -1, -2.5, -5];
+  const TOKENS_AT_ONCE = 300;
+
+  /** How many ids, how likely they were, and each id, the darker the less likely: a record has no texts of tokens. */
+  function tokenStrip([, size, mean, prompt, ids, logprobs], m) {
+    const sampled = m.role === "assistant" && !m.injected;
+    const about = [size ? counted(size, sampled ? "sampled token" : "token") : "no token ids", mean === null ? (sampled ? "no logprobs" : "") : `mean logprob ${mean.toFixed(3)}`, prompt ? `after a prompt of ${number(prompt)}` : "", !sampled || m.train === false ? "not trained on" : ""];
+    const token = (n) => {
+      const lp = logprobs[n];
+      const bin = lp === undefined ? "unknown" : `p${LOGPROB_BINS.findIndex((b) => lp >= b) < 0 ? 5 : LOGPROB_BINS.findIndex((b) => lp >= b)}`;
+      return h("i", { class: bin, title: `token ${n}${lp === undefined ? "" : `: logprob ${lp}, ${(100 * Math.exp(lp)).toPrecision(2)} %`}` }, ids[n] ?? "?");
+    };
+    return lazy(h("span", {}, about.filter(Boolean).join(", ")), () => {
+      const known = Math.max(ids.length, logprobs.length);
+      const box = h("div.tokens", { dir: "ltr" });
+      const put = (upTo) => { for (let n = box.childNodes.length; n < Math.min(upTo, known); n++) box.append(token(n)); };
+      put(TOKENS_AT_ONCE);
+      const more = known > TOKENS_AT_ONCE ? h("button.more", { type: "button", onclick: () => { put(known); more.remove(); } }, `show ${number(known - TOKENS_AT_ONCE)} more`) : null;
+      return h("div", {}, box, more, h("p.faint.small", {}, "Ids, as the record has no texts of tokens. ", logprobs.length ? "Darker is less likely: above 95 %, 74 %, 37 %, 8 %, 0.7 %, below. " : "", size > known ? `The first ${number(known)} of them.` : ""));
+    }, false, "tokenfold");
   }
 
   // ---- calls ----
@@ -695,13 +754,13 @@ const foretrace = (() => {
     return block;
   }
 
-  function callBox(call) {
+  function callBox(call, started) {
     const box = h("div.call", { class: call.error ? "unread" : "" }, h("p.name", {}, h("code", {}, call.name || "(no name)"), call.repairs?.length ? chip(`repaired: ${call.repairs.join(", ")}`) : null,
-      call.error ? chip(`not readable, never executed: ${call.error}`, "bad") : null));
+      call.error ? chip(`not readable, never executed: ${call.error}`, "bad") : null), started.map((c) => h("p.part", {}, "started the subagent ", linkToTrace(c))));
     let args = call.arguments ?? "{}";
-    try { args = JSON.parse(args); } catch { /* shown as it is */ }
+    try { args = readJson(args); } catch { /* shown as it is */ }
     if (typeof args === "string") { if (args.trim()) box.append(isPatch(args) ? diffBlock(patchRows(args), args) : textBlock(args)); return box; }
-    if (args === null || typeof args !== "object" || Array.isArray(args)) { box.append(textBlock(JSON.stringify(args, null, 2))); return box; }
+    if (args === null || typeof args !== "object" || Array.isArray(args) || JSON.isRawJSON?.(args)) { box.append(textBlock(JSON.stringify(args, null, 2))); return box; }
     const left = new Map(Object.entries(args));
     const small = h("dl.args");
     const large = [];
@@ -734,13 +793,13 @@ const foretrace = (() => {
     return add(box, large);
   }
 
-  function observation(m) {
+  function observation(m, tokens) {
     const text = (m.prefix || "") + (m.content || "");
     const lines = text.split("\n", 400).length;
     const who = m.injected ? "environment, inside the turn" : "result";
     const head = [h("b", {}, m.is_error ? "error " : `${who} `), h("span.oneline", { dir: "auto" }, fillText(h("span"), text.slice(0, 200))), h("span.n", {}, lines > 1 ? `${lines >= 400 ? "400+" : lines} lines` : "", m.tool_s === undefined || m.tool_s === null ? "" : `  ${seconds(m.tool_s)}`)];
     const kind = `result ${m.is_error ? "error" : ""} ${m.injected ? "injected" : ""}`;
-    return lazy(head, () => [textBlock(text || "(empty)", { lines: 60, chars: 12000 }), partsOf(m)], false, kind);
+    return lazy(head, () => [textBlock(text || "(empty)", { lines: 60, chars: 12000 }), partsOf(m), tokens ? tokenStrip(tokens, m) : null], false, kind);
   }
 
   let unfolded = false;
@@ -837,10 +896,10 @@ const foretrace = (() => {
     tasks.sort((a, b) => key(a) - key(b) || (a[0] < b[0] ? -1 : 1));
     const cell = (list) => (list.length ? h("span.row", {}, share(goodOf(list), judgedOf(list).length), h("span.attempts", {}, list.slice(0, 24).map((i) => h("a", { href: linkTo(rows.name[i]), class: SUCCESS[rows.success[i]], title: rows.key[i], "aria-label": `${SUCCESS[rows.success[i]]}: ${rows.key[i]}` }, ["✕", "✓", "?"][rows.success[i]]))), list.length > 24 ? `+${list.length - 24}` : "") : "–");
     const shown = tasks.slice(0, 300);
-    const turnTable = (turns, name) => turns.length ? h("div", {}, two ? h("h3", {}, name) : null, simpleTable(["turn", "attempts", "tokens", "model", "tools"], turns.map(([n, tokens, model, tool], at) => [at + 1, number(n), number(tokens), seconds(model), seconds(tool)]))) : null;
+    const turnTable = (turns, name) => turns.length ? h("div", {}, two ? h("h3", {}, name) : null, simpleTable(`by turn${two ? `, ${name}` : ""}`, ["turn", "attempts", "tokens", "model", "tools"], turns.map(([n, tokens, model, tool], at) => [at + 1, number(n), number(tokens), seconds(model), seconds(tool)]))) : null;
     main().replaceChildren(h("div.part-page", {}, h("h1", {}, "Runs"),
-      h("section.panel", {}, h("h2", {}, "By model and protocol"), simpleTable(["", "traces", "succeeded", "mean reward", "tests passed", "with errors", "steps", "tokens", "model", "tools"], measures, "runs"), h("p.faint.small", {}, "Steps, tokens and seconds are means of an attempt, over those of which they are known; success is of those that were judged.")),
-      shown.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first"), simpleTable(["problem", ...meta.folders.map((f) => (two ? f : "attempts"))], shown.map(([name, by]) => [name, ...by.map(cell)]), "problems"), tasks.length > shown.length ? h("p.faint", {}, `${number(tasks.length - shown.length)} more problems`) : null) : null,
+      h("section.panel", {}, h("h2", {}, "By model and protocol"), simpleTable("by model and protocol", ["run", "traces", "succeeded", "mean reward", "tests passed", "with errors", "steps", "tokens", "model", "tools"], measures, "runs"), h("p.faint.small", {}, "Steps, tokens and seconds are means of an attempt, over those of which they are known; success is of those that were judged.")),
+      shown.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first"), simpleTable("by problem", ["problem", ...meta.folders.map((f) => (two ? f : "attempts"))], shown.map(([name, by]) => [name, ...by.map(cell)]), "problems"), tasks.length > shown.length ? h("p.faint", {}, `${number(tasks.length - shown.length)} more problems`) : null) : null,
       h("section.panel", {}, h("h2", {}, "By turn"), h("div.turns", {}, meta.turns.map((turns, run) => turnTable(turns, meta.folders[run]))), h("p.faint.small", {}, "Means of a turn: tokens written, seconds of the model and of the tools."))));
   }
 
@@ -848,7 +907,7 @@ const foretrace = (() => {
   const VERDICTS = { pass: "✓", fail: "✕", undecided: "?", removed: "−" };
 
   /** A table whose first column names the rows. */
-  const simpleTable = (heads, lines, kind = "") => h("div.scroll", {}, h("table.simple", { class: kind }, h("thead", {}, h("tr", {}, heads.map((t, n) => h("th", { scope: "col", class: n ? "num" : "" }, t)))),
+  const simpleTable = (about, heads, lines, kind = "") => h("div.scroll", {}, h("table.simple", { class: kind, "aria-label": about }, h("thead", {}, h("tr", {}, heads.map((t, n) => h("th", { scope: "col", class: n ? "num" : "" }, t)))),
     h("tbody", {}, lines.map((line) => h("tr", {}, line.map((cell, n) => h(n ? "td" : "th", { class: n && typeof cell !== "object" ? "num" : "", scope: n ? null : "row", dir: "auto" }, typeof cell === "number" ? number(cell) : cell)))))));
 
   function bars(pairs, colour) {
@@ -885,8 +944,8 @@ const foretrace = (() => {
           Object.entries(verdicts).map(([verdict, n]) => chip(`${VERDICTS[verdict] || ""} ${n} ${verdict}`, { pass: "success", fail: "bad", undecided: "masked" }[verdict] || ""))),
         (m.warnings || []).map((w) => h("p.notice", {}, w)), meta.left_out ? h("p.bad", {}, `The texts of ${number(meta.left_out)} rows are left out of this file.`) : null),
       h("div.panels", {},
-        section("Rows", simpleTable(["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, meta.about[name] || "")), ...splits.map((s) => by[s]?.rows ?? "–")]))),
-        section("Actions", simpleTable(["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
+        section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
+        section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
         section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.length).map(([name, lengths]) => [h("h3", {}, name), histogram(lengths)]), h("p.faint.small", {}, "of the rows that this page lists, in bytes / 3.5")),
         section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, "by strength, of those listed"), bars(Object.entries(meta.strengths.verifier))] : null] : h("p.faint", {}, "none")),
@@ -894,7 +953,7 @@ const foretrace = (() => {
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
         section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),
       (meta.results || []).map((r) => section(r.kind === "score" ? "Score" : "Replay", h("h3", {}, r.name, r.found.predictor ? ` (${r.found.predictor})` : ""), r.kind === "score" ? scoreResult(r.found) : replayResult(r.found))),
-      h("section.panel", {}, h("h2", {}, `Gates`), h("div.scroll", {}, h("table.simple.gates", {}, h("tbody", {}, gates)))),
+      h("section.panel", {}, h("h2", {}, `Gates`), h("div.scroll", {}, h("table.simple.gates", { "aria-label": "gates" }, h("tbody", {}, gates)))),
       h("section.panel", {}, h("h2", {}, "Settings"), h("dl.facts", {}, Object.entries(m.settings).map(([k, v]) => fact(k.replaceAll("_", " "), v === null ? "none" : Array.isArray(v) ? v.join(" / ") || "all" : String(v))), fact("prompt length", `counted by ${m.token_counter}`), Object.entries(m.versions).map(([k, v]) => fact(k, v))),
         h("h3", {}, "instruction of every prompt"), textBlock(m.instruction, { prose: true }))));
   }
@@ -959,29 +1018,29 @@ const foretrace = (() => {
     const columns = DECISIVE.filter(([, slice, metric]) => tables.some(([, by]) => by.has(`${slice} ${metric}`)));
     const calibration = found.calibration?.at(-1);
     return [h("p.row", {}, chip(`${number(found.rows)} eval steps`), chip(`${number(found.tasks)} tasks`), found.missing ? chip(`${number(found.missing)} without a prediction`, "bad") : null, Object.entries(found.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
-      simpleTable(["predictor", ...columns.map(([title]) => title)], tables.map(([name, by]) => [name, ...columns.map(([, slice, metric]) => withInterval(by.get(`${slice} ${metric}`)))])),
-      found.against?.differences.length ? [h("h3", {}, "better by, in points"), simpleTable(["figure", "difference"], found.against.differences.map((d) => [`${d.metric.replaceAll("_", " ")}, ${d.slice}`, h("span", {}, points(d.value), h("span.sub", {}, `[${points(d.low)}, ${points(d.high)}]`))]))] : null,
+      simpleTable("scores", ["predictor", ...columns.map(([title]) => title)], tables.map(([name, by]) => [name, ...columns.map(([, slice, metric]) => withInterval(by.get(`${slice} ${metric}`)))])),
+      found.against?.differences.length ? [h("h3", {}, "better by, in points"), simpleTable("better by, in points", ["figure", "difference"], found.against.differences.map((d) => [`${d.metric.replaceAll("_", " ")}, ${d.slice}`, h("span", {}, points(d.value), h("span.sub", {}, `[${points(d.low)}, ${points(d.high)}]`))]))] : null,
       calibration ? [h("h3", {}, `is a confidence what it says? (of the ${calibration.of}; calibration error ${points(calibration.ece)} points)`),
         curve(`reliability: share right by confidence, over ${calibration.n} guesses`, { diagonal: true, points: calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`]) }, [1, 1], "confidence", "share right; dashed: as it says"),
-        h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable(["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)} %`, `${points(c.coverage)} %`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
-      found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable(["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)} %`, `${points(p.accepted)} %`, `${points(p.precision)} %`, `${points(p.recall)} %`]))] : null];
+        h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable("how much may be taken", ["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)} %`, `${points(c.coverage)} %`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
+      found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable("what the verifier accepts", ["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)} %`, `${points(p.accepted)} %`, `${points(p.precision)} %`, `${points(p.recall)} %`]))] : null];
   }
 
   function replayResult(found) {
     const base = found.base_s || 1;
     const line = found.frontier.map((p) => [p.wasted_s / base, p.share || 0, `${p.threshold === null ? "all guesses" : `from ${p.threshold.toPrecision(3)}`}: saves ${points(p.share)} %, wastes ${seconds(p.wasted_s)} of tools; ${number(p.launched)} launched, ${number(p.hits)} used`]);
     const most = [Math.max(...line.map((p) => p[0]), 0.001), Math.max(...line.map((p) => p[1]), found.oracle.share || 0, 0.001)];
-    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `Unknown: the times of ${number(found.known_steps)} of ${number(found.steps)} steps with a prediction are known.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
+    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: ${number(found.known_steps)} of ${number(found.steps)} steps with a prediction have times.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
       h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, "success"), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`${number(found.unsafe)} not safe`, found.unsafe ? "bad" : ""), chip(`times known of ${points(found.coverage)} %`)),
       line.length > 1 && found.base_s ? curve(`frontier: time saved by time wasted, over ${line.length} thresholds; a perfect predictor saves ${points(found.oracle.share)} %`, { points: line, level: found.oracle.share || 0 }, most, "tool time wasted, of all the time", "time saved; dashed: by a perfect predictor") : null,
-      simpleTable([found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)} %`, seconds(p.wasted_s)])),
+      simpleTable("what is saved, by threshold", [found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)} %`, seconds(p.wasted_s)])),
       found.assumed.map((a) => h("p.faint.small", {}, `assumed: ${a.text} (${number(a.count)})`))];
   }
 
   const listState = { config: "", split: "", action: "", gold: "", guess: "", file: 0, family: "", q: "", sort: "stored" };
 
   function choose(label, name, options) {
-    const box = h("select", { "aria-label": label, onchange: (e) => { listState[name] = e.target.value; showRows(listState.config); } }, options.map(([value, text]) => h("option", { value, selected: listState[name] === value }, text)));
+    const box = h("select", { "aria-label": label, "data-control": name, onchange: (e) => { listState[name] = e.target.value; keepFocus(() => showRows(listState.config)); } }, options.map(([value, text]) => h("option", { value, selected: listState[name] === value }, text)));
     return options.length > 2 ? box : null;
   }
 
@@ -1010,7 +1069,7 @@ const foretrace = (() => {
       more.hidden = put >= fits.length;
       more.textContent = `show more (${number(fits.length - put)} left)`;
     };
-    main().replaceChildren(h("div.part-page", {}, h("p.count", {}, h("b", {}, `${number(fits.length)} rows`), h("span", {}, `of ${number(total)} in ${config}`), h("span", {}, meta.about[config] || "")),
+    main().replaceChildren(h("div.part-page", {}, h("h1.visually-hidden", {}, `Rows of ${config}`), h("p.count", {}, h("b", {}, counted(fits.length, "row")), h("span", {}, `of ${number(total)} in ${config}`), h("span", {}, withCode(meta.about[config] || ""))),
       h("div.controls", {}, search, choose("split", "split", [["", "all splits"], ...values("split").map((v) => [v, v])]), choose("action", "action", [["", "all actions"], ...meta.actions.filter((a) => values("action").includes(a)).map((v) => [v, v])]),
         choose("family", "family", [["", "all families"], ...values("family").map((v) => [v, v])]), config === "eval" && files.length ? choose("order", "sort", Object.keys(sorts).map((s) => [s, s])) : null,
         listState.gold || listState.guess ? h("button", { type: "button", onclick: () => { Object.assign(listState, { gold: "", guess: "" }); showRows(config); } }, `✕ ${listState.gold} taken for ${listState.guess} by ${files[listState.file]?.name}`) : null),
@@ -1029,19 +1088,15 @@ const foretrace = (() => {
   async function openRow(config, r, box) {
     if (r.piece < 0) { box.append(h("p.faint", {}, "The texts of this row are left out of this file.")); return; }
     const texts = (await load(`${config}-${r.piece}`))[r.place];
-    const answers = texts.chosen ? pairBlock(texts) : h("div.answer", {}, h("h3", {}, config === "eval" ? "gold" : "completion"), texts.completion.map(([, text]) => textBlock(prettyTarget(text))));
-    const guesses = (texts.guesses || []).map((g, n) => g && h("div.answer", {}, h("h3", {}, meta.predictions[n].name, " ", chip(g.right ? "right action" : "wrong action", g.right ? "success" : "bad"), g.right_call ? chip("right call", "success") : null, g.others ? chip(`${g.others} more guesses`) : null, g.right_call ? null : h("span.faint.small", {}, " − gold, + guess")),
-      g.right && g.right_call ? null : diffBlock(compareLines(prettyTarget(texts.completion[0][1]), prettyGuess(g)), prettyGuess(g))));
-    add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, h("h3", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
-  }
-
-  function prettyTarget(text) {
-    try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+    const answers = texts.chosen ? pairBlock(texts) : h("div.answer", {}, h("h2", {}, config === "eval" ? "gold" : "completion"), texts.completion.map(([, text]) => textBlock(pretty(text))));
+    const guesses = (texts.guesses || []).map((g, n) => g && h("div.answer", {}, h("h2", {}, meta.predictions[n].name, " ", chip(g.right ? "right action" : "wrong action", g.right ? "success" : "bad"), g.right_call ? chip("right call", "success") : null, g.others ? chip(`${g.others} more guesses`) : null, g.right_call ? null : h("span.faint.small", {}, " − gold, + guess")),
+      g.right && g.right_call ? null : diffBlock(compareLines(pretty(texts.completion[0][1]), prettyGuess(g)), prettyGuess(g))));
+    add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, h("h2", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
   }
 
   function prettyGuess(g) {
     if (g.action === null && g.text) return g.text;
-    const calls = g.calls.map(([tool, args]) => { let value = args; try { value = JSON.parse(args); } catch { /* as it is */ } return { tool, arguments: value }; });
+    const calls = g.calls.map(([tool, args]) => { let value = args; try { value = readJson(args); } catch { /* as it is */ } return { tool, arguments: value }; });
     const [first, ...more] = calls.length ? calls : [{ tool: null, arguments: {} }];
     return JSON.stringify({ action: g.action, tool: first.tool, arguments: first.arguments, ...(more.length ? { more } : {}) }, null, 2);
   }
@@ -1056,9 +1111,9 @@ const foretrace = (() => {
 
   /** Chosen and rejected beside one another, lines that differ marked. */
   function pairBlock(texts) {
-    const [a, b] = [texts.chosen, texts.rejected].map((messages) => prettyTarget(messages.map(([, text]) => text).join("\n")));
+    const [a, b] = [texts.chosen, texts.rejected].map((messages) => pretty(messages.map(([, text]) => text).join("\n")));
     const lines = compareLines(b, a);
-    const side = (name, mark, kind) => h("div", {}, h("h3", {}, name), h("div.diff.text", {}, lines.filter(([m]) => m === " " || m === mark).map(([m, line]) => h("div.line", { class: m === mark ? kind : "" }, h("span.mark", {}, m === mark ? mark : ""), fillText(h("span", { dir: "auto" }), line)))));
+    const side = (name, mark, kind) => h("div", {}, h("h2", {}, name), h("div.diff.text", {}, lines.filter(([m]) => m === " " || m === mark).map(([m, line]) => h("div.line", { class: m === mark ? kind : "" }, h("span.mark", {}, m === mark ? mark : ""), fillText(h("span", { dir: "auto" }), line)))));
     return h("div.pair", {}, side("chosen", "+", "added"), side("rejected", "-", "removed"));
   }
 

@@ -29,6 +29,9 @@ _JUDGE_CPU_S = 20.0
 _MAX_REQUEST_KB = 1 << 16
 _OVERHEAD = 4.0
 """How much longer than the code itself may compute its process may live: the tests and the relay take their time."""
+_RELAY_S = 0.01
+"""Seconds of each turn of the code's that may be the relay's: on a busy machine a message takes its time. Who uses them
+to compute is stopped by the limit of CPU time, and who sleeps through them by the end of the process."""
 _REPORTS = (b'["test"', b'["done"')
 _RESTART = b'["restart"]'
 _BROKEN = b'["broken"]'
@@ -157,12 +160,12 @@ class CandidateProcess:
         """What the code says next; None when it has ended, or its time is over."""
         assert self._child is not None
         began = time.monotonic()
-        timer = self._child.stop_after(max(0.0, self._left_s))
+        timer = self._child.stop_after(max(0.0, self._left_s) + _RELAY_S)
         try:
             return await self._child.receive_bytes()
         finally:
             timer.cancel()
-            self._left_s -= time.monotonic() - began
+            self._left_s -= max(0.0, time.monotonic() - began - _RELAY_S)
 
     async def _end(self, failed: RunError | None, *, answered: bool = True) -> RunError | None:
         """Take the end of the live process into account, and say what was wrong with it."""

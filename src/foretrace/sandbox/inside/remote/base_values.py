@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
+from types import SimpleNamespace
 from typing import Any
 
 BASE_VALUES = (
@@ -32,6 +34,10 @@ def plain_value(base: Any, value: Any) -> Any:
         return bytes(memoryview(value))
     if base is complex:
         return complex(value.real, value.imag)
+    if base is array:
+        return value[:]
+    if base is SimpleNamespace:
+        return dict(vars(value))
     if issubclass(base, dict):
         return dict(dict.items(value))
     return (list if base is deque else base)(base.__iter__(value))
@@ -39,12 +45,15 @@ def plain_value(base: Any, value: Any) -> Any:
 
 def set_value(base: Any, made: Any, plain: Any) -> None:
     """Give an object whose class extends `base` the content of a plain value."""
-    if issubclass(base, dict):
+    if base is SimpleNamespace:
+        vars(made).clear()
+        vars(made).update(plain)
+    elif issubclass(base, dict):
         owner = OrderedDict if base is OrderedDict else dict
         owner.clear(made)
         for key, value in plain.items():
             owner.__setitem__(made, key, value)
-    elif base in (list, bytearray):
+    elif base in (list, bytearray, array):
         base.__setitem__(made, slice(None), plain)
     else:
         base.clear(made)

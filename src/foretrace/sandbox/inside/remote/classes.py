@@ -57,6 +57,8 @@ KINDS: dict[str, Any] = {
     "generator": types.GeneratorType,
     "coroutine": types.CoroutineType,
     "async_generator": types.AsyncGeneratorType,
+    "mappingproxy": types.MappingProxyType,
+    **{kind.__name__: kind for kind in (property, staticmethod, classmethod)},
     **{kind.__name__: kind for kind in (map, filter, zip, enumerate, reversed, re.Match, re.Pattern)},
 }
 """Builtin types whose objects stay where they are; `isinstance` of what stands for one says that it is one."""
@@ -126,7 +128,8 @@ def describe_class(kind: type) -> dict[str, Any]:
             - {"__call__", "__instancecheck__", "__subclasscheck__", "__init__"}
         ),
         "fields": [*fields] if isinstance(fields, dict) else None,
-        "asks": any("__instancecheck__" in base.__dict__ for base in type.mro(meta) if base is not type),
+        "asks": issubclass(kind, type)
+        or any("__instancecheck__" in base.__dict__ for base in type.mro(meta) if base is not type),
         "kind": kind.__name__ if kind in KINDS.values() else None,
     }
 
@@ -162,7 +165,7 @@ class RemoteClass(type):
     def __setattr__(cls, name: str, value: Any) -> None:
         if name in _UNASKED or name.startswith("_abc_"):
             type.__setattr__(cls, name, value)
-        elif value is cls.__dict__.get(name, _Nothing):  # what was there before something took its place
+        elif value is _own_dict(cls).get(name, _Nothing):  # what was there before something took its place
             _peer_of((cls,)).restore_attribute(cls, name)
         else:
             _peer_of((cls,)).set_attribute(cls, name, value)
@@ -170,11 +173,44 @@ class RemoteClass(type):
     def __delattr__(cls, name: str) -> None:
         _peer_of((cls,)).delete_attribute(cls, name)
 
+    # What Python itself would answer by what stands here: of the class that this one stands for it is the other side's.
+
+    @property
+    def __dict__(cls) -> Any:  # type: ignore[override]
+        own = _own_dict(cls)
+        return _peer_of((cls,)).get_attribute(cls, "__dict__") if _is_described(cls) else own
+
+    @property
+    def __annotations__(cls) -> Any:  # type: ignore[override]
+        return _peer_of((cls,)).get_attribute(cls, "__annotations__")
+
+    @property
+    def __abstractmethods__(cls) -> Any:
+        return _peer_of((cls,)).get_attribute(cls, "__abstractmethods__")
+
+    @property
+    def __bases__(cls) -> tuple[type, ...]:  # type: ignore[override]
+        return tuple(object if base is RemoteObject else base for base in _own_bases(cls))
+
+    @property
+    def __mro__(cls) -> tuple[type, ...]:
+        return tuple(base for base in _own_mro(cls) if base is not RemoteObject)
+
+
+_own_dict: Any = type.__dict__["__dict__"].__get__
+_own_bases: Any = type.__dict__["__bases__"].__get__
+_own_mro: Any = type.__dict__["__mro__"].__get__
+
+
+def _is_described(cls: Any) -> bool:
+    """Whether a class stands for one of the other side, and was not defined here with a base of the other side."""
+    return "__asks__" in _own_dict(cls)
+
 
 def _asks_instances(cls: Any, instance: Any) -> bool:
     """Whether the class itself decides what its instances are (a protocol, an abstract base class), and of this one:
     what the class's own side made is told apart by its classes."""
-    return cls.__dict__.get("__asks__", False) and not isinstance(type(instance), RemoteClass)
+    return _own_dict(cls).get("__asks__", False) and not isinstance(type(instance), RemoteClass)
 
 
 class _Nothing:
@@ -182,7 +218,7 @@ class _Nothing:
 
 
 _SELDOM = """
-    __abstractmethods__ __peer__ __asks__ __mro_entries__ __isabstractmethod__ __text_signature__ __init_subclass__
+    __peer__ __asks__ __mro_entries__ __isabstractmethod__ __text_signature__ __init_subclass__
     __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ __dataclass_fields__ __fspath__
 """
 _UNASKED = frozenset(_SELDOM.split())
@@ -191,8 +227,8 @@ _UNASKED = frozenset(_SELDOM.split())
 
 def _peer_of(classes: tuple[type, ...]) -> Any:
     for kind in classes:
-        for base in kind.__mro__:
-            peer = base.__dict__.get("__peer__")
+        for base in _own_mro(kind):
+            peer = _own_dict(base).get("__peer__")
             if peer is not None:
                 return peer
     raise TypeError("a class of the other process without one")
@@ -392,7 +428,8 @@ def _find_signature(self: Any) -> Any:
 
 
 def _find_code_facts(self: Any) -> Any:
-    return CodeFacts(self.__name__, self.__signature__)
+    facts = type(self).__peer__.request("code", "", self)
+    return CodeFacts(self.__name__, self.__signature__, facts)
 
 
 def _announce_reading(self: Any) -> int:

@@ -5,6 +5,9 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["a", own, number]             a list, dict, set, ... that was sent before (see `shared_containers`), and whether it
                                    was first sent by who sends this: aliases and cycles stay what they are
     ["od"|"ct"|"dd"|"dq", ...]     OrderedDict, Counter, defaultdict (its factory first), deque (its length limit first)
+    ["ar", typecode, ...]          an array of the module of that name
+    ["ns", name, value, ...]       a SimpleNamespace
+    ["cm"|"ud"|"ul", content]      a ChainMap, UserDict or UserList, and the list or dict that it is made of
     ["dk"|"dv"|"di", dict]         the keys, values or items of a dict
     ["it", backwards, items, at]   an iterator over a builtin container, and where it stands
     ["N"]                          NotImplemented
@@ -21,7 +24,8 @@ from __future__ import annotations
 
 import gc
 import types
-from collections import Counter, OrderedDict, defaultdict, deque
+from array import array
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from typing import Any
 
 from foretrace.sandbox.inside.remote.shared_containers import (
@@ -39,8 +43,14 @@ MAX_VALUES = 1 << 22
 """Values in one message."""
 _DICTS: dict[type, str] = {dict: "d", OrderedDict: "od", Counter: "ct", defaultdict: "dd"}
 _LISTS: dict[type, str] = {list: "l", set: "S", deque: "dq"}
-CONTAINERS = (*_DICTS, *_LISTS, bytearray)
+CONTAINERS = (*_DICTS, *_LISTS, bytearray, array, types.SimpleNamespace)
 """Types whose objects can change in place: what a call does to one of them is seen by its caller."""
+_WRAPPERS: dict[Any, tuple[str, str, type]] = {
+    ChainMap: ("cm", "maps", list),
+    UserDict: ("ud", "data", dict),
+    UserList: ("ul", "data", list),
+}
+"""Of types whose objects are made of one container alone: the tag, the attribute that holds it, and its type."""
 _VIEWS: dict[type, str] = {type({}.keys()): "dk", type({}.values()): "dv", type({}.items()): "di"}
 _ITERATORS = frozenset(
     type(iter(kind()))  # type: ignore[call-overload]
@@ -93,6 +103,8 @@ class MessageEncoder(Encoder):
             raise NotEncodableError("too deep")
         if kind is bytearray:
             return self.flat(value, kind)
+        if kind is types.SimpleNamespace:
+            return ["ns", *self.content(vars(value), depth)[1:]]
         self.pay(6 + 2 * len(value))
         depth += 1
         if kind in _LISTS:
@@ -102,6 +114,8 @@ class MessageEncoder(Encoder):
             for item in list(value):
                 out.append(walk(item, depth))
             return out
+        if kind is array:
+            return ["ar", value.typecode, *(walk(item, depth) for item in value)]
         out = [_DICTS[kind]]
         if kind is defaultdict:
             out.append(walk(value.default_factory, depth))
@@ -132,6 +146,10 @@ class MessageEncoder(Encoder):
         if kind in _VIEWS:
             (viewed,) = gc.get_referents(value)
             return [_VIEWS[kind], self.walk(viewed, depth + 1)]
+        if kind in _WRAPPERS:
+            tag, name, of = _WRAPPERS[kind]
+            if len(vars(value)) == 1 and type(vars(value).get(name)) is of:
+                return [tag, self.walk(vars(value)[name], depth + 1)]
         known = self.stdlib_value(value)
         return known if known is not None else self._refer(self, value, depth)
 
@@ -191,6 +209,8 @@ class MessageDecoder(Decoder):
         return made
 
     def _make(self, tag: str, tagged: list[Any]) -> Any:
+        if tag == "ar":
+            return _EMPTY[tag](tagged[1])
         return deque(maxlen=tagged[1]) if tag == "dq" else _EMPTY[tag]()
 
     def _fill(self, made: Any, tagged: list[Any], depth: int) -> None:
@@ -202,13 +222,14 @@ class MessageDecoder(Decoder):
         if type(made) is bytearray:
             made[:] = bytes.fromhex(tagged[1])
             return
-        rest = tagged[2:] if tagged[0] in ("dq", "dd") else tagged[1:]
+        rest = tagged[2:] if tagged[0] in ("dq", "dd", "ar") else tagged[1:]
         items = self.walk_all(rest, depth + 1)
-        if isinstance(made, dict):
+        if isinstance(made, (dict, types.SimpleNamespace)):
             if len(items) % 2:
                 raise ValueError("a key without a value")
+            content = made if isinstance(made, dict) else vars(made)
             for number in range(0, len(items), 2):
-                made[items[number]] = items[number + 1]
+                content[items[number]] = items[number + 1]
         elif type(made) is set:
             made.update(items)
         else:
@@ -232,6 +253,8 @@ _EMPTY: dict[Any, Any] = {
     "ct": Counter,
     "dd": defaultdict,
     "dq": deque,
+    "ar": array,
+    "ns": types.SimpleNamespace,
 }
 _SPECIAL: dict[Any, Any] = {
     "N": lambda items: NotImplemented,
@@ -240,7 +263,18 @@ _SPECIAL: dict[Any, Any] = {
     "di": lambda items: dict.items(*items),
     "sl": lambda items: slice(*items),
     "pa": lambda items: _make_path(*items),
+    **{tag: lambda items, kind=kind: _wrap(kind, *items) for kind, (tag, _, _) in _WRAPPERS.items()},
 }
+
+
+def _wrap(kind: Any, content: Any) -> Any:
+    """An object that is made of a container, which stays the one that both sides know."""
+    _, name, of = _WRAPPERS[kind]
+    if type(content) is not of:
+        raise ValueError("no container")
+    made = kind()
+    setattr(made, name, content)
+    return made
 
 
 def _make_path(text: str) -> Any:

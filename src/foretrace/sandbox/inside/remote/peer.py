@@ -32,7 +32,7 @@ from foretrace.sandbox.inside.remote.classes import (
 from foretrace.sandbox.inside.remote.codec import MessageDecoder, MessageEncoder, read_key
 from foretrace.sandbox.inside.remote.exceptions import make_exception, make_traceback, text_of
 from foretrace.sandbox.inside.remote.shared_containers import ITERATORS, SharedContainers, find_position, move
-from foretrace.sandbox.inside.remote.signatures import describe_signature
+from foretrace.sandbox.inside.remote.signatures import describe_code, describe_signature
 from foretrace.sandbox.inside.remote.subclasses import collect_members, make_subclass
 from foretrace.sandbox.inside.wire.frames import FrameError
 from foretrace.sandbox.inside.wire.values import NotEncodableError, find_type_name
@@ -319,8 +319,8 @@ class Peer:
             return make_subclass(name, *args, members=named)
         if operation == "isinstance":
             return isinstance(args[1], args[0])
-        if operation == "signature":
-            return describe_signature(args[0])
+        if operation in ("signature", "code"):
+            return describe_signature(args[0]) if operation == "signature" else describe_code(args[0])
         if operation in ("start", "advance"):
             return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0])
         raise ValueError("no such operation")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -178,7 +179,7 @@ def _list_content(base: type, value: Any) -> list[Any] | bytes:
     plain = plain_value(base, value)
     if isinstance(plain, dict):
         return [*plain.keys(), *plain.values()]
-    return bytes(plain) if base is bytearray else list(plain)
+    return bytes(plain) if base in (bytearray, array) else list(plain)
 
 
 def find_iterator_base(iterator: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 from typing import Any
 
 _KINDS = (
@@ -43,10 +44,19 @@ def make_signature(described: Any) -> inspect.Signature:
     )
 
 
-class CodeFacts:
-    """What `__code__` of a function of the other process says of its parameters."""
+_TOLD_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
-    def __init__(self, name: str, signature: inspect.Signature) -> None:
+
+def describe_code(function: Any) -> int:
+    """What a call of it gives: the flags of a generator's code, a coroutine's, ..."""
+    code = getattr(function, "__code__", None)
+    return code.co_flags & _TOLD_FLAGS if isinstance(code, types.CodeType) else 0
+
+
+class CodeFacts:
+    """What `__code__` of a function of the other process says of its parameters, and of what a call gives."""
+
+    def __init__(self, name: str, signature: inspect.Signature, flags: Any) -> None:
         kinds = [p.kind for p in signature.parameters.values()]
         names = [*signature.parameters]
         self.co_name = self.co_qualname = name
@@ -57,6 +67,6 @@ class CodeFacts:
         plain = [n for n, kind in zip(names, kinds, strict=True) if kind not in variadic]
         self.co_varnames = (*plain, *(n for n, kind in zip(names, kinds, strict=True) if kind in variadic))
         self.co_nlocals = len(self.co_varnames)
-        self.co_flags = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+        self.co_flags = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | (flags & _TOLD_FLAGS if type(flags) is int else 0)
         self.co_flags |= inspect.CO_VARARGS if variadic[0] in kinds else 0
         self.co_flags |= inspect.CO_VARKEYWORDS if variadic[1] in kinds else 0

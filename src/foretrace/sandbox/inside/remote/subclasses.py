@@ -14,7 +14,7 @@ def collect_members(bases: tuple[type, ...], namespace: dict[str, Any]) -> dict[
     """What a class defines, itself or by bases of this side: methods as plain functions."""
     members: dict[str, Any] = {}
     for mixin in reversed([base for base in bases if not isinstance(base, RemoteClass)]):
-        for owner in reversed(mixin.__mro__[:-1]):
+        for owner in reversed(type.mro(mixin)[:-1]):
             members |= owner.__dict__
     members |= namespace
     return {key: _unwrap(value) for key, value in members.items() if key not in _OF_PYTHON}

@@ -82,25 +82,28 @@ class AssertInstrumenter(ast.NodeTransformer):
         """Code that tells the recorder what became of this assert, and goes on."""
         if find_constant_truth(node) is True:
             return ast.copy_location(ast.Pass(), node)
-        test, number = node.test, ast.Constant(self._next)
+        test, number = node.test, self._next
         self._next += 1
+        # New nodes alone get a place: to walk through all that is asserted costs more than the rest of this.
+        place = {key: getattr(node, key) for key in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
         if self._inside:
             if self._in_function and find_constant_truth(node) is None:
-                node.test = self._call_recorder("watch", number, test).value
-            return ast.fix_missing_locations(node)
+                node.test = _call_recorder(place, "watch", number, test).value
+            return node
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-            swapped = self._calls(test.comparators[0]) and not self._calls(test.left)
-            record = self._call_recorder("compare", number, test.left, test.comparators[0], ast.Constant(swapped))
+            swapped = ast.Constant(self._calls(test.comparators[0]) and not self._calls(test.left), **place)
+            record = _call_recorder(place, "compare", number, test.left, test.comparators[0], swapped)
         else:
-            record = self._call_recorder("truth", number, test)
+            record = _call_recorder(place, "truth", number, test)
         # A bare `except`: what is raised belongs to this test, whatever it is.
-        handler = ast.ExceptHandler(None, None, [self._call_recorder("raised", ast.Constant(number.value))])
-        attempt = ast.Try(body=[record], handlers=[handler], orelse=[], finalbody=[])
-        return ast.fix_missing_locations(ast.copy_location(attempt, node))
+        handler = ast.ExceptHandler(None, None, [_call_recorder(place, "raised", number)], **place)
+        return ast.Try(body=[record], handlers=[handler], orelse=[], finalbody=[], **place)
 
     def _calls(self, node: ast.AST) -> bool:
         return any(isinstance(part, ast.Name) and part.id in self._callees for part in ast.walk(node))
 
-    def _call_recorder(self, method: str, *args: ast.expr) -> ast.Expr:
-        recorder = ast.Attribute(ast.Name(RECORDER, ast.Load()), method, ast.Load())
-        return ast.Expr(ast.Call(recorder, list(args), []))
+
+def _call_recorder(place: dict[str, Any], method: str, number: int, *args: ast.expr) -> ast.Expr:
+    load = ast.Load()
+    recorder = ast.Attribute(ast.Name(RECORDER, load, **place), method, load, **place)
+    return ast.Expr(ast.Call(recorder, [ast.Constant(number, **place), *args], [], **place), **place)

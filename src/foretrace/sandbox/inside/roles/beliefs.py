@@ -154,7 +154,8 @@ class CautiousPeer(Peer):
 
     def is_instance(self, value: Any, kind: Any) -> bool:
         """As `Peer.is_instance`; of plain values a class of the code's says nothing."""
-        return type(value).__module__ in ("__main__", "setup") and super().is_instance(value, kind)
+        of_tests = type(value).__module__ in ("__main__", "setup")
+        return (of_tests or isinstance(value, RemoteClass)) and super().is_instance(value, kind)
 
     def _refuse_shown(self, target: Any) -> None:
         if id(target) in self._shown:
@@ -166,7 +167,7 @@ class CautiousPeer(Peer):
         return isinstance(target, RemoteClass) or id(target) in self._own_made or self._is_named(target)
 
     def _is_named(self, target: Any) -> bool:
-        return any(id(base) in self.named_classes for base in type(target).__mro__)
+        return any(id(base) in self.named_classes for base in type.mro(type(target)))
 
     def _inherit(self, target: Any, result: Any) -> None:
         if isinstance(result, RemoteObject) and id(target) in self._own_made:
@@ -312,11 +313,10 @@ class CautiousPeer(Peer):
         questions = [item]
         if not isinstance(item, RemoteObject):
             questions += make_line_up(item, self._random)
-        self._random.shuffle(questions)
-        said = [(one, super(CautiousPeer, self).operate("__contains__", target, one) is True) for one in questions]
-        if len(said) > 1 and all(yes for _, yes in said):
+        said = self._ask_among("__contains__", [(target, (one,)) for one in questions])
+        if len(said) > 1 and all(yes is True for yes in said):
             raise BeliefError(f"a {type(target).__name__} object says that everything is in it")
-        return next(yes for asked, yes in said if asked is item)
+        return said[0] is True
 
     def _picks(self, target: Any, value: Any) -> bool:
         """Whether the object says that it equals `value`, and none of many other values like it."""
@@ -328,7 +328,7 @@ class CautiousPeer(Peer):
         """What the object says of its order with `value`, if what it says of others makes an order."""
         if type(value) not in (int, float):
             return _truth(super().operate(name, target, value))
-        ladder = [value, *(value + step * sign for step in (1, 10, 1e3, 1e6, 1e12) for sign in (1, -1))]
+        ladder = [value, *(value + step * sign for step in (1, 10, 10**3, 10**6, 10**12) for sign in (1, -1))]
         said = self._ask_rungs(name, target, ladder)
         if id(target) in self._made_of:  # another one that is made of the same has learned nothing from these questions
             kind, args, named = self._made_of[id(target)]
@@ -336,15 +336,17 @@ class CautiousPeer(Peer):
                 raise BeliefError(
                     f"two {type(target).__name__} objects that are made of the same differ in their order"
                 )
-        word = [said[rung] for rung in sorted(ladder)]
+        word = [said[rung] for rung in sorted(said)]
         rising = name in ("__lt__", "__le__")
         if word != sorted(word, reverse=not rising) or len(set(word)) == 1:
             raise BeliefError(f"a {type(target).__name__} object has no order with plain values that can be believed")
         return said[value]
 
     def _ask_rungs(self, name: str, target: Any, ladder: list[Any]) -> dict[Any, bool]:
-        self._random.shuffle(ladder)  # so that it cannot know which of them is the real one
-        return {rung: super(CautiousPeer, self).operate(name, target, rung) is True for rung in ladder}
+        said = self._ask_among(name, [(target, (rung,)) for rung in ladder])
+        return {
+            rung: yes is True for rung, yes in zip(ladder, said, strict=True) if yes is not None or rung is ladder[0]
+        }
 
     def find_false_equality(self) -> str | None:
         """Ask control questions: why the word of a class on equality does not count, although it was taken; or None.

@@ -35,7 +35,8 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     except BaseException as error:
         channel.send(["done", describe_error(error)])
         return
-    if importlib.util.find_spec("pytest") is None:
+    uses_pytest = any("pytest" in text for text in (request["setup"], *request["tests"]))
+    if uses_pytest and importlib.util.find_spec("pytest") is None:
         sys.modules["pytest"] = pytest_names.make_module()
     entry_point = request["entry_point"]
     known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | prompt | world

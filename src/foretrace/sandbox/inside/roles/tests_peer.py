@@ -180,7 +180,7 @@ class TestsPeer(CautiousPeer):
             return super().perform(operation, 1, args, named)
         if operation == "operate" and name in SPECIAL:
             return super().perform(operation, name, args, named)
-        if operation == "signature" and isinstance(target, types.FunctionType):
+        if operation in ("signature", "code") and isinstance(target, types.FunctionType):
             return super().perform(operation, name, args, named)
         if isinstance(target, _MACHINERY):
             if operation == "get" and name in _FUNCTION_FACTS and isinstance(target, types.FunctionType):

@@ -58,6 +58,7 @@ class RunningChild:
             self.pidfd = os.pidfd_open(self.pid)
         except (OSError, AttributeError):
             self.pidfd = -1
+        self._pollers: dict[Any, Any] = {}
         self.usage: Any = None
         self.status = 0
 
@@ -129,10 +130,14 @@ class RunningChild:
         text = f'{{"killed":{killed},"status":{self.status},"seconds":{seconds:.6f},"cpu_s":{cpu_s:.6f}}}'
         return text.encode("ascii")
 
-    def wait_for_event(self, eager: bool) -> None:
-        """Sleep until the child has ended or (when `eager`) said something, or the parent has sent something."""
+    def _make_poller(self, eager: bool) -> Any:
+        """What waits for the events that may come now; made once for each kind of wait, since a call is two of them."""
         parent = self._parent
-        poller = select.poll()
+        key = (eager, parent.stream_blocked, self.channel_ended)
+        poller = self._pollers.get(key)
+        if poller is not None:
+            return poller
+        poller = self._pollers[key] = select.poll()
         if not parent.stream_blocked:
             poller.register(parent.socket, select.POLLIN)
         if self.pidfd >= 0:
@@ -144,12 +149,24 @@ class RunningChild:
             # An end that the child has half closed would be readable for ever.
             events = select.POLLIN if eager and not self.channel_ended else 0
             poller.register(self.channel.fileno(), events | (select.POLLOUT if parent.stream_blocked else 0))
+        return poller
+
+    def wait_for_event(self, eager: bool) -> bool:
+        """Sleep until the child has ended or (when `eager`) said something, or the parent has sent something.
+
+        Returns:
+            Whether there may be more than what the parent has sent.
+        """
+        parent, poller = self._parent, self._make_poller(eager)
         left = min(self.deadline - time.monotonic(), _POLL_S if eager else _READ_ONCE_S)
         if self.pidfd < 0:
             left = min(left, 0.005)
         happened = poller.poll(max(0, left) * 1000 + (0 if eager else 0.5))
-        if any(descriptor == parent.socket.fileno() for descriptor, _ in happened):
+        parent_fd = parent.socket.fileno()
+        if any(descriptor == parent_fd for descriptor, _ in happened):
             parent.fill()
+            if len(happened) == 1 and self.pidfd >= 0:
+                return False
         # A closed end stays ready for ever: with nothing else to wait for, wait for the child a little.
         closed = [d for d, what in happened if what & (select.POLLHUP | select.POLLERR) and d != self.pidfd]
         if closed and len(closed) == len(happened) and self.pidfd >= 0:
@@ -157,6 +174,7 @@ class RunningChild:
             quiet.register(self.pidfd, select.POLLIN)
             quiet.register(parent.socket, select.POLLIN)
             quiet.poll(5)
+        return True
 
 
 def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None) -> None:
@@ -164,19 +182,20 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     running = RunningChild(parent, confinement, request, stdin)
     eager = bool(request.get("interactive"))
     watched = confinement.level in (1, 2)  # where the system has no limit that counts this child alone
-    while not running.reap(block=False):
+    may_have_ended = True
+    while not (may_have_ended and running.reap(block=False)):
         running.handle_messages()
         if running.kill_reason is None:
-            running.wait_for_event(eager)
+            may_have_ended = running.wait_for_event(eager)
         if watched and eager and running.count_threads() > running.max_threads:
             running.kill("threads")
         if time.monotonic() >= running.deadline:
             running.kill("timeout")
         eager = eager or time.monotonic() - running.started >= _READ_ONCE_S
-        if eager and running.read_output():
+        if eager and may_have_ended and running.read_output():
             parent.flush()
         if running.kill_reason:
-            running.reap(block=True)
+            may_have_ended = running.reap(block=True)
     if confinement.level in (0, 3):  # at the others a child cannot make processes
         kill_descendants()
     running.read_output()

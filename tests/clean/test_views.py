@@ -1,0 +1,32 @@
+"""Other readings of a text say where in it their characters stand."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from foretrace.clean.scanner import Deadline, find_secrets
+from foretrace.clean.views import View, join_lines, read_in_other_ways
+
+
+def test_characters_are_found_in_the_original() -> None:
+    original = json.dumps(json.dumps({"key\n": 'a"b\\c', "é": "%41"})) + " tail"
+    for view in read_in_other_ways(original):
+        for place, character in enumerate(view.text):
+            start, end = view.find_span(place, place + 1)
+            assert original[start:end].endswith(character) or original[start] in "\\%"
+        assert view.find_span(len(view.text) - 4, len(view.text)) == (len(original) - 4, len(original))
+
+
+def test_a_break_lies_where_something_was_taken_out() -> None:
+    joined = join_lines(View("ab\n  cd\nef"))
+    assert joined is not None and joined.text == "abcdef"
+    assert joined.list_breaks() == [2, 4]
+    assert joined.find_span(1, 5) == (1, 9)
+
+
+def test_long_blanks_take_no_time() -> None:
+    text = 'password = "Xy7!kk2pQ"' + " " * 50_000 + "end\n" + "\t" * 50_000 + "x"
+    begun = time.process_time()
+    assert [found.type for found in find_secrets(text, Deadline(60))] == ["password"]
+    assert time.process_time() - begun < 5

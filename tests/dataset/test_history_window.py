@@ -1,0 +1,175 @@
+"""The window of the history: it fits, follows from the past alone, and in blocks it moves rarely."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset.little import rows, runs, says, seen, trace, user
+from foretrace.api.datasets import build
+from foretrace.core.errors import BuildError, UsageError
+from foretrace.core.predictions import describe_origin
+from foretrace.core.store import read_traces, write_traces
+from foretrace.core.trace import Trace
+from foretrace.dataset.history_window import KEPT_SHARE, HistoryWindow
+from foretrace.dataset.prompt_renderer import PromptRenderer
+from foretrace.dataset.prompts import ByteCounter, Prompts
+from foretrace.dataset.settings import Window
+
+ROOM = 100
+Turns = list[tuple[str, int]]
+"""Role and tokens of each message."""
+any_turns = st.lists(st.tuples(st.sampled_from(["assistant", "user"]), st.integers(1, 40)), max_size=40)
+windows = st.sampled_from(["sliding", "blocks"])
+
+
+def make(window: Window, turns: Turns) -> HistoryWindow:
+    made = HistoryWindow(window, ROOM)
+    for role, tokens in turns:
+        made.add(role, tokens)
+    return made
+
+
+def agents(turns: Turns) -> list[int]:
+    return [at for at, (role, _) in enumerate(turns) if role == "assistant"]
+
+
+@given(windows, any_turns)
+def test_what_is_shown_fits_and_begins_with_the_agent(window: Window, turns: Turns) -> None:
+    made = make(window, turns)
+    for end in agents(turns):
+        start = made.find_start(end)
+        assert 0 <= start < end or end == 0 == start
+        assert made.count_tokens(start, end) <= ROOM
+        assert start == 0 or turns[start][0] == "assistant" or "assistant" not in dict(turns[start:end])
+
+
+@given(windows, any_turns, st.randoms(use_true_random=False))
+def test_the_cut_follows_from_the_past_alone(window: Window, turns: Turns, rng: Any) -> None:
+    """A window that was never told what comes gives the same start, and so does any order of asking."""
+    made = make(window, turns)
+    starts = {end: make(window, turns[:end]).find_start(end) for end in range(len(turns) + 1)}
+    for end in rng.sample(sorted(starts), len(starts)):
+        assert made.find_start(end) == starts[end]
+
+
+@given(any_turns)
+def test_a_block_stays_until_there_is_no_room(turns: Turns) -> None:
+    made = make("blocks", turns)
+    for step, later in pairwise(agents(turns)):
+        start, after = made.find_start(step), made.find_start(later)
+        assert after >= start
+        if start == 0 or turns[start][0] == "assistant":
+            assert (after == start) == (made.count_tokens(start, later) <= ROOM)
+
+
+@given(st.lists(st.integers(1, 5), min_size=40, max_size=80))
+def test_cuts_are_far_apart_where_steps_are_small(sizes: list[int]) -> None:
+    """A step has at most 10 tokens of 100, and a cut leaves half of them: so five steps or more lie between two."""
+    made = make("blocks", [("assistant" if at % 2 == 0 else "user", size) for at, size in enumerate(sizes)])
+    starts = [made.find_start(end) for end in range(0, len(sizes), 2)]
+    cuts = [at for at, (one, other) in enumerate(pairwise(starts), 1) if one != other]
+    assert all(later - cut >= (1 - KEPT_SHARE) * ROOM / 10 for cut, later in pairwise(cuts))
+    assert all(made.count_tokens(starts[cut], 2 * cut) <= KEPT_SHARE * ROOM for cut in cuts)
+
+
+def test_a_turn_longer_than_half_of_the_room_is_shown_with_its_call() -> None:
+    turns = [("assistant", 30), ("user", 30), ("assistant", 30), ("user", 40), ("assistant", 1)]
+    assert make("blocks", turns).find_start(4) == 2
+    results = [("assistant", 30), *[("user", 40)] * 3, ("assistant", 1)]
+    assert make("blocks", results).find_start(4) == 2  # none has room for what follows it
+
+
+def long_trace(number: int = 0, turns: int = 60) -> Trace:
+    messages = [m for n in range(turns) for m in (runs(f"cat {number}-{n}"), seen(f"{n} line\n" * 20))]
+    name = f"{number:02d}"
+    return trace(name, user(f"Do {number}."), *messages, says("Done."), task=name, group=name)
+
+
+def flatten(prompt: list[Any]) -> str:
+    return "".join(f"<{m.role}>{m.content}" for m in prompt)
+
+
+def test_consecutive_prompts_share_their_beginning_except_at_cuts() -> None:
+    one = long_trace()
+    made = Prompts(one, "call", 2048, ByteCounter(), "blocks")
+    steps = [index for index, message in enumerate(one.messages) if message.role == "assistant"]
+    cuts, total, cached = 0, 0, 0
+    for step, later in pairwise(steps):
+        before, after = flatten(made.render(step)), flatten(made.render(later))
+        counted, same = made.count_cached_tokens(later, step)
+        shared = sum(1 for _ in takewhile(bool, (a == b for a, b in zip(before, after, strict=False))))
+        assert same / counted == pytest.approx(shared / len(after), abs=0.03)
+        total, cached = total + len(after), cached + shared
+        if made.find_first_shown(step) == made.find_first_shown(later):
+            assert after.startswith(before)
+        else:
+            cuts += 1
+    assert 3 < cuts < len(steps) / 5 and cached / total > 0.8
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long") / "traces"
+    write_traces([long_trace(number, 24) for number in range(8)], folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(traces: Path) -> dict[str, Path]:
+    """A dataset for each window."""
+    folders = {window: traces.parent / window for window in ("sliding", "blocks")}
+    for window, folder in folders.items():
+        build(traces, out=folder, max_context_tokens=1024, statistical_gates=False, window=window)  # type: ignore
+    return folders
+
+
+def test_manifest_and_card_say_what_a_prefix_cache_would_have(built: dict[str, Path]) -> None:
+    shares: dict[str, float] = {}
+    for window, folder in built.items():
+        manifest = json.loads((folder / "manifest.json").read_text())
+        cache = manifest["prefix_cache"]
+        shares[window] = cache["share"]
+        assert manifest["settings"]["window"] == window
+        assert cache["share"] == round(cache["cached_tokens"] / cache["prompt_tokens"], 4)
+        assert f"would have had {cache['share']:.1%} of the prompts' tokens" in (folder / "README.md").read_text()
+    assert shares["blocks"] > shares["sliding"] + 0.1
+
+
+def test_rows_of_another_window_are_other_rows(built: dict[str, Path]) -> None:
+    """So predictions of one are not taken for the other; where no manifest named a window, it slid."""
+    sliding, blocks = (json.loads((built[w] / "manifest.json").read_text()) for w in ("sliding", "blocks"))
+    assert describe_origin(sliding) != describe_origin(blocks)
+    origin = describe_origin(sliding)
+    del sliding["settings"]["window"]
+    assert describe_origin(sliding) == origin
+
+
+@pytest.mark.parametrize("window", ["sliding", "blocks"])
+def test_an_agent_at_work_gets_the_prompts_of_the_dataset(built: dict[str, Path], traces: Path, window: str) -> None:
+    renderer = PromptRenderer(built[window])
+    by_key = {one.key: one for one in read_traces(traces)}
+    found = list(rows(built[window], "proposer"))
+    assert len(found) > 100
+    for row in found:
+        assert renderer.render(by_key[row["key"]].messages[: row["step"]]) == row["prompt"]
+
+
+def test_what_no_prompt_can_be_rendered_for_is_refused(built: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="is no dataset of ours"):
+        PromptRenderer(tmp_path)
+    text = (built["blocks"] / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(text.replace("utf-8 bytes / 3.5", "tokenizer 0123"))
+    with pytest.raises(UsageError, match="are counted by tokenizer 0123, and not by utf-8 bytes"):
+        PromptRenderer(tmp_path)
+    manifest = json.loads(text)
+    manifest["versions"]["renderer"] = "1"
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BuildError, match="are of version 1 of the renderer"):
+        PromptRenderer(tmp_path)
