@@ -32,7 +32,7 @@ bench: .venv/dev
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
 # kept in screenshots/.
-test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/browser
+test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/ray .venv/browser
 	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -m "integration or slow" tests
 
 .venv/bin/python:
@@ -63,6 +63,10 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/b
 
 .venv/atropos: .venv/verifiers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos]"
+	touch $@
+
+.venv/ray: .venv/atropos
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos,ray]"
 	touch $@
 
 # Chromium is the system's: installed where that is allowed, else the tests of pages are skipped and say so, and the next

@@ -47,6 +47,7 @@ LONG_FUNCTIONS = {
     "foretrace.api.evaluation:predict": "public: its signature and docstring list and explain its settings",
     "foretrace.api.generation:generate": "public: its signature and docstring list and explain its settings",
     "foretrace.api.traces:import_source": "public: its signature and docstring list and explain its settings",
+    "foretrace.api.traces:label_folder": "public: its signature and docstring list and explain its settings",
     "foretrace.cli.commands.build:build": "a command: its signature lists and explains its options",
     "foretrace.cli.commands.predict:predict": "a command: its signature lists and explains its options",
     "foretrace.cli.commands.import_:import_": "a command: its signature lists and explains its options",

@@ -15,6 +15,7 @@ def main(job: dict[str, Any]) -> int:
     from foretrace.dataset import build as module
     from foretrace.dataset import parquet, plan
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.engines.processes import Processes
 
     if "messages_per_job" in job:
         plan.MESSAGES_PER_JOB = job["messages_per_job"]
@@ -32,7 +33,7 @@ def main(job: dict[str, Any]) -> int:
             job["traces"],
             Path(job["out"]),
             BuildSettings(**job.get("settings", {})),
-            workers=job.get("workers", 1),
+            engine=Processes(job.get("workers", 1)),
             overwrite=job.get("overwrite", False),
             progress=progress,
         )

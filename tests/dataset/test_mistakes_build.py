@@ -21,6 +21,7 @@ from foretrace.dataset import plan
 from foretrace.dataset.build import build
 from foretrace.dataset.report import BuildReport
 from foretrace.dataset.settings import BuildSettings
+from foretrace.engines.processes import Processes
 from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
 
 SHAPE: dict[str, Any] = {"split": (0.8, 0.2, 0.0), "recipes": ("proposer", "verifier"), "outcomes": "not_failed"}
@@ -149,7 +150,7 @@ def test_the_same_bytes_with_any_number_of_workers(
     built: tuple[Path, BuildReport], predicted: dict[str, Path], traces: Path, tmp_path: Path
 ) -> None:
     settings = BuildSettings(**SHAPE, mistakes=(str(predicted["proposer"]), str(predicted["validation"])))
-    build([traces], tmp_path / "two", settings, workers=2)
+    build([traces], tmp_path / "two", settings, engine=Processes(2))
     assert little.tree(tmp_path / "two") == little.tree(built[0])
 
 

@@ -186,6 +186,21 @@ def test_no_row_makes_no_file(tmp_path: Path) -> None:
     assert writer.close() == 0 and not list(tmp_path.iterdir())
 
 
+def test_a_file_that_two_jobs_write_at_one_time_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a worker that seemed to be lost lives on beside the one that does its job again."""
+    monkeypatch.setattr(parquet, "WINDOW_ROWS", 30)  # so that both have begun before one is done
+    alone = write(tmp_path / "alone.parquet", sample(100)).read_bytes()
+    path = tmp_path / "twice.parquet"
+    first, second = (TableWriter(path, CONFIG, 0) for _ in range(2))
+    for row in sample(100):
+        first.add(row)
+        second.add(row)
+    second.close()
+    assert path.read_bytes() == alone
+    first.close()
+    assert path.read_bytes() == alone and len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     writer = TableWriter(tmp_path / "file" / "a.parquet", CONFIG, 0)

@@ -85,8 +85,9 @@ def test_cores_are_those_that_this_process_may_use() -> None:
 ORPHANS = """
 import os, pathlib, signal, sys
 from foretrace.actions.label_table import make_label_tables
+from foretrace.engines.processes import Processes
 if __name__ == "__main__":
-    tables = make_label_tables(pathlib.Path(sys.argv[1]), workers=2)
+    tables = make_label_tables(pathlib.Path(sys.argv[1]), engine=Processes(2))
     next(tables), next(tables)
     print(*(p for p in pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

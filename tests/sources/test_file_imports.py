@@ -12,6 +12,7 @@ import pytest
 from foretrace.core.errors import ForetraceError, SourceError, UsageError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.core.trace import Trace
+from foretrace.engines.processes import Processes
 from foretrace.sources import importing, taking
 from foretrace.sources.account import Account
 from foretrace.sources.importing import SourceInputs, import_inputs
@@ -166,7 +167,7 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(taking, "CHECKPOINT_BYTES", 20_000)
     files = [write_talk(tmp_path / f"{n:03}.jsonl", talk(str(n), n % 9)) for n in range(120)]
     files.append(write_talk(tmp_path / "many.jsonl", [r for n in range(200, 260) for r in talk(str(n), 3)]))
-    reports = [run(tmp_path / f"out{workers}", *files, workers=workers) for workers in (1, 2, 3)]
+    reports = [run(tmp_path / f"out{workers}", *files, engine=Processes(workers)) for workers in (1, 2, 3)]
     assert listing(tmp_path / "out1") == listing(tmp_path / "out2") == listing(tmp_path / "out3")
     assert reports[0] == reports[1] == reports[2]
     assert (reports[0].traces, dict(reports[0].drops)) == (166, {"no_agent_turn": 14})

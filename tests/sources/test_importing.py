@@ -12,6 +12,7 @@ import pytest
 
 from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
+from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, row_imports, taking
 from foretrace.sources.chat import Chat
@@ -254,8 +255,8 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     reports: list[ImportReport] = []
     for workers in (1, 2, 3):
         out = tmp_path / str(workers)
-        reports.append(import_source(SweSmith(), [rows], out, workers=workers))
-        assert import_source(ToolBench(), [branches], out, workers=workers).drops == {"prefix_row": 1}
+        reports.append(import_source(SweSmith(), [rows], out, engine=Processes(workers)))
+        assert import_source(ToolBench(), [branches], out, engine=Processes(workers)).drops == {"prefix_row": 1}
         assert listing(out) == listing(tmp_path / "1")
         assert not list(out.glob(".source*"))
     assert reports[0] == reports[1] == reports[2]
@@ -272,7 +273,7 @@ class Unsendable(SweSmith):
 def test_a_source_that_cannot_be_sent_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", swe_rows(9)))
-    assert import_source(Unsendable(), [rows], tmp_path / "out", workers=2).traces == 9
+    assert import_source(Unsendable(), [rows], tmp_path / "out", engine=Processes(2)).traces == 9
 
 
 def test_an_input_that_fails_keeps_what_workers_did_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +281,7 @@ def test_an_input_that_fails_keeps_what_workers_did_before(tmp_path: Path, monke
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", swe_rows(57)))
     with pytest.raises(SourceError):
-        import_source(SweSmith(), [Breaking(rows, 34)], tmp_path / "out", workers=2)
+        import_source(SweSmith(), [Breaking(rows, 34)], tmp_path / "out", engine=Processes(2))
     assert TraceStore(tmp_path / "out").manifest.counts["rows"] == 30
 
 

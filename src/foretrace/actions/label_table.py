@@ -1,6 +1,6 @@
 """The table of labels of a traces folder: one row a step, written as Parquet, JSON lines or CSV.
 
-Rows are in the order of the traces, whatever the number of workers.
+Rows are in the order of the traces, whatever the engine.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from foretrace.core.errors import UsageError
 from foretrace.core.files import atomic_file, open_compressed
+from foretrace.engines.processes import THIS_PROCESS
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from foretrace.actions.corrections import Corrections
     from foretrace.core.trace import Trace
+    from foretrace.engines.engine import Engine, Pool
 
 Table = Any
 """A `pyarrow.Table`: pyarrow has no type stubs."""
@@ -73,7 +77,7 @@ def make_label_tables(
     folder: Path,
     *,
     corrections: Corrections | None = None,
-    workers: int = 1,
+    engine: Engine = THIS_PROCESS,
     report_traces: Callable[[int], None] = lambda n: None,
 ) -> Iterator[Table]:
     """Label all traces, in tables of any size.
@@ -81,7 +85,7 @@ def make_label_tables(
     Args:
         folder: the traces folder.
         corrections: actions that a person gave, which win.
-        workers: processes that label.
+        engine: where shards are labelled.
         report_traces: called with the number of traces labelled so far.
 
     Yields:
@@ -92,36 +96,31 @@ def make_label_tables(
     store = TraceStore(folder)
     done = 0
     yield _make_schema().empty_table()
-    if workers <= 1 or len(store.shards) <= 1:
-        stream = store.read()
-        while batch := list(islice(stream, _BATCH_TRACES)):
-            yield _make_table(batch, corrections)
-            done += len(batch)
+    with engine.open_pool(useful=len(store.shards), reads=[folder / "manifest.json"]) as pool:
+        if pool is None:
+            stream = store.read()
+            while batch := list(islice(stream, _BATCH_TRACES)):
+                yield _make_table(batch, corrections)
+                done += len(batch)
+                report_traces(done)
+            return
+        for table, count in _label_shards(pool, folder, store.shards, corrections):
+            done += count
             report_traces(done)
-        return
-    for table, count in _label_shards(folder, store.shards, corrections, min(workers, len(store.shards))):
-        done += count
-        report_traces(done)
-        yield table
+            yield table
 
 
 def _label_shards(
-    folder: Path, shards: list[int], corrections: Corrections | None, workers: int
+    pool: Pool, folder: Path, shards: list[int], corrections: Corrections | None
 ) -> Iterator[tuple[Table, int]]:
-    """Label shards in other processes; no more than `workers` + 1 tables wait to be written."""
-    from concurrent.futures import Future
-
-    from foretrace.engines.processes import worker_pool
-
+    """Label shards elsewhere; one table more than there are workers waits to be written."""
     waiting: deque[Future[tuple[Table, int]]] = deque()
-    with worker_pool(workers) as pool:
-        assert pool is not None
-        for shard in shards:
-            waiting.append(pool.submit(_label_shard, folder, shard, corrections))
-            if len(waiting) > workers:
-                yield waiting.popleft().result()
-        while waiting:
+    for shard in shards:
+        waiting.append(pool.submit(_label_shard, folder, shard, corrections))
+        if len(waiting) > pool.workers:
             yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _label_shard(folder: Path, shard: int, corrections: Corrections | None) -> tuple[Table, int]:

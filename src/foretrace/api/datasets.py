@@ -10,11 +10,13 @@ from foretrace.api.settings import make_settings
 from foretrace.core.errors import Setting, UsageError
 
 if TYPE_CHECKING:
+    from foretrace.api.engines import EngineName
     from foretrace.core.progress import ProgressFunc
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat, Window
+    from foretrace.engines.engine import Engine
 
 
 def build(
@@ -44,7 +46,9 @@ def build(
     mistakes: str | Path | Sequence[str | Path] = (),
     allow_unchecked: bool = False,
     hard: bool = False,
-    workers: int = 1,
+    workers: int | None = None,
+    engine: EngineName | Engine = "processes",
+    ray_address: str | None = None,
     overwrite: bool = False,
     references: bool = False,
     progress: ProgressFunc | None = None,
@@ -75,7 +79,9 @@ def build(
             (docs/pairs-and-gates.md).
         hard: Prefer wrong answers that a free predictor finds likely (docs/pairs-and-gates.md).
         allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
-        workers: Processes that work at once; the result is the same.
+        workers: Processes that work at once (1), or tasks of the cluster (all its cores); the result is the same.
+        engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).
+        ray_address: Of the cluster; None is that of RAY_ADDRESS, or a Ray of this machine alone.
         overwrite: Replace a dataset that is there.
         references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
 
@@ -85,6 +91,7 @@ def build(
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """
+    from foretrace.api.engines import make_engine
     from foretrace.dataset.build import build as run
     from foretrace.dataset.settings import BuildSettings
     from foretrace.report.view import write_dataset_report
@@ -117,9 +124,10 @@ def build(
         hard=hard,
     )
     settings.check()
+    where = make_engine(engine, workers, ray_address)
     if references:
         check_references(target)
-    report = run(folders, Path(out), settings, workers=workers, overwrite=overwrite, progress=progress)
+    report = run(folders, Path(out), settings, engine=where, overwrite=overwrite, progress=progress)
     if references:
         from foretrace.api.scoring import add_references
 

@@ -14,10 +14,12 @@ from foretrace.core.errors import Setting, StoreError, UsageError
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
     from foretrace.actions.taxonomy import StepLabel
+    from foretrace.api.engines import EngineName
     from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.store import TraceStore
     from foretrace.core.trace import Trace
+    from foretrace.engines.engine import Engine
     from foretrace.exports.base import TraceFormat
     from foretrace.exports.export_traces import ExportReport
     from foretrace.rows.base import Rows
@@ -63,7 +65,9 @@ def import_source(
     keep_prefix_rows: bool = False,
     replace: bool = False,
     shards: int | None = None,
-    workers: int = 1,
+    workers: int | None = None,
+    engine: EngineName | Engine = "processes",
+    ray_address: str | None = None,
     redact: bool = True,
     redact_emails: bool = False,
     redact_addresses: bool = False,
@@ -83,7 +87,10 @@ def import_source(
         keep_prefix_rows: For the source `toolbench`: keep rows that a longer row goes on from.
         replace: Take a trace whose key is known with other content.
         shards: Number of shards of a new folder.
-        workers: Processes that convert; with more than one, call it under `if __name__ == "__main__":`.
+        workers: Processes that convert (1); with more than one, call it under `if __name__ == "__main__":`. Or tasks of
+            the cluster (all its cores).
+        engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).
+        ray_address: Of the cluster; None is that of RAY_ADDRESS, or a Ray of this machine alone.
         redact: Take secrets and user names out before anything is written; `redact_emails` and `redact_addresses`
             (IP) take out those too.
 
@@ -96,6 +103,7 @@ def import_source(
         SourceError: input that cannot be read, or none that one source knows.
         StoreError: `out` cannot be written.
     """
+    from foretrace.api.engines import make_engine
     from foretrace.clean.redact import make_redactor
     from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
@@ -111,7 +119,7 @@ def import_source(
         since=since,
         replace=replace,
         shards=shards,
-        workers=workers,
+        engine=make_engine(engine, workers, ray_address),
         cleaner=make_redactor(redact, emails=redact_emails, addresses=redact_addresses),
         progress=progress,
     )
@@ -159,7 +167,9 @@ def label_folder(
     review: str | Path | None = None,
     lowest: int = 200,
     corrections: str | Path | None = None,
-    workers: int = 1,
+    workers: int | None = None,
+    engine: EngineName | Engine = "processes",
+    ray_address: str | None = None,
     progress: ProgressFunc | None = None,
 ) -> LabelReport:
     """Label all traces of a folder, one row a step.
@@ -168,6 +178,9 @@ def label_folder(
         out: File of all labels (.parquet, .jsonl or .csv).
         review: File of the `lowest` least sure steps (.csv or .jsonl), to be filled in and given back as `corrections`.
         corrections: Table of a person's actions (.csv, .jsonl or .parquet); they win.
+        workers: Processes that work at once (1), or tasks of the cluster (all its cores).
+        engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).
+        ray_address: Of the cluster; None is that of RAY_ADDRESS, or a Ray of this machine alone.
 
     Raises:
         UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
@@ -177,8 +190,10 @@ def label_folder(
     from foretrace.actions.label_table import make_label_tables, write_labels
     from foretrace.actions.review import write_review
     from foretrace.actions.taxonomy import ActionType
+    from foretrace.api.engines import make_engine
     from foretrace.core.store import TraceStore
 
+    where = make_engine(engine, workers, ray_address)
     files = _check_label_files(Path(traces), out, review)
     given = None if corrections is None else read_corrections(Path(corrections))
     store = TraceStore(traces)
@@ -192,7 +207,7 @@ def label_folder(
         if progress is not None:
             progress(f"labelling {traces}", done, total)
 
-    tables = make_label_tables(Path(traces), corrections=given, workers=workers, report_traces=report_traces)
+    tables = make_label_tables(Path(traces), corrections=given, engine=where, report_traces=report_traces)
     if out is not None:
         write_labels(tables, Path(out), counts.add)
     else:

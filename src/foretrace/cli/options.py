@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from foretrace.core.errors import Setting
 
 if TYPE_CHECKING:
+    from foretrace.engines.engine import Engine
     from foretrace.models.base import Server
     from foretrace.sandbox.base import SandboxSettings
 
@@ -81,6 +82,30 @@ def corrections_option() -> Any:
 
 
 Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Where the work of a command is done."""
+
+    engine: Annotated[
+        Literal["processes", "ray"], typer.Option("--engine", help="Work in processes of this machine, or on Ray.")
+    ] = "processes"
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray-address", metavar="ADDR", help="Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS)."),
+    ] = None
+
+    def make_engine(self, workers: int | None, *, processes: int) -> Engine:
+        """The engine that the options name.
+
+        Args:
+            workers: As `--workers` says.
+            processes: Workers where it says nothing, and the engine is this machine.
+        """
+        from foretrace.api.engines import make_engine
+
+        return make_engine(self.engine, workers, self.ray_address, processes=processes)
 
 
 @dataclass(frozen=True, kw_only=True)

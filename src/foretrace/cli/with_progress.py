@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushedRepository
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.engines.engine import Engine
 
 
 def label_with_progress(
@@ -22,7 +23,7 @@ def label_with_progress(
     review: Path | None = None,
     lowest: int = 200,
     corrections: Path | None = None,
-    workers: int,
+    engine: Engine,
 ) -> LabelReport:
     """Write the labels of a traces folder, its least sure steps, or both."""
     output.stay_small()
@@ -38,13 +39,13 @@ def label_with_progress(
             review=review,
             lowest=lowest,
             corrections=corrections,
-            workers=workers,
+            engine=engine,
             progress=progress,
         )
 
 
 def build_with_progress(
-    output: Output, folders: list[Path], out: Path, settings: BuildSettings, *, workers: int, overwrite: bool
+    output: Output, folders: list[Path], out: Path, settings: BuildSettings, *, engine: Engine, overwrite: bool
 ) -> BuildReport:
     """Build a dataset from traces folders."""
     from foretrace.dataset.build import build
@@ -52,7 +53,7 @@ def build_with_progress(
 
     output.interrupt_message = f"interrupted; {out} is as it was before"
     with output.progress(f"building {out}") as progress:
-        report = build(folders, out, settings, workers=workers, overwrite=overwrite, progress=progress)
+        report = build(folders, out, settings, engine=engine, overwrite=overwrite, progress=progress)
         write_dataset_report(out)
     return report
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import secrets
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -63,6 +64,12 @@ def replace_file(path: Path, data: bytes | memoryview) -> None:
 def make_partial_name(path: Path) -> Path:
     """Where `atomic_file` writes until the file is whole; what is left there after kill -9 is garbage."""
     return path.with_name(f".{path.name}.partial")
+
+
+def make_own_name(path: Path) -> Path:
+    """A partial name that no other process takes: for what may be written twice at one time, when a job whose worker
+    was lost, or seems to be, is run again. Rename it to `path` when it is whole."""
+    return make_partial_name(path.with_name(f"{path.name}.{secrets.token_hex(6)}"))
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.errors import StoreError, find_first_line
-from foretrace.core.files import atomic_file, make_partial_name
+from foretrace.core.files import atomic_file, make_own_name
 from foretrace.core.trace import Trace
 
 SegmentRow = dict[str, Any]
@@ -90,16 +90,21 @@ def merge_rows(streams: Iterable[Iterable[SegmentRow]]) -> Iterator[SegmentRow]:
 
 
 def merge_segments(paths: Sequence[Path], out: Path) -> None:
-    """Merge segments into the file `out`: in several steps where they are many, since each is held open."""
+    """Merge segments into the file `out`: in several steps where they are many, since each is held open.
+
+    It may be called twice at one time: each call writes under names of its own.
+    """
     steps: list[Path] = []
     while len(paths) > _MERGED_AT_ONCE:
         parts = [paths[first : first + _MERGED_AT_ONCE] for first in range(0, len(paths), _MERGED_AT_ONCE)]
-        made = [make_partial_name(out.with_name(f"{out.name}.{len(steps) + number}")) for number in range(len(parts))]
+        made = [make_own_name(out) for _ in parts]
         for part, path in zip(parts, made, strict=True):
             write_segment(path, merge_rows(map(read_segment_rows, part)))
         steps += made
         paths = made
-    write_segment(out, merge_rows(map(read_segment_rows, paths)))
+    whole = make_own_name(out)
+    write_segment(whole, merge_rows(map(read_segment_rows, paths)))
+    whole.replace(out)
     for path in steps:
         path.unlink()
 

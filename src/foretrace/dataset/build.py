@@ -4,11 +4,12 @@ fails writes nothing."""
 from __future__ import annotations
 
 import contextlib
-import os
+import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import BuildError, GateError, Setting, UsageError
-from foretrace.core.files import describe_write_error, only_writer
+from foretrace.core.files import describe_write_error, make_partial_name, only_writer
 from foretrace.core.predictions import describe_origin
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
@@ -61,7 +62,8 @@ from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, 
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
-from foretrace.engines.processes import worker_pool
+from foretrace.engines.engine import Engine, Pool
+from foretrace.engines.processes import THIS_PROCESS
 
 
 def build(
@@ -69,14 +71,14 @@ def build(
     out: Path | str,
     settings: BuildSettings | None = None,
     *,
-    workers: int = 1,
+    engine: Engine = THIS_PROCESS,
     overwrite: bool = False,
     progress: ProgressFunc | None = None,
 ) -> BuildReport:
     """Build all datasets from traces folders into the folder `out`, whole or not at all.
 
-    The same traces and settings give the same bytes, whatever the order in which the traces came and the number of
-    workers. With more than one worker, call it under `if __name__ == "__main__":`.
+    The same traces and settings give the same bytes, whatever the order in which the traces came and the
+    engine. With more than one process, call it under `if __name__ == "__main__":`.
 
     Raises:
         UsageError: a setting that cannot be served, or traces of the demo model that were not allowed.
@@ -94,7 +96,7 @@ def build(
         demonstration.refuse_demo_traces(stores)
     with _make_staging_folder(out) as staging:
         check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
-        builder = _Builder(stores, staging, settings, workers, progress or ignore_progress)
+        builder = _Builder(stores, staging, settings, engine, progress or ignore_progress)
         report = builder.run()
         _move(builder.folder, out)
     return report
@@ -215,28 +217,25 @@ class _MistakePairs(NamedTuple):
 
 class _Builder:
     def __init__(
-        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, workers: int, progress: ProgressFunc
+        self, stores: list[TraceStore], staging: Path, settings: BuildSettings, engine: Engine, progress: ProgressFunc
     ) -> None:
-        # Names of their own: workers of a killed build may live a moment longer than it.
-        self.folder = staging / f"dataset-{os.getpid()}"
-        self.candidates_folder = staging / f"candidates-{os.getpid()}"
+        self._staging = staging
         self.stores = stores
         self.settings = settings
         self.progress = progress
         self.warnings: list[str] = []
-        self._workers = workers
+        self._engine = engine
         self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
 
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
-        self._clear()
+        self._make_folders()
         check_room(self.settings)
         before = [store.compute_fingerprint() for store in self.stores]
         jobs = self._make_jobs()
-        ours_alone = not any(":" in name for name in self.settings.recipes)
-        with worker_pool(min(self._workers, len(jobs)), small=ours_alone) as pool:
+        with self._open_pool(len(jobs)) as pool:
             selection = self._select(pool, jobs)
             plan = make_plan(self.stores, self.settings, selection)
             self.warnings += plan.warnings
@@ -252,6 +251,7 @@ class _Builder:
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
             checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
+        self._remove_partial_files()
         checks = [checked[number] for number in range(len(jobs))]
         gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together)
         gates += [unread, self._check_inputs(before)]
@@ -300,10 +300,20 @@ class _Builder:
         (self.folder / "README.md").write_text(make_card(manifest, list(self.configs.values())), encoding="utf-8")
         return BuildReport(manifest)
 
-    def _clear(self) -> None:
+    def _make_folders(self) -> None:
+        """Make folders for what the jobs write, in the place of earlier ones. Their names are new: a worker that was
+        lost, or whose build was killed, may live a moment longer and write to those it knows."""
+        name = secrets.token_hex(6)
+        self.folder = self._staging / f"dataset-{name}"
+        """Where the dataset grows."""
+        self.candidates_folder = self._staging / f"candidates-{name}"
         for folder in (self.folder, self.candidates_folder):
-            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
+
+    def _remove_partial_files(self) -> None:
+        """Remove what lost workers left unfinished."""
+        for path in self.folder.rglob(make_partial_name(Path("*")).name):
+            path.unlink(missing_ok=True)
 
     def _make_jobs(self) -> list[ShardJob]:
         shards = plan_shards(self.stores)
@@ -320,6 +330,18 @@ class _Builder:
             )
             for number, of_job in enumerate(shards)
         ]
+
+    def _open_pool(self, jobs: int) -> AbstractContextManager[Pool | None]:
+        tokenizer = self.settings.tokenizer
+        return self._engine.open_pool(
+            useful=jobs,
+            writes=[self._staging],
+            reads=[
+                *(store.folder / "manifest.json" for store in self.stores),
+                *([Path(tokenizer)] if tokenizer else []),
+            ],
+            small=not any(":" in name for name in self.settings.recipes),
+        )
 
     def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
         """What the filters leave out, and the groups that they merge."""
@@ -377,8 +399,12 @@ class _Builder:
             ]
         built = first
         if shared or chosen:
-            jobs = [msgspec.structs.replace(job, excluded=shared) for job in jobs]
-            self._clear()
+            before = self.folder, self.candidates_folder
+            self._make_folders()
+            own = {"folder": str(self.folder), "candidates_folder": str(self.candidates_folder)}
+            jobs = [msgspec.structs.replace(job, excluded=shared, **own) for job in jobs]
+            for folder in before:
+                shutil.rmtree(folder, ignore_errors=True)
             reasons = ["without prompts of two splits"] * bool(shared) + ["with the proposer's mistakes"] * bool(chosen)
             built = self._build(pool, f"building again {' and '.join(reasons)}", jobs)
         if guesses is None:

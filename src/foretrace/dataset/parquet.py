@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
-from foretrace.core.files import describe_write_error
+from foretrace.core.files import describe_write_error, make_own_name
 from foretrace.dataset.prompt_digests import digest_parts, digest_text
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
 from foretrace.dataset.turn_text import ChatText
@@ -87,6 +87,7 @@ class TableWriter:
         self.rows = 0
         self._config = config
         self._window = RowWindow(config, seed)
+        self._partial = path
         self._writer: Any = None
 
     def __enter__(self) -> Self:
@@ -119,7 +120,8 @@ class TableWriter:
                     "write_page_index": True,
                     "dictionary_pagesize_limit": 256 << 20,
                 }
-                self._writer = pq.ParquetWriter(self.path, table.schema, **options)
+                self._partial = make_own_name(self.path)
+                self._writer = pq.ParquetWriter(self._partial, table.schema, **options)
             self._writer.write_table(table)
         except OSError as error:
             self.discard()
@@ -133,6 +135,7 @@ class TableWriter:
             try:
                 self._writer.add_key_value_metadata({"huggingface": make_features(self._config)})
                 self._writer.close()
+                self._partial.replace(self.path)
             except OSError as error:
                 self.discard()
                 raise BuildError(describe_write_error(self.path, error)) from error
@@ -147,6 +150,8 @@ class TableWriter:
         with contextlib.suppress(OSError):
             if writer.file_handle is not None:
                 writer.file_handle.close()
+        with contextlib.suppress(OSError):
+            self._partial.unlink(missing_ok=True)
 
 
 def make_table(config: Config, rows: list[dict[str, Any]]) -> Any:

@@ -9,7 +9,6 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from foretrace.core.files import make_partial_name
 from foretrace.dataset.blind_guessers import Pair, describe_shortcut, find_shortcuts
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.parquet import TableWriter, read_rows
@@ -113,13 +112,11 @@ def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -
 def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
     """Rewrite a file of pairs without some families, and return how many rows stay; where none stays, the file is
     removed."""
-    partial = make_partial_name(path)
-    with TableWriter(partial, config, seed) as writer:
+    with TableWriter(path, config, seed) as writer:
         for values in read_rows(path, config):
             if values["family"] not in families:
                 writer.add(config.make_row(values))
         rows = writer.close()
-    path.unlink()
-    if rows:
-        partial.rename(path)
+    if not rows:
+        path.unlink()
     return rows

@@ -1,1 +1,1 @@
-"""Run the same functions elsewhere: worker processes on this machine."""
+"""Run the same functions elsewhere: in worker processes on this machine, or on a cluster."""

@@ -9,14 +9,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
 
 from foretrace.core.errors import Setting, WorkerError
+from foretrace.engines.engine import Pool
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 """Names of settings in glibc's malloc.h."""
@@ -71,10 +75,37 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Processes(NamedTuple):
+    """The engine of one machine: so many processes, this one included where it helps."""
+
+    workers: int
+
+    def open_pool(
+        self,
+        *,
+        useful: int | None = None,
+        writes: Sequence[Path] = (),
+        reads: Sequence[Path] = (),
+        small: bool = True,
+        helps: bool = False,
+        kept: str = "nothing was written",
+    ) -> AbstractContextManager[Pool | None]:
+        """See `Engine`; what is written and read is seen from here."""
+        workers = self.workers if useful is None else min(self.workers, useful)
+        return worker_pool(workers, small=small, helps=helps, kept=kept)
+
+
+THIS_PROCESS = Processes(1)
+
+
+class _ProcessPool(ProcessPoolExecutor, Pool):
+    pass
+
+
 @contextlib.contextmanager
 def worker_pool(
     workers: int, *, small: bool = True, helps: bool = False, kept: str = "nothing was written"
-) -> Generator[ProcessPoolExecutor | None]:
+) -> Generator[Pool | None]:
     """A pool of so many processes, or `None` where one is enough. They end at once when the block fails or when this
     process is gone, even by kill -9.
 
@@ -95,8 +126,9 @@ def worker_pool(
     with (
         ours,
         theirs,
-        ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
+        _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
     ):
+        pool.workers = workers
         try:
             yield pool
         except BaseException as error:

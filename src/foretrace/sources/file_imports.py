@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import Cursor
+from foretrace.engines.engine import Pool
 from foretrace.engines.in_order import Job, run_in_order
 from foretrace.rows.base import Drop
 from foretrace.sources.base import FileSource
@@ -26,7 +26,7 @@ from foretrace.sources.converting import (
 )
 from foretrace.sources.file_states import list_companions, list_states
 from foretrace.sources.report import TraceCounts
-from foretrace.sources.row_imports import IN_FLIGHT_BYTES
+from foretrace.sources.row_imports import count_in_flight_bytes
 from foretrace.sources.taking import Taker
 
 _BATCH_BYTES, _BATCH_FILES = 1 << 20, 32
@@ -57,7 +57,7 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
     progress: ProgressFunc
     replace: bool
 
-    def run(self, shared: SharedSource, pool: Executor | None) -> None:
+    def run(self, shared: SharedSource, pool: Pool | None) -> None:
         """Read and take what is new."""
         report, own = self.taker.report, self.taker.get_source(self.source.name)
         waiting: list[_Input] = []
@@ -103,11 +103,11 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
         return is_same and not self.replace
 
     def _read(
-        self, states: Sequence[_Input], shared: SharedSource, pool: Executor | None
+        self, states: Sequence[_Input], shared: SharedSource, pool: Pool | None
     ) -> Iterator[tuple[_Input, FileReading]]:
         batches = list(_cut_batches(states))
         jobs = (self._make_job(shared, batch) for batch in batches)
-        for batch, readings in zip(batches, run_in_order(pool, jobs, IN_FLIGHT_BYTES), strict=False):
+        for batch, readings in zip(batches, run_in_order(pool, jobs, count_in_flight_bytes(pool)), strict=False):
             yield from zip(batch, readings, strict=True)
 
     def _make_job(self, shared: SharedSource, batch: Sequence[_Input]) -> Job[list[FileReading]]:

@@ -8,17 +8,19 @@ import itertools
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.files import make_partial_name
+from foretrace.core.files import make_own_name
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.segments import merge_segments
 from foretrace.core.store import TraceWriter
+from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.in_order import Job, run_in_order
-from foretrace.engines.processes import worker_pool
+from foretrace.engines.processes import THIS_PROCESS
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import Cleaner, SharedSource
@@ -54,14 +56,14 @@ def import_inputs(
     since: str | None = None,
     replace: bool = False,
     shards: int | None = None,
-    workers: int = 1,
+    engine: Engine = THIS_PROCESS,
     cleaner: Cleaner | None = None,
     progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import rows and files into the traces folder `out` (made if absent).
 
-    An interrupted import continues: run it again with the same arguments. The bytes do not depend on the workers; with
-    more than one, call it under `if __name__ == "__main__":`.
+    An interrupted import continues: run it again with the same arguments. The bytes do not depend on the engine; with
+    more than one process, call it under `if __name__ == "__main__":`.
 
     Args:
         limit: Rows of each input that are read at most; conversations of all files of a source.
@@ -69,7 +71,7 @@ def import_inputs(
         replace: Take a trace whose key is known with other content; otherwise it is a drop, `key_conflict`, unless a
             conversation goes on from the stored one.
         shards: Number of shards of a new folder.
-        workers: Processes that convert.
+        engine: Where rows and files are converted.
         cleaner: What each trace goes through before anything is written; `None` writes them as they are.
     """
     report = ImportReport()
@@ -83,9 +85,8 @@ def import_inputs(
             [RowImport(source=group.source, rows=rows, **common) for rows in group.rows]  # type: ignore[arg-type]
             for group in inputs
         ]
-        needed = workers if _weigh(inputs, limit) >= _MIN_POOL_BYTES else 1
         try:
-            with _open_pool(needed, small=all(map(_is_ours, inputs))) as pool:
+            with _open_pool(engine, inputs, limit, Path(out)) as pool:
                 for number, (group, jobs) in enumerate(zip(inputs, row_jobs, strict=True)):
                     _scan(group.source, jobs, replace)
                     source: Any = group.source
@@ -134,20 +135,26 @@ def _is_ours(group: SourceInputs) -> bool:
     return type(group.source).__module__.startswith("foretrace.")
 
 
-@contextlib.contextmanager
-def _open_pool(workers: int, *, small: bool) -> Generator[Executor | None]:
-    kept = "what was sealed so far is kept, the same import goes on from there"
-    with worker_pool(workers, small=small, helps=True, kept=kept) as pool:
-        yield pool
+def _open_pool(
+    engine: Engine, inputs: Sequence[SourceInputs], limit: int | None, out: Path
+) -> AbstractContextManager[Pool | None]:
+    return engine.open_pool(
+        useful=None if _weigh(inputs, limit) >= _MIN_POOL_BYTES else 1,
+        writes=[out],
+        reads=[path for group in inputs for path in group.files],
+        small=all(map(_is_ours, inputs)),
+        helps=True,
+        kept="what was sealed so far is kept, the same import goes on from there",
+    )
 
 
 @contextlib.contextmanager
-def _share(shared: SharedSource, folder: Path, number: int, pool: Executor | None) -> Generator[Executor | None]:
+def _share(shared: SharedSource, folder: Path, number: int, pool: Pool | None) -> Generator[Pool | None]:
     """The pool, to which the source was sent; None where it cannot be sent."""
     if pool is None:
         yield None
         return
-    path = make_partial_name(folder / f"source-{number}")  # a name that the next writer clears away
+    path = make_own_name(folder / f"source-{number}")  # workers keep what they have read under a name
     try:
         yield pool if shared.share(path) else None
     finally:

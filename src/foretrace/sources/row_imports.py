@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import Cursor
+from foretrace.engines.engine import Pool
 from foretrace.engines.in_order import Job, run_in_order
 from foretrace.rows.base import CountedRows, Drop, RawRow, Rows, UndecodedRow, UndecodedRows
 from foretrace.sources.account import Account
@@ -26,8 +26,8 @@ _BATCH_BYTES, _BATCH_ROWS = 4 << 20, 256
 """How much one job converts."""
 _NODE_BYTES = 64
 """What a value inside a decoded row is taken to weigh beside its text."""
-IN_FLIGHT_BYTES = 32 << 20
-"""Rows, or session files, that are read and not taken yet."""
+_IN_FLIGHT_BYTES = 32 << 20
+"""Rows, or session files, that are read and not taken yet, at least."""
 
 
 class RowImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             )
         return True
 
-    def run(self, shared: SharedSource, pool: Executor | None) -> None:
+    def run(self, shared: SharedSource, pool: Pool | None) -> None:
         """Convert and take the rows that are left."""
         taker, report = self.taker, self.taker.report
         cursor = first = self.cursor
@@ -139,10 +139,10 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         self.taker.checkpoint()
         return cursor
 
-    def _convert(self, shared: SharedSource, pool: Executor | None, start: int) -> Iterator[ConvertedRow]:
+    def _convert(self, shared: SharedSource, pool: Pool | None, start: int) -> Iterator[ConvertedRow]:
         batches = _cut_batches(self._read_undecoded(start))
         jobs = (_make_job(shared, batch, weight) for batch, weight in batches)
-        return itertools.chain.from_iterable(run_in_order(pool, jobs, IN_FLIGHT_BYTES))
+        return itertools.chain.from_iterable(run_in_order(pool, jobs, count_in_flight_bytes(pool)))
 
     def _read_undecoded(self, start: int) -> Iterator[UndecodedRow]:
         rows = self.rows
@@ -190,6 +190,11 @@ def _weigh(row: UndecodedRow) -> int:
         elif isinstance(value, list):
             values.extend(value)
     return weight
+
+
+def count_in_flight_bytes(pool: Pool | None) -> int:
+    """How much may be read and not taken yet: for each worker what it does, and what it does next."""
+    return max(_IN_FLIGHT_BYTES, 2 * _BATCH_BYTES * (0 if pool is None else pool.workers))
 
 
 def report_progress(rows: Iterator[T], job: RowImport, doing: str, start: int = 0) -> Iterator[T]:

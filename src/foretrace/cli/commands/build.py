@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from foretrace.cli.options import NoRedact, corrections_option, out_option
+from foretrace.cli.options import EngineOptions, NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.engines.processes import release_memory, usable_cores
 
 if TYPE_CHECKING:
+    from foretrace.engines.engine import Engine
     from foretrace.registry import SourceSpec
     from foretrace.sources.base import FileSource, Source
 
@@ -194,6 +195,7 @@ def build(
     references: _References = False,
     no_redact: NoRedact = False,
     workers: _Workers = None,
+    engine: EngineOptions,
 ) -> None:
     """Build a dataset from traces, or from sources.
 
@@ -249,11 +251,12 @@ def build(
     if references:
         check_references(target)
     check_output(out, overwrite=overwrite)
+    importing = engine.make_engine(workers, processes=usable_cores())
     folders, imported = _collect_folders(
-        output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact, workers=workers or usable_cores()
+        output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact, engine=importing
     )
-    workers = workers or min(4, usable_cores())
-    report = build_with_progress(output, folders, out, settings, workers=workers, overwrite=overwrite)
+    building = engine.make_engine(workers, processes=min(4, usable_cores()))
+    report = build_with_progress(output, folders, out, settings, engine=building, overwrite=overwrite)
     facts: dict[str, Any] = {
         "out": str(out),
         "imported": imported,
@@ -282,7 +285,7 @@ def _collect_folders(
     *,
     allow_demo: bool,
     redact: bool,
-    workers: int,
+    engine: Engine,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Traces folders as they are, and the one into which sources are imported; a report of each import."""
     from foretrace.cli.display.traces import warn_unsealed
@@ -305,7 +308,7 @@ def _collect_folders(
         return folders, []
     jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read
     into = out.with_name(out.name + "-traces")
-    imported = [_import(output, *job, into, limit, redact=redact, workers=workers) for job in jobs]
+    imported = [_import(output, *job, into, limit, redact=redact, engine=engine) for job in jobs]
     release_memory()
     return [*folders, into], imported
 
@@ -338,7 +341,7 @@ def _import(
     limit: int | None,
     *,
     redact: bool,
-    workers: int,
+    engine: Engine,
 ) -> dict[str, Any]:
     from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
@@ -350,7 +353,7 @@ def _import(
     with output.progress(f"opening {text}") as progress:
         inputs = [spec.path] if spec.path is not None else []
         report = import_source(
-            source, inputs, out=into, split=spec.split, limit=limit, redact=redact, workers=workers, progress=progress
+            source, inputs, out=into, split=spec.split, limit=limit, redact=redact, engine=engine, progress=progress
         )
     note_redactions(output, report.total.counts)
     check_not_empty(report, text, into)

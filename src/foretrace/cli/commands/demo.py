@@ -43,16 +43,17 @@ def demo(
     from foretrace.cli.with_progress import build_with_progress, label_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.engines.processes import Processes
     from foretrace.report.view import REPORT
 
     _clear(out)
     traces, labels, dataset, predictions = (out / name for name in _OWN)
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
-    labelled = label_with_progress(output, traces, labels, workers=workers)
-    report = build_with_progress(
-        output, [traces], dataset, BuildSettings(allow_demo=True), workers=workers, overwrite=True
-    )
+    engine = Processes(workers)
+    labelled = label_with_progress(output, traces, labels, engine=engine)
+    settings = BuildSettings(allow_demo=True)
+    report = build_with_progress(output, [traces], dataset, settings, engine=engine, overwrite=True)
     ceiling = None if isinstance(generated, str) else _measure_ceiling(traces)
     scores = _score_predictors(output, dataset, predictions)
     output.interrupt_message = "interrupted"

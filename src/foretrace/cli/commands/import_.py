@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from foretrace.cli.options import NoRedact, RedactAddresses, RedactEmails, out_option
+from foretrace.cli.options import EngineOptions, NoRedact, RedactAddresses, RedactEmails, out_option
 from foretrace.cli.output import Output
 
 _Source = Annotated[
@@ -95,6 +95,7 @@ def import_(
     replace: _Replace = False,
     shards: _Shards = None,
     workers: _Workers = None,
+    engine: EngineOptions,
     details: _Details = False,
     no_redact: NoRedact = False,
     redact_emails: RedactEmails = False,
@@ -139,7 +140,7 @@ def import_(
                 since=since,
                 replace=replace,
                 shards=shards,
-                workers=workers or usable_cores(),
+                engine=engine.make_engine(workers, processes=usable_cores()),
                 cleaner=cleaner,
                 progress=progress,
             )

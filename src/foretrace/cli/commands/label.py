@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foretrace.cli.options import Workers, corrections_option, out_option, parse_file
+from foretrace.cli.options import EngineOptions, corrections_option, out_option, parse_file
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, UsageError
 
@@ -26,7 +26,10 @@ def label(
     ] = None,
     lowest: Annotated[int, typer.Option("--lowest", metavar="N", min=1, help="Steps of --review at most.")] = 200,
     corrections: Annotated[Path | None, corrections_option()] = None,
-    workers: Workers = 1,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once (default: 1).")
+    ] = None,
+    engine: EngineOptions,
 ) -> None:
     """Label every step of every trace with the kind of action it takes.
 
@@ -53,8 +56,9 @@ def label(
             Setting("explain", "KEY"),
         )
         raise UsageError("say what to make of the labels: ", *shows)
+    where = engine.make_engine(workers, processes=1)
     report = label_with_progress(
-        output, traces, out, review=review, lowest=lowest, corrections=corrections, workers=workers
+        output, traces, out, review=review, lowest=lowest, corrections=corrections, engine=where
     )
     if not output.write_json(msgspec.to_builtins(report)):
         show_labels(output, report)

@@ -1,0 +1,324 @@
+"""An engine that runs jobs on a Ray cluster: the same functions, as Ray tasks.
+
+All nodes read and write the same folders. A task that dies with its node is run again on another one, so a job has to
+give the same files whenever it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import logging
+import os
+import pickle
+import platform
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foretrace.core.errors import Setting, UsageError, WorkerError, find_first_line
+from foretrace.core.files import describe_write_error, make_own_name
+from foretrace.core.version import __version__
+from foretrace.engines.engine import Pool
+from foretrace.engines.processes import limit_memory, usable_cores
+
+_MAX_RETRIES = 5
+"""How often a task is run again whose worker or node died."""
+_PROBE_S = 120.0
+_CONNECT_S = 5.0
+_MUST_AGREE = ("foretrace", "python", "pyarrow")
+"""Versions that decide about bytes."""
+_MAX_READS = 64
+"""Files that each node is asked for, at most."""
+_COMPARED_BYTES = 1 << 20
+
+
+class RayTasks(NamedTuple):
+    """The engine of a Ray cluster."""
+
+    workers: int | None = None
+    """Tasks at a time at most; `None` is as many as the cluster has cores."""
+    address: str | None = None
+    """As `ray.init` takes it (`auto`, `HOST:PORT`, `ray://HOST:PORT`); `None` is that of `RAY_ADDRESS`, or a Ray of
+    this machine alone, which is started for the time."""
+
+    def open_pool(
+        self,
+        *,
+        useful: int | None = None,
+        writes: Sequence[Path] = (),
+        reads: Sequence[Path] = (),
+        small: bool = True,
+        helps: bool = False,
+        kept: str = "nothing was written",
+    ) -> AbstractContextManager[Pool]:
+        """A pool of tasks, when each node has been held against this one (see `Engine`). It is never `None`: what was
+        asked for is done on the cluster, or it is said why not."""
+        return self._open(useful, writes, reads, small, kept)
+
+    @contextlib.contextmanager
+    def _open(
+        self, useful: int | None, writes: Sequence[Path], reads: Sequence[Path], small: bool, kept: str
+    ) -> Generator[Pool]:
+        ray, is_ours = _connect(self.address)
+        try:
+            check_nodes(writes, reads)
+            cores = int(ray.cluster_resources().get("CPU", 1))
+            at_once = min(self.workers or cores, cores, cores if useful is None else useful)
+            executor = RayExecutor(max(1, at_once), small=small)
+            try:
+                yield executor
+            except BaseException as error:
+                executor.shutdown(cancel_futures=True)
+                if isinstance(error, WorkerError):
+                    raise WorkerError(f"{error}; {kept}; run the same command again") from None
+                raise
+            executor.shutdown()
+        finally:
+            if is_ours:
+                ray.shutdown()
+
+
+class _Context(NamedTuple):
+    """What a process of a worker takes over from this one before its first job."""
+
+    folder: str
+    """The current folder, by which paths may be given."""
+    modules: tuple[str, ...]
+    """Where modules are looked for: those of a source or a recipe of the user's."""
+    small: bool
+
+    @classmethod
+    def of_this_process(cls, small: bool) -> _Context:
+        return cls(os.getcwd(), tuple(os.path.abspath(path) for path in sys.path), small)
+
+
+class RayExecutor(Pool):
+    """Runs calls as Ray tasks, so many at a time; the others wait here, where they can still be cancelled."""
+
+    def __init__(self, workers: int, *, small: bool = True) -> None:
+        ray = _import_ray()
+        self._ray = ray
+        self.workers = workers
+        self._context = _Context.of_this_process(small)
+        self._task: Any = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)(_run_job)
+        self._lock = threading.RLock()
+        self._waiting: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = deque()
+        self._running: dict[Any, Future[Any]] = {}
+        self._closed = False
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a call on the cluster when there is room for it."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            self._waiting.append((future, function, args, kwargs))
+        self._launch()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls; with `cancel_futures`, drop those that wait and end those that run."""
+        with self._lock:
+            self._closed = True
+            running = dict(self._running)
+            if cancel_futures:
+                for future, *_ in self._waiting:
+                    future.cancel()
+                self._waiting.clear()
+        if cancel_futures:
+            for reference in running:
+                with contextlib.suppress(Exception):
+                    self._ray.cancel(reference, force=True)
+        if wait:
+            for future in running.values():
+                with contextlib.suppress(Exception):
+                    future.exception(timeout=_PROBE_S)
+
+    def _launch(self) -> None:
+        with self._lock:
+            while self._waiting and len(self._running) < self.workers:
+                future, function, args, kwargs = self._waiting.popleft()
+                if not future.set_running_or_notify_cancel():
+                    continue
+                reference = self._task.remote(self._context, pickle.dumps((function, args, kwargs)))
+                self._running[reference] = future
+                reference.future().add_done_callback(lambda done, reference=reference: self._finish(reference, done))
+
+    def _finish(self, reference: Any, done: Future[Any]) -> None:
+        with self._lock:
+            future = self._running.pop(reference)
+        try:
+            future.set_result(done.result())
+        except Exception as error:
+            future.set_exception(_find_cause(error))
+        self._launch()
+
+
+def _run_job(context: _Context, call: bytes) -> Any:
+    """In a worker of the cluster: the call itself, which may be of a module that only `context` finds."""
+    _take_over(context)
+    function, args, kwargs = pickle.loads(call)
+    return function(*args, **kwargs)
+
+
+@functools.cache
+def _take_over(context: _Context) -> None:
+    """Make this process as the one that gives the jobs."""
+    with contextlib.suppress(OSError):  # paths may be absolute all the same
+        os.chdir(context.folder)
+    sys.path += [path for path in context.modules if path not in sys.path]
+    if context.small:
+        limit_memory()
+
+
+def _find_cause(error: Exception) -> Exception:
+    """What a job raised, out of what Ray puts around it."""
+    exceptions = _import_ray(".exceptions")
+    if isinstance(error, exceptions.RayTaskError):
+        cause: Any = getattr(error, "cause", None)
+        error = cause if isinstance(cause, Exception) else error
+    if isinstance(error, exceptions.RayError):
+        return WorkerError(
+            f"the Ray cluster lost a task, and lost it again each time it was tried: {find_first_line(error)}"
+        )
+    return error
+
+
+def _import_ray(module: str = "") -> Any:
+    return importlib.import_module(f"ray{module}")
+
+
+def _connect(address: str | None) -> tuple[Any, bool]:
+    """Ray, connected, and whether the connection is ours to close."""
+    try:
+        ray = _import_ray()
+    except ImportError:
+        raise UsageError(Setting("engine", "ray"), " needs Ray: pip install 'foretrace[ray]'") from None
+    if ray.is_initialized():
+        return ray, False
+    given = address or os.environ.get("RAY_ADDRESS") or None
+    _check_address(given)
+    own = {"include_dashboard": False, "num_cpus": usable_cores()} if given in (None, "local") else {}
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default, which Ray warns of
+    is_main = threading.current_thread() is threading.main_thread()
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=given or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise UsageError(
+            Setting("ray_address", given),
+            f": {find_first_line(error)}; start a cluster with `ray start --head`, or leave the address out",
+        ) from None
+    finally:
+        if is_main and on_sigterm is not None:  # Ray puts its own in that place
+            signal.signal(signal.SIGTERM, on_sigterm)
+    return ray, True
+
+
+def _check_address(address: str | None) -> None:
+    """Knock at the address: Ray itself would wait for minutes where nobody answers."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        why = error.strerror or "no answer"
+        raise UsageError(
+            Setting("ray_address", address), f": {why}; is the cluster up? (`ray start --head` prints its address)"
+        ) from None
+
+
+def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
+    """Hold each node of the cluster against this one, before any work begins.
+
+    Args:
+        writes: Folders that all nodes must see; each is made if it is not there.
+        reads: Files, or folders, that all nodes must see as they are here; some of them are asked for.
+
+    Raises:
+        UsageError: a node has another version of foretrace, Python or pyarrow, or does not see a folder or file.
+    """
+    marks = [make_own_name(folder / "seen-by-all-nodes") for folder in writes]
+    try:
+        for mark in marks:
+            try:
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                mark.write_text(secrets.token_hex(8))
+            except OSError as error:
+                raise UsageError(describe_write_error(mark.parent, error)) from None
+        of_folders = {path.parent: path for path in reads}  # one of each
+        _compare_nodes([*map(str, [*marks, *[*of_folders.values()][:_MAX_READS]])], {str(mark) for mark in marks})
+    finally:
+        for mark in marks:
+            mark.unlink(missing_ok=True)
+
+
+def _compare_nodes(paths: Sequence[str], marks: set[str]) -> None:
+    ray = _import_ray()
+    place_on: Any = _import_ray(".util.scheduling_strategies").NodeAffinitySchedulingStrategy
+    probe: Any = ray.remote(num_cpus=0, max_retries=1)(_describe_node)
+    context = _Context.of_this_process(small=True)
+    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    asked = {
+        node: probe.options(scheduling_strategy=place_on(node, soft=False)).remote(context.folder, paths)
+        for node in nodes
+    }
+    ours = _describe_node(context.folder, paths)
+    for node, answer in asked.items():
+        name = nodes[node]
+        theirs = _find_answer(name, answer)
+        for each in _MUST_AGREE:
+            if theirs[each] != ours[each]:
+                raise UsageError(
+                    f"node {name} has {each} {theirs[each]}, and here it is {ours[each]}: they must be one version"
+                )
+        for path in paths:
+            if theirs["sees"][path] != ours["sees"][path]:
+                is_other = theirs["sees"][path] is not None
+                place = Path(path).parent if path in marks else path
+                why = f"sees another {place} than this one" if is_other else f"does not see {place}"
+                raise UsageError(f"node {name} {why}: name a folder that all nodes share")
+
+
+def _find_answer(name: str, answer: Any) -> dict[str, Any]:
+    try:
+        return _import_ray().get(answer, timeout=_PROBE_S)
+    except Exception as error:
+        cause = _find_cause(error)
+        if isinstance(cause, ModuleNotFoundError):
+            raise UsageError(f"node {name}: {cause}; install foretrace there, in the same version as here") from None
+        raise UsageError(f"node {name} does not answer: {find_first_line(cause)}") from None
+
+
+def _describe_node(folder: str, paths: Sequence[str]) -> dict[str, Any]:
+    """In a worker of the cluster: the versions there, and what it sees of the files."""
+    return {
+        "foretrace": __version__,
+        "python": platform.python_version(),
+        "pyarrow": version("pyarrow"),
+        "sees": {path: _describe_file(Path(folder, path)) for path in paths},
+    }
+
+
+def _describe_file(path: Path) -> str | None:
+    """Something by which two files are told from one another; `None` where there is none."""
+    try:
+        if path.is_dir():
+            return "folder"
+        with path.open("rb") as file:
+            return hashlib.blake2b(file.read(_COMPARED_BYTES), digest_size=8).hexdigest()
+    except OSError:
+        return None
