@@ -82,7 +82,7 @@ class RayTasks(NamedTuple):
             except BaseException as error:
                 executor.shutdown(cancel_futures=True)
                 if isinstance(error, WorkerError):
-                    raise WorkerError(f"{error}; {kept}; run the same command again") from None
+                    raise WorkerError(f"{error}; {kept}; run it again") from None
                 raise
             executor.shutdown()
         finally:
@@ -219,7 +219,7 @@ def _connect(address: str | None) -> tuple[Any, bool]:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise UsageError(
             Setting("ray_address", given),
-            f": {find_first_line(error)}; start a cluster with `ray start --head`, or leave the address out",
+            f": {find_first_line(error)}; start a cluster, or leave the address out",
         ) from None
     finally:
         if is_main and on_sigterm is not None:  # Ray puts its own in that place
@@ -236,9 +236,7 @@ def _check_address(address: str | None) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
     except OSError as error:
         why = error.strerror or "no answer"
-        raise UsageError(
-            Setting("ray_address", address), f": {why}; is the cluster up? (`ray start --head` prints its address)"
-        ) from None
+        raise UsageError(Setting("ray_address", address), f": {why}; is the cluster up?") from None
 
 
 def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
