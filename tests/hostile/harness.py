@@ -119,8 +119,8 @@ ENDED = ("ok", "error", "exit", "timeout", "memory", "output", "killed")
 DEFAULT_BITE = {"forge": "forged", "leak": "leaked", "escape": "changed"}
 
 
-def violations(snippet: Snippet, seen: Seen) -> list[str]:
-    """What was seen that must not be."""
+def violations(snippet: Snippet, seen: Seen, slack_s: float = 1.0) -> list[str]:
+    """What was seen that must not be. It is late when it ends `slack_s` after its time is up."""
     found = []
     if seen.raised:
         found.append(f"raised: {seen.raised}")
@@ -132,7 +132,7 @@ def violations(snippet: Snippet, seen: Seen) -> list[str]:
     found += [f"changed: {change}" for change in seen.changed]
     if seen.left:
         found.append(f"left: {seen.left} processes")
-    if seen.seconds > snippet.limits.get("wall_s", WALL_S) + 1:
+    if seen.seconds > snippet.limits.get("wall_s", WALL_S) + slack_s:
         found.append(f"late: {seen.seconds:.1f} s")
     allowed = snippet.endings or ENDED
     if seen.ending not in allowed and not seen.raised:

@@ -42,5 +42,5 @@ def runs(setting: str) -> list[object]:
 def check(host: Host, snippet: Snippet, form: str) -> None:
     """Run it guarded, and fail on any violation."""
     seen = host.run(snippet, form)
-    found = violations(snippet, seen)
+    found = violations(snippet, seen, slack_s=5.0)  # for machines that have much else to do
     assert not found, (found, seen.ending, seen.everything[:1500])
