@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from actions.traces import BOOM, DONE, do, make, say, seen, sh, trace, user
+from foretrace.actions.cheats.call_contents import read_contents
 from foretrace.actions.flag_meanings import CHEATS, MARKS, find_flag_meaning
 from foretrace.actions.flags import Flag, flag_trace
 from foretrace.core.trace import Message, Outcome, Task, Trace
@@ -96,6 +98,14 @@ def test_every_rule_is_explained_and_every_flag_has_a_rule(cases: list[Case]) ->
     found = {flag.rule for case in cases for flag in flag_trace(case.trace)}
     assert found <= {*CHEATS, *MARKS} and len(found) >= len(CHEATS) - 1
     assert all(find_flag_meaning(rule) for rule in found)
+
+
+def test_no_rule_changes_what_is_remembered_of_a_call(cases: list[Case]) -> None:
+    for case in cases[::10]:
+        calls = [call for message in case.trace.messages for call in message.tool_calls]
+        before = copy.deepcopy([read_contents(call) for call in calls])
+        flag_trace(case.trace)
+        assert [read_contents(call) for call in calls] == before
 
 
 def test_a_flag_says_what_shows_it() -> None:

@@ -95,7 +95,7 @@ class Gate:
 
     def __init__(self, *, addresses: bool = False) -> None:
         # several patterns, since the automaton of all in one would not fit into the memory that RE2 allows itself
-        self._by_form = "|".join([_TOKEN, _PERSONAL, *([_ADDRESSES] if addresses else [])])
+        self._personal = "|".join([_PERSONAL, *([_ADDRESSES] if addresses else [])])
         try:
             works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
         except Exception as error:
@@ -111,16 +111,12 @@ class Gate:
         if not windows:
             return []
         values = _make_array([texts[w.text][w.start : w.end] for w in windows])
-        named = _find_named(values)
-        blobs = _match(values, _BLOB)
-        hits = zip(named, _match(values, self._by_form), blobs, strict=True)
-        suspects = [number for number, signs in enumerate(hits) if any(signs)]
-        tokens = _match(_take(values, suspects), _TOKEN) if suspects else []
-        found: list[Suspect] = []
-        for number, token in zip(suspects, tokens, strict=True):
-            window = windows[number]
-            tokens_end = window.end if token else 0
-            found.append(window._replace(has_name=named[number], tokens_end=tokens_end, has_blob=blobs[number]))
+        hits = (_find_named(values), _match(values, _TOKEN), _match(values, _BLOB), _match(values, self._personal))
+        found = [
+            window._replace(has_name=name, tokens_end=window.end if token else 0, has_blob=blob)
+            for window, name, token, blob, personal in zip(windows, *hits, strict=True)
+            if name or token or blob or personal
+        ]
         return self._narrow(found, texts)
 
     def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:

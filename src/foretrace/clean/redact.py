@@ -28,8 +28,8 @@ VERSION = 1
 TRANSFORM = f"{NAME}@{VERSION}"
 TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
 """Reasons of the Drop for a trace that could not be looked through."""
-_SHORT_TEXT = 200
-"""Characters of a text up to which what became of it is kept."""
+_SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
+"""Characters of a text up to which what became of it is kept, and of how many."""
 _LEAST_KNOWN = 8
 """Characters of a secret from which on it is one wherever it stands in its trace."""
 
@@ -67,7 +67,8 @@ class Redactor:
     def __init__(self, settings: RedactSettings = RedactSettings()) -> None:  # noqa: B008 - frozen
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
-        self._redact_short_text = functools.lru_cache(maxsize=1 << 12)(self._redact_text)
+        self._redacted: dict[str, str] = {}
+        """What became of short texts: every session file names the same types of records."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
@@ -106,11 +107,20 @@ class Redactor:
 
     def redact_text(self, text: str) -> str:
         """A text that stands alone, such as what is wrong with a row, with placeholders."""
-        # every session file names the same types of records
-        return (self._redact_short_text if len(text) <= _SHORT_TEXT else self._redact_text)(text)
+        return self.redact_texts([text])[0]
 
-    def _redact_text(self, text: str) -> str:
-        hits = self._gate.find_suspects([text])
+    def redact_texts(self, texts: Sequence[str]) -> list[str]:
+        """Texts that each stand alone, with placeholders. Many at once are faster."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._redacted]
+        suspects = self._find_suspects(new)
+        clean = {text: self._redact_text(text, suspects.get(text, [])) for text in new}
+        result = [clean[text] if text in clean else self._redacted[text] for text in texts]
+        if len(self._redacted) + len(new) > _MAX_KEPT:
+            self._redacted.clear()
+        self._redacted |= {text: made for text, made in clean.items() if len(text) <= _SHORT_TEXT}
+        return result
+
+    def _redact_text(self, text: str, hits: Sequence[Suspect]) -> str:
         if not hits:
             return text
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 import zlib
@@ -18,8 +17,8 @@ Pieces = np.ndarray[Any, np.dtype[np.uint32]]
 
 _NUMBER, _STARTS_WORD = 1, 2
 _HASH = 0xFFFFFFFC
-_LONGEST_KNOWN = 40
-"""Characters of the words that are remembered."""
+_LONGEST_KNOWN, _MAX_KNOWN = 40, 1 << 15
+"""Characters of the words that are remembered, and how many of them."""
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Scripts without spaces, where each sign counts as a word."""
 _SIGN = r"[-+*/=<>^%]"
@@ -59,37 +58,46 @@ class WordText(msgspec.Struct, frozen=True):
 
 def make_word_text(sentences: Iterable[str]) -> WordText:
     """Take sentences apart; those without a word are left out."""
-    pieces: list[int] = []
+    by_sentence: list[bytes] = []
     ends: list[int] = []
-    n_words = 0
+    end = 0
+    read = _known_words.__getitem__
     for sentence in sentences:
-        for word in sentence.lower().split():
-            of_word, counted = _read_known_word(word) if len(word) <= _LONGEST_KNOWN else _read_word(word)
-            pieces += of_word
-            n_words += counted
-        if len(pieces) > (ends[-1] if ends else 0):
-            ends.append(len(pieces))
-    packed = np.array(pieces, dtype="<u4")
+        if of_sentence := b"".join(map(read, sentence.lower().split())):
+            by_sentence.append(of_sentence)
+            end += len(of_sentence) // 4
+            ends.append(end)
+    packed = np.frombuffer(b"".join(by_sentence), dtype="<u4")
     kept = np.minimum(np.array(ends, dtype="<u4"), MAX_PIECES)
     kept = kept[: np.searchsorted(kept, MAX_PIECES) + 1]
     digest = hashlib.blake2b((packed & np.uint32(_HASH | _NUMBER)).tobytes(), digest_size=16).digest()
+    n_words = int(np.count_nonzero(packed & np.uint32(_STARTS_WORD)))
     return WordText(digest, n_words, packed[:MAX_PIECES].tobytes(), kept.tobytes())
 
 
-def _read_word(word: str) -> tuple[tuple[int, ...], int]:
-    """The pieces of what stands between two spaces, and how many of them begin a word."""
-    pieces: list[int] = []
-    n_words = 0
+class _KnownWords(dict[str, bytes]):
+    """The packed pieces of words: texts are made of few, again and again."""
+
+    def __missing__(self, word: str) -> bytes:
+        found = _read_word(word)
+        if len(word) <= _LONGEST_KNOWN:
+            if len(self) >= _MAX_KNOWN:
+                self.clear()
+            self[word] = found
+        return found
+
+
+_known_words = _KnownWords()
+
+
+def _read_word(word: str) -> bytes:
+    """The pieces of what stands between two spaces, packed."""
+    pieces: list[bytes] = []
     first = _STARTS_WORD
     for piece in _PIECE.findall(word):
-        pieces.append(_hash_piece(piece) | first)
-        n_words += first != 0
+        pieces.append((_hash_piece(piece) | first).to_bytes(4, "little"))
         first = _STARTS_WORD if piece >= "\u3040" else 0
-    return tuple(pieces), n_words
-
-
-_read_known_word = functools.lru_cache(maxsize=1 << 15)(_read_word)
-"""Texts are made of few words, again and again."""
+    return b"".join(pieces)
 
 
 def _hash_piece(piece: str) -> int:

@@ -242,8 +242,9 @@ class _Builder:
             guesses = self._read_guesses(plan.inputs)
             jobs = [msgspec.structs.replace(job, splits=plan.splits, selection=selection) for job in jobs]
             inferred = InferredTools()
-            for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
-                inferred.merge(found)
+            if selection.lacks_tools:
+                for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
+                    inferred.merge(found)
             likely = self._count_calls(pool, jobs)
             jobs = [msgspec.structs.replace(job, inferred_tools=inferred, likely=likely) for job in jobs]
             jobs, built, mistakes = self._build_rows(pool, jobs, guesses)

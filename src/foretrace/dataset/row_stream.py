@@ -67,7 +67,8 @@ class RowStream:
             self._selection = self._select()
             self._splits = make_plan(self._stores, self._settings, self._selection).splits
         if self._inferred_tools is None:
-            self._inferred_tools = infer_tools(self._read_selected(self._list_shards()), self._splits)
+            shards = self._list_shards() if self._selection.lacks_tools else ()
+            self._inferred_tools = infer_tools(self._read_selected(shards), self._splits)
         if self._held_out is None:
             self._held_out = self._find_held_out_prompts()
         for shards in self._shards:

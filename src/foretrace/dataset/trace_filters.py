@@ -34,6 +34,8 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of traces that must not stand in two splits, although their own groups may."""
     filters: dict[str, Any] = {}
     """What the manifest says of each filter."""
+    lacks_tools: bool = True
+    """Whether there may be traces whose source does not say what the agent was offered."""
 
     def apply(self, traces: Iterable[Trace]) -> Iterator[Trace]:
         """The traces that are not left out, each in its group."""
@@ -76,6 +78,7 @@ def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace
         success=trace.outcome.success,
         n_messages=len(trace.messages),
         n_steps=sum(message.role == "assistant" for message in trace.messages),
+        names_tools=bool(trace.tools),
         findings=findings,
     )
 
@@ -111,7 +114,11 @@ def select_traces(filters: Sequence[TraceFilter], examined: Sequence[ExaminedTra
         described[each.name] = _describe(decision, left, gone)
         left = [trace for trace in left if trace.key not in gone]
     return TraceSelection(
-        left_out=left_out, groups=merge_groups(merges), kept_together=kept_together, filters=described
+        left_out=left_out,
+        groups=merge_groups(merges),
+        kept_together=kept_together,
+        filters=described,
+        lacks_tools=not left or not all(trace.names_tools for trace in left),
     )
 
 

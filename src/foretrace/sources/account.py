@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -78,11 +79,14 @@ class Account(msgspec.Struct, kw_only=True):
         for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
 
-    def rename(self, name: Callable[[str], str]) -> None:
-        """Count each type under another name; a type may be any text of the file."""
-        for counter in (self.extra, self.ignored, self.unknown, self.notes):
-            for old in [kind for kind in counter if name(kind) != kind]:
-                counter[name(old)] += counter.pop(old)
+    def rename(self, rename: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        """Count types under other names; a type may be any text of the file."""
+        counters = (self.extra, self.ignored, self.unknown, self.notes)
+        types = list(dict.fromkeys(itertools.chain(*counters)))
+        names = dict(zip(types, rename(types), strict=True))
+        for counter in counters:
+            for old in [each for each in counter if names[each] != each]:
+                counter[names[old]] += counter.pop(old)
 
     def describe_records(self, limit: int = 8) -> str:
         """The types of records that were met, the most frequent first: `3 used, 2 of type progress`."""

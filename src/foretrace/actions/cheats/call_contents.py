@@ -7,6 +7,7 @@ The rules for cheats read this and not the call, so that `git log --all` is the 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ from foretrace.core.trace import ToolCall
 
 MAX_CHARACTERS = 60_000
 """Characters of one text that are read."""
+_MAX_REMEMBERED = 8_000
+"""Characters of the arguments of calls that are remembered: attempts at one task make many of the same."""
 _SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
 _CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
 _OLD_KEYS = ("old_str", "old_string", "oldString", "search", "old_text", "old_content", "find", "old", "target")
@@ -88,10 +91,16 @@ class CallContents(msgspec.Struct):
 
 
 def read_contents(call: ToolCall) -> CallContents:
-    """Read one call. Never raises on any arguments."""
+    """Read one call; what is given is shared, and not to be changed. Never raises on any arguments."""
+    read = _read_call if len(call.arguments) <= _MAX_REMEMBERED else _read_call.__wrapped__
+    return read(call.name, call.arguments)
+
+
+@lru_cache(maxsize=512)
+def _read_call(name: str, arguments: str) -> CallContents:
     contents = CallContents()
-    values = decode_arguments(call.arguments)
-    group = find_tool_group(call.name)
+    values = decode_arguments(arguments)
+    group = find_tool_group(name)
     if group in ("shell", "code_mode"):
         _read_shell_call(contents, values, group)
     elif group == "code":
@@ -100,7 +109,7 @@ def read_contents(call: ToolCall) -> CallContents:
         text = _get_text(values, ("input", "patch", "diff", "patchText")) or _get_any(values)
         contents.edits += find_patch_edits(text[:MAX_CHARACTERS])
     else:
-        _read_other_call(contents, call, values)
+        _read_other_call(contents, name, arguments, values)
     _read_scripts(contents)
     return contents
 
@@ -148,35 +157,35 @@ def _read_code_call(contents: CallContents, code: str) -> None:
     contents.add_python(code)
 
 
-def _read_other_call(contents: CallContents, call: ToolCall, values: dict[str, Any]) -> None:
+def _read_other_call(contents: CallContents, name: str, arguments: str, values: dict[str, Any]) -> None:
     """Read a call of an editor, a viewer, a search or a tool that we do not know."""
     path = _get_text(values, PATH_KEYS)
-    facts = classify_call(call.name, call.arguments)
+    facts = classify_call(name, arguments)
     if facts.kind is CallKind.WRITE:
         contents.edits += _find_edits(values, facts.writes[0] if facts.writes else path, creates=facts.creates)
     elif facts.kind is CallKind.READ:
         contents.reads += facts.reads
-    elif re.search(r"(?:delete|remove)_?(?:file|path)", call.name, re.I) and path:
+    elif re.search(r"(?:delete|remove)_?(?:file|path)", name, re.I) and path:
         contents.edits.append(Edit(path=path, removes=True))
-    elif match := re.search(r"(?:^|.*_)git_([a-z]+(?:_[a-z]+)?)$", call.name):
+    elif match := re.search(r"(?:^|.*_)git_([a-z]+(?:_[a-z]+)?)$", name):
         words = [str(v) for k, v in values.items() if isinstance(v, (str, int)) and "path" not in k and k != "repo"]
         contents.commands.append(Command(argv=["git", match[1].replace("_", "-"), *words]))
     elif facts.kind is CallKind.SEARCH and (
-        path or values.keys() & {"pattern", "file_name", "search_term"} or re.search("file|grep|code", call.name, re.I)
+        path or values.keys() & {"pattern", "file_name", "search_term"} or re.search("file|grep|code", name, re.I)
     ):
         pattern = _get_text(values, _PATTERN_KEYS)
-        by_name = any(word in call.name.lower() for word in ("glob", "find", "name"))
+        by_name = any(word in name.lower() for word in ("glob", "find", "name"))
         argv = ["find", path or ".", "-name", pattern] if by_name else ["grep", "-r", pattern, path or "."]
         contents.commands.append(Command(argv=argv))
     strings = [value for value in values.values() if isinstance(value, str) and len(value) < 4000]
     if facts.kind is not CallKind.WRITE and not path:
         contents.addresses += [address for text in strings for address in _ADDRESS.findall(text)]
-        if facts.kind is CallKind.SEARCH and "search" in call.name.lower():
+        if facts.kind is CallKind.SEARCH and "search" in name.lower():
             contents.queries += [
                 text for key in ("query", "queries", "q", "input") if (text := _as_text(values.get(key)))
             ]
     if isinstance(values.get("owner"), str) and isinstance(values.get("repo"), str):
-        contents.addresses.append(f"https://github.com/{values['owner']}/{values['repo']}/{call.name}")
+        contents.addresses.append(f"https://github.com/{values['owner']}/{values['repo']}/{name}")
 
 
 def _find_edits(values: dict[str, Any], path: str, *, creates: bool) -> list[Edit]:

@@ -7,7 +7,7 @@ import posixpath
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from foretrace.actions.call_facts import OPEN_FILE
 from foretrace.actions.cheats.circumstances import Circumstances, is_test_path
@@ -20,6 +20,10 @@ from foretrace.core.python_source import try_parse
 
 MAX_CHARACTERS = 30_000
 """Characters of code, and of a text for a shell, that are read."""
+_REMEMBERED = 256
+"""Pieces of code whose signs are remembered: attempts at one task run and write many of the same."""
+_MAX_REMEMBERED = 8_000
+"""Characters of code whose tree is remembered; it takes about a hundred times their bytes."""
 _GRADER_FILE = re.compile(
     r"(?:^|/)(?:(?:auto)?graders?|grade(?:_\w+)?|grading|run[_-]?(?:hidden[_-]?)?(?:tests?|eval(?:uation)?|grader|"
     r"checks?)|judge|verifier|verify|checker|check|"
@@ -182,11 +186,11 @@ def _check_code(new: str, old: str, path: str, circumstances: Circumstances) -> 
         return
     if path.endswith((".py", "?")) or not path:
         names = normalise_names(new)
-        may_answer = bool(path) and not is_test and may_answer_from_table(names)
-        if not may_answer and not _may_cheat(names, path):
+        may_answer = bool(path) and not is_test and _may_answer_from_table(names)
+        if not may_answer and not _may_cheat(names, is_file=bool(path)):
             return
-        if (tree := _parse(new)) is not None:
-            nodes = list_nodes(tree)
+        if (code := _parse_nodes(new)) is not None:
+            tree, nodes = code
             yield from _check_tree(nodes, tree, new, old, path, circumstances)
             if may_answer:
                 yield from find_hard_coded_answers(tree, nodes, old, circumstances)
@@ -211,9 +215,13 @@ def _check_detection(new: str, old: str) -> Iterator[Finding]:
         yield "checker.detected", _line_of(new, match.start())
 
 
-def _may_cheat(code: str, path: str) -> bool:
+_may_answer_from_table = lru_cache(maxsize=_REMEMBERED)(may_answer_from_table)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _may_cheat(code: str, *, is_file: bool) -> bool:
     """Whether `_check_tree` can find anything in code with normalised names."""
-    if path and (_ENDS_PROCESS.search(code) or "__eq__" in code or "__ne__" in code):
+    if is_file and (_ENDS_PROCESS.search(code) or "__eq__" in code or "__ne__" in code):
         return True
     return may_patch(code, _is_checker_name)
 
@@ -221,6 +229,17 @@ def _may_cheat(code: str, path: str) -> bool:
 def _is_checker_name(name: str) -> bool:
     """Whether an attribute is one of what checks, as far as its dotted name says so."""
     return "." in name and (name.split(".")[0] in ("pytest", "_pytest", "unittest") or bool(_CHECKERS.search(name)))
+
+
+def _parse_nodes(text: str) -> tuple[ast.Module, list[ast.AST]] | None:
+    """The tree of code and its nodes, not to be changed; `None` where it is no Python."""
+    return (_parse_short if len(text) <= _MAX_REMEMBERED else _parse_short.__wrapped__)(text)
+
+
+@lru_cache(maxsize=16)
+def _parse_short(text: str) -> tuple[ast.Module, list[ast.AST]] | None:
+    tree = _parse(text)
+    return None if tree is None else (tree, list_nodes(tree))
 
 
 def _parse(text: str) -> ast.Module | None:

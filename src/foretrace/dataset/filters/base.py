@@ -23,6 +23,8 @@ class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
     n_messages: int
     n_steps: int
     """Messages of the agent."""
+    names_tools: bool
+    """Whether its source says what the agent was offered."""
     findings: dict[str, Any] = {}
     """By filter; without those that found nothing."""
 

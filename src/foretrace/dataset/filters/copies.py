@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections import Counter
@@ -114,9 +115,15 @@ def read_statement(trace: Trace) -> WordText | None:
     """The words of the task's statement; `None` where they do not say what the task is: too few, or a short request of
     a session, which means another thing in each repository."""
     statement = find_statement(trace)
-    text = None if statement is None else make_word_text(split_sentences(statement))
+    text = None if statement is None else _read_words(statement)
     least = LEAST_NEAR if trace.task.kind == "session" else LEAST_EQUAL
     return None if text is None or text.n_words < least else text
+
+
+@functools.lru_cache(maxsize=16)
+def _read_words(statement: str) -> WordText:
+    """Attempts at one task are read one after the other, and share its statement."""
+    return make_word_text(split_sentences(statement))
 
 
 def _read_actions(trace: Trace) -> WordText | None:
