@@ -29,6 +29,8 @@ _TITLE_CHARACTERS = 110
 _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
 """Where the task begins in a message that says other things first, such as where the files are."""
+_HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
+"""What makes a line of Markdown a heading."""
 _HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
 """Where the headline of such a task ends: at an empty line, or at the marks of Markdown."""
 _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
@@ -93,7 +95,7 @@ class TraceIndex:
             "steps": sum(actions.values()),
             "messages": len(trace.messages),
             "model_s": _add_known(step.model_s for step in times),
-            "tool_s": _add_known(step.tool_s for step in times if step.calls),
+            "tool_s": _add_known(step.tool_s or None for step in times),
             "started": next((m.started[:19] for m in trace.messages if m.started), origin.created_at),
             "actions": [actions[name] for name in ActionType],
             "rules": list(dict.fromkeys(label.rule for label in labels)),
@@ -169,14 +171,14 @@ def _find_title(trace: Trace) -> str:
     if marked := _MARKED_TASK.search(text[:_SEARCHED_CHARACTERS]):
         begin = marked.end()
         text = text[begin : begin + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
-        text = _HEADLINE_END.split(text.strip(), 1)[0]
+        text = _HEADLINE_END.split(_HEADING_MARK.sub("", text.strip(), 1), 1)[0]
     words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
     title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"
     return title.encode("utf-8", "replace").decode()
 
 
 def _add_known(seconds: Any) -> float | None:
-    """Sum of what is known; None where nothing is."""
+    """Sum of what is known; None where nothing is. A step that waited for nothing says nothing of the others."""
     known = [value for value in seconds if value is not None]
     return round(sum(known), 3) if known else None
 
