@@ -26,7 +26,7 @@ import foretrace
 from foretrace.core.errors import ForetraceWarning
 from foretrace.core.predictions import Prediction, PredictionsHeader
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, Outcome, Trace
+from foretrace.core.trace import Message, Outcome, Task, Trace
 from foretrace.evaluation.replay_report import ReplayReport
 from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report import traces_page
@@ -459,6 +459,25 @@ def test_two_runs_side_by_side(tmp_path: Path, open_tab: Callable[..., Tab], wid
         assert mark in tab.page.inner_text(".head") and tab.page.get_attribute(".here", "id") == "m3"
 
 
+def test_all_problems_of_two_runs_can_be_seen(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    said = (Message(role="assistant", author="model", content="done"),)
+    for name, good in (("before", False), ("after", True)):
+        tasks = [Task(id=f"problem-{n:03d}", group="g") for n in range(350)]
+        judged = Outcome(success=good)
+        write_traces(
+            [make_trace(said, f"k{n}", task=task, outcome=judged) for n, task in enumerate(tasks)], tmp_path / name
+        )
+    foretrace.view([tmp_path / "before", tmp_path / "after"], out=tmp_path / "v")
+    tab = open_tab()
+    tab.open(tmp_path / "v" / "index.html", "#=runs")
+    tab.page.get_by_role("button", name="show more (150 left)").click()
+    assert len(tab.texts(".problems tbody tr")) == 350
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("problem-349")
+    assert tab.texts(".problems tbody th") == ["problem-349"]
+    assert tab.texts(".runs tbody td")[-2:] == ["\u2013", "\u2013"]  # seconds that nobody knows are not 0
+
+
 @pytest.fixture(scope="module")
 def dataset_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("dataset")
@@ -547,6 +566,30 @@ def test_predictions_alone(dataset_page: Path, tmp_path: Path, open_tab: Callabl
     tab.wait_for(".datarow[open] .call")
     assert "polluted" not in tab.page.inner_text("main") and "__proto__" in tab.page.inner_text(".datarow[open]")
     tab.keep(f"predictions-{width}")
+
+
+def test_many_predictions_are_loaded_in_chunks(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    lines = [{"key": f"k{n}", "step": 1, "action": "BLOCKED", "completion": f"text {n}"} for n in range(12_000)]
+    (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    foretrace.view(tmp_path / "g.jsonl", out=tmp_path / "v")
+    tab = open_tab()
+    tab.open(tmp_path / "v" / "index.html")
+    tab.page.wait_for_selector(".count:has-text('12,000 predictions'):not(:has-text('loading'))")
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("k11999")
+    tab.page.locator(".datarow > summary", has_text="k11999 #1").click()
+    tab.wait_for(".datarow[open] .text")
+    assert tab.texts(".datarow[open] .text") == ["text 11999"]
+
+
+def test_json_for_reading_has_the_lines_of_its_texts(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"])
+    value = {"a": "x\n  y\n", "b": ["1\n2"], "c": {}, "d": None}
+    found = tab.page.evaluate("v => foretrace.writeReadable(v)", value).split("\n")
+    text = ["    x", "      y", '    """,']
+    listed = ['  "b": [', '    """', "      1", '      2"""', "  ],"]
+    assert found == ["{", '  "a": """', *text, *listed, '  "c": {},', '  "d": null', "}"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -29,6 +29,8 @@ _TITLE_CHARACTERS = 110
 _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
 """Where the task begins in a message that says other things first, such as where the files are."""
+_NAMED_TASK = re.compile(r"(?:^|\n)(?:ISSUE|TASK|PROBLEM):[ \t]*\n\s*(?=\S)")
+"""The same, named by a line of its own."""
 _HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
 """What makes a line of Markdown a heading."""
 _HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
@@ -168,9 +170,10 @@ def _find_title(trace: Trace) -> str:
     """The first words of the task, of the first message of a user, or else of anybody."""
     texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
     text = trace.task.statement or next(iter(texts), "")
-    if marked := _MARKED_TASK.search(text[:_SEARCHED_CHARACTERS]):
-        begin = marked.end()
-        text = text[begin : begin + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
+    begins = text[:_SEARCHED_CHARACTERS]
+    if marked := _MARKED_TASK.search(begins) or _NAMED_TASK.search(begins):
+        text = text[marked.end() : marked.end() + _TITLE_CHARACTERS * 4]
+        text = text.split(f"</{marked[1]}>")[0] if marked.lastindex else text
         text = _HEADLINE_END.split(_HEADING_MARK.sub("", text.strip(), 1), 1)[0]
     words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
     title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"

@@ -672,11 +672,12 @@ const foretrace = (() => {
     const known = data.times.filter((t) => t[1] || t[2]);
     if (!known.length) return h("p.faint.times", {}, "No times were recorded in this trace.");
     const sum = (k) => known.reduce((s, t) => s + (t[k] || 0), 0);
-    const [model, hidden] = [sum(1), sum(3)];
-    const tool = sum(2) || (data.times.some((t) => t[2] === null) ? null : 0);
-    const whole = model + tool || 1;
+    const [model, tool] = [1, 2].map((k) => sum(k) || (data.times.some((t) => t[k] === null) ? null : 0));
+    const hidden = data.times.some((t) => !t[4]) ? sum(3) : null;
+    const whole = (model || 0) + (tool || 0) || 1;
+    const said = (what, s) => (s === null ? `${what} not known` : `${what} ${seconds(s)}`);
     const W = 1000;
-    const svg = h("svg.timeline", { viewBox: `0 0 ${W} 34`, preserveAspectRatio: "none", role: "img", "aria-label": `model ${seconds(model)}, tools ${seconds(tool)}, of which ${seconds(hidden)} could be hidden` });
+    const svg = h("svg.timeline", { viewBox: `0 0 ${W} 34`, preserveAspectRatio: "none", role: "img", "aria-label": `${said("model", model)}, ${said("tools", tool)}, ${said("what could be hidden:", hidden)}` });
     let x = 0;
     const bar = (kind, from, width, t, about) => svg.append(h("rect", { class: kind, x: from, y: kind === "hides" ? 24 : 4, width: Math.max(width, 0.3), height: kind === "hides" ? 8 : 18, onclick: () => { location.hash = linkTo(data.key, t[0]); } }, h("title", {}, `step ${t[0]}: ${about}`)));
     for (const t of known) {
@@ -686,8 +687,8 @@ const foretrace = (() => {
       if (y > 0) bar("hides", x + m, y, t, `${seconds(t[3])} could be hidden behind the reply`);
       x += m + s;
     }
-    return h("figure.times", {}, svg, h("figcaption", {}, h("span", {}, h("i.dot.model"), `model ${seconds(model)}`), h("span", {}, h("i.dot.tool"), tool === null ? "tools not known" : `tools ${seconds(tool)}`),
-      h("span", {}, h("i.dot.hides"), `a perfect prefetch hides ${seconds(hidden)} (${percent(hidden, model + tool)})`),
+    return h("figure.times", {}, svg, h("figcaption", {}, h("span", {}, h("i.dot.model"), said("model", model)), h("span", {}, h("i.dot.tool"), said("tools", tool)),
+      h("span", {}, h("i.dot.hides"), hidden === null ? "what a prefetch hides is not known" : `a perfect prefetch hides ${seconds(hidden)} (${percent(hidden, whole)})`),
       known.length < data.times.length ? h("span.faint", {}, `times of ${number(data.times.length - known.length)} of ${counted(data.times.length, "step")} are not known`) : null));
   }
 
@@ -1307,5 +1308,5 @@ const foretrace = (() => {
   }
 
   document.addEventListener("DOMContentLoaded", () => start().catch(fail));
-  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, compareWords, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
+  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, compareWords, writeReadable, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
 })();
