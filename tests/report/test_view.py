@@ -88,7 +88,7 @@ def test_a_title_is_the_task_and_not_what_stands_before_it(tmp_path: Path) -> No
         "short": words.format("Fix it.\n### Steps"),
         "long": words.format("word " * 50),
         "heading": words.format("# Mend it.\n\nSoon."),
-        "named": "We solve an issue.\nISSUE:\nIt breaks.\n\nHow so",
+        "named": "We solve an issue.\nISSUE:\nIt breaks.\nHi! How so",
         "bare": "<pr_description>",
         "": " ",
     }

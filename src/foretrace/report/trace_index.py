@@ -30,7 +30,7 @@ _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
 """Where the task begins in a message that says other things first, such as where the files are."""
 _NAMED_TASK = re.compile(r"(?:^|\n)(?:ISSUE|TASK|PROBLEM):[ \t]*\n\s*(?=\S)")
-"""The same, named by a line of its own."""
+"""The same, under a line that says so; its first line is its headline."""
 _HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
 """What makes a line of Markdown a heading."""
 _HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
@@ -171,10 +171,11 @@ def _find_title(trace: Trace) -> str:
     texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
     text = trace.task.statement or next(iter(texts), "")
     begins = text[:_SEARCHED_CHARACTERS]
-    if marked := _MARKED_TASK.search(begins) or _NAMED_TASK.search(begins):
-        text = text[marked.end() : marked.end() + _TITLE_CHARACTERS * 4]
-        text = text.split(f"</{marked[1]}>")[0] if marked.lastindex else text
+    if marked := _MARKED_TASK.search(begins):
+        text = text[marked.end() : marked.end() + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
         text = _HEADLINE_END.split(_HEADING_MARK.sub("", text.strip(), 1), 1)[0]
+    elif named := _NAMED_TASK.search(begins):
+        text = text[named.end() : named.end() + _TITLE_CHARACTERS * 4].split("\n", 1)[0]
     words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
     title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"
     return title.encode("utf-8", "replace").decode()
