@@ -130,5 +130,5 @@ def test_an_import_shows_a_share_and_the_time_left(tmp_path: Path) -> None:
         (tmp_path / "u.enough").touch()
         plain += beside.communicate()[1]
     assert any("%" in line and "s left" in line and "━" in line for line in shown), shown
-    assert re.search(r"rows\.jsonl: \d+ of 2,000, \d+%, \d+ s left \(\d+ s\)\n", plain), plain
+    assert re.search(r"rows\.jsonl: \d+ of 2,000, \d+%, [\d.,]+/(?:s|min), \d+ s left \(\d+ s\)\n", plain), plain
     assert "\x1b" not in plain

@@ -7,6 +7,7 @@ names screenshots/.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import threading
@@ -22,11 +23,16 @@ import msgspec
 import pytest
 
 import foretrace
+from foretrace.core.errors import ForetraceWarning
+from foretrace.core.predictions import Prediction, PredictionsHeader
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, Outcome, Trace
+from foretrace.core.trace import Message, Outcome, Task, Trace
+from foretrace.evaluation.replay_report import ReplayReport
+from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report import traces_page
 from integrations.page_checks import CHECKS
 from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
+from report.hostile_fields import fill, list_names, make_filled_trace, make_text, poison
 from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces, make_trace
 
 pytestmark = pytest.mark.integration
@@ -146,6 +152,92 @@ def test_hostile_text_is_shown_and_does_nothing(
     tab.page.keyboard.press("Escape")
     tab.page.locator("button", has_text="1 tool").click()
     assert MARKUP[:20] in tab.page.inner_text("dialog")
+
+
+def put_everything_on_the_screen(tab: Tab) -> None:
+    """Open what is folded, until nothing more is."""
+    for _ in range(4):
+        tab.page.evaluate("document.querySelectorAll('main details:not([open])').forEach(d => { d.open = true })")
+        tab.page.evaluate("document.querySelectorAll('main button.more').forEach(b => { if (!b.hidden) b.click() })")
+        tab.page.wait_for_timeout(100)
+
+
+def check_nothing_is_markup(tab: Tab) -> None:
+    """Elements that a text of a record would have made, and links that lead out of the page."""
+    kinds = ("img", "script", "iframe", "object", "embed", "link", "style", "form", "base", "meta", "svg a")
+    inside = ", ".join(f"{part} {kind}" for part in ("main", "dialog") for kind in kinds)
+    assert tab.page.eval_on_selector_all(inside, "n => n.map(e => e.outerHTML.slice(0, 200))") == []
+    links = tab.page.eval_on_selector_all("a[href], area[href]", "n => n.map(a => a.getAttribute('href'))")
+    assert [link for link in links if not link.startswith("#")] == []
+    handlers = "n => n.filter(e => e.getAttributeNames().some(a => a.startsWith('on'))).length"
+    assert tab.page.eval_on_selector_all("main *, dialog *", handlers) == 0
+
+
+@pytest.mark.parametrize("form", ["out", "single"])
+def test_no_field_of_a_trace_can_run(tmp_path: Path, open_tab: Callable[..., Tab], form: str) -> None:
+    """Every text of the record is hostile, by its schema: all parts of the page, all dialogs, all that is folded."""
+    write_traces([make_filled_trace(key, success=key == "a") for key in "ab"], tmp_path / "traces")
+    page = Path(foretrace.view(tmp_path / "traces", **{form: tmp_path / "v.html"}).page)
+    tab = open_tab()
+    for place in ("", "#=runs"):
+        tab.open(page, place)
+        put_everything_on_the_screen(tab)
+        check_nothing_is_markup(tab)
+    tab.open(page)
+    tab.page.locator("a.title").first.click()
+    tab.page.wait_for_selector(".step")
+    put_everything_on_the_screen(tab)
+    check_nothing_is_markup(tab)
+    shown = tab.page.text_content("main") or ""
+    for name in (
+        "task.statement",
+        "messages.reasoning",
+        "messages.tool_calls.name",
+        "outcome.error.message",
+        "parent.key",
+    ):
+        assert f"«.{name}»" in shown, name
+    tab.page.locator("button", has_text="1 tool").click()
+    check_nothing_is_markup(tab)
+    tab.page.keyboard.press("Escape")
+    tab.page.wait_for_selector("dialog", state="detached")
+    tab.page.keyboard.press("r")
+    for _ in range(9):
+        tab.page.evaluate("document.querySelector('dialog button.more')?.click()")
+    check_nothing_is_markup(tab)
+    raw = tab.page.text_content("dialog") or ""
+    assert [name for name in list_names(Trace) if f"«{name}»" not in raw] == [".id"]  # which the store computes
+
+
+def test_no_field_of_a_dataset_or_of_predictions_can_run(
+    dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab]
+) -> None:
+    """The manifest, the header and the rows of predictions, and what `score` and `replay` wrote."""
+    dataset = tmp_path / "dataset"
+    shutil.copytree(dataset_page.parent.parent / "dataset", dataset)
+    manifest = json.loads((dataset / "manifest.json").read_bytes())
+    counts = {name: {make_text(f"{name}.key"): 1} for name in ("sources", "licenses", "families")}
+    poisoned = {name: value if name == "configs" else poison(value, name) for name, value in manifest.items()}
+    (dataset / "manifest.json").write_text(json.dumps(poisoned | counts))
+    eval_rows = [json.loads(line) for line in (dataset_page.parent.parent / "a.jsonl").read_text().splitlines()]
+    place = {"key", "step", "rank"}
+    rows = [fill(Prediction) | {name: row[name] for name in place & row.keys()} for row in eval_rows]
+    lines = [fill(PredictionsHeader), *rows]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, record in {"score": ScoreReport, "replay": ReplayReport}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(fill(record)))
+    files = [tmp_path / name for name in ("p.jsonl", "score.json", "replay.json")]
+    with pytest.warns(ForetraceWarning, match="was made for another dataset"):
+        foretrace.view([dataset, *files], out=tmp_path / "v")
+    foretrace.view(tmp_path / "p.jsonl", out=tmp_path / "p")
+    tab = open_tab()
+    for page, part in [("v", ""), ("v", "proposer"), ("v", "verifier"), ("v", "eval"), ("p", "")]:
+        tab.open(tmp_path / page / "index.html", f"#={part}")
+        tab.page.evaluate("document.querySelectorAll('.datarow').forEach((d, n) => { d.open = n < 5 })")
+        tab.page.wait_for_timeout(100)
+        put_everything_on_the_screen(tab)
+        check_nothing_is_markup(tab)
+        assert "<img src=" in (tab.page.text_content("main") or "")
 
 
 def test_the_policy_holds_without_the_script(pages: dict[str, Path], browser: Any) -> None:
@@ -367,6 +459,25 @@ def test_two_runs_side_by_side(tmp_path: Path, open_tab: Callable[..., Tab], wid
         assert mark in tab.page.inner_text(".head") and tab.page.get_attribute(".here", "id") == "m3"
 
 
+def test_all_problems_of_two_runs_can_be_seen(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    said = (Message(role="assistant", author="model", content="done"),)
+    for name, good in (("before", False), ("after", True)):
+        tasks = [Task(id=f"problem-{n:03d}", group="g") for n in range(350)]
+        judged = Outcome(success=good)
+        write_traces(
+            [make_trace(said, f"k{n}", task=task, outcome=judged) for n, task in enumerate(tasks)], tmp_path / name
+        )
+    foretrace.view([tmp_path / "before", tmp_path / "after"], out=tmp_path / "v")
+    tab = open_tab()
+    tab.open(tmp_path / "v" / "index.html", "#=runs")
+    tab.page.get_by_role("button", name="show more (150 left)").click()
+    assert len(tab.texts(".problems tbody tr")) == 350
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("problem-349")
+    assert tab.texts(".problems tbody th") == ["problem-349"]
+    assert tab.texts(".runs tbody td")[-2:] == ["\u2013", "\u2013"]  # seconds that nobody knows are not 0
+
+
 @pytest.fixture(scope="module")
 def dataset_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("dataset")
@@ -455,6 +566,30 @@ def test_predictions_alone(dataset_page: Path, tmp_path: Path, open_tab: Callabl
     tab.wait_for(".datarow[open] .call")
     assert "polluted" not in tab.page.inner_text("main") and "__proto__" in tab.page.inner_text(".datarow[open]")
     tab.keep(f"predictions-{width}")
+
+
+def test_many_predictions_are_loaded_in_chunks(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    lines = [{"key": f"k{n}", "step": 1, "action": "BLOCKED", "completion": f"text {n}"} for n in range(12_000)]
+    (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    foretrace.view(tmp_path / "g.jsonl", out=tmp_path / "v")
+    tab = open_tab()
+    tab.open(tmp_path / "v" / "index.html")
+    tab.page.wait_for_selector(".count:has-text('12,000 predictions'):not(:has-text('loading'))")
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("k11999")
+    tab.page.locator(".datarow > summary", has_text="k11999 #1").click()
+    tab.wait_for(".datarow[open] .text")
+    assert tab.texts(".datarow[open] .text") == ["text 11999"]
+
+
+def test_json_for_reading_has_the_lines_of_its_texts(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
+    tab = open_tab()
+    tab.open(pages["folder"])
+    value = {"a": "x\n  y\n", "b": ["1\n2"], "c": {}, "d": None}
+    found = tab.page.evaluate("v => foretrace.writeReadable(v)", value).split("\n")
+    text = ["    x", "      y", '    """,']
+    listed = ['  "b": [', '    """', "      1", '      2"""', "  ],"]
+    assert found == ["{", '  "a": """', *text, *listed, '  "c": {},', '  "d": null', "}"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -87,6 +87,8 @@ def test_a_title_is_the_task_and_not_what_stands_before_it(tmp_path: Path) -> No
     texts = {
         "short": words.format("Fix it.\n### Steps"),
         "long": words.format("word " * 50),
+        "heading": words.format("# Mend it.\n\nSoon."),
+        "named": "We solve an issue.\nISSUE:\nIt breaks.\nHi! How so",
         "bare": "<pr_description>",
         "": " ",
     }
@@ -96,6 +98,7 @@ def test_a_title_is_the_task_and_not_what_stands_before_it(tmp_path: Path) -> No
     index = read_data(tmp_path / "v", "index-0")
     titles = dict(zip(index["key"], index["title"], strict=True))
     assert (titles["short"], titles["bare"], titles["none"]) == ("Fix it.", "<pr_description>", "")
+    assert (titles["heading"], titles["named"]) == ("Mend it.", "It breaks.")
     assert titles["long"].endswith("word …") and len(titles["long"]) <= 112
 
 

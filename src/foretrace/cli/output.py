@@ -176,8 +176,9 @@ class ProgressDisplay:
             text = _describe(doing, done, total)
             if total:
                 text += f" of {total:,}, {done / total:.0%}"
-                if done > before:
-                    text += f", {format_seconds((now - since) * (total - done) / (done - before))} left"
+                if done > before and now > since:
+                    rate = (done - before) / (now - since)
+                    text += f", {format_rate(rate)}, {format_seconds((total - done) / rate)} left"
             _write_stderr(f"{text} ({now - begun:.0f} s)\n")
             wait = _LINES_S
 
@@ -192,6 +193,13 @@ def format_seconds(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def format_rate(per_second: float) -> str:
+    """How fast work goes on, as a person says it: `120/s`, `3.5/s`, `12/min`."""
+    if per_second < 1:
+        return f"{per_second * 60:.2g}/min"
+    return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
 
 
 def _start_bar(doing: str) -> tuple[Bar, TaskID]:
@@ -214,11 +222,12 @@ def _start_bar(doing: str) -> tuple[Bar, TaskID]:
             return Text("") if task.total is None else super().render(task)
 
     class TimeLeft(progress.TimeRemainingColumn):
-        """Behind the bar, in words."""
+        """Behind the bar, in words, with the rate that it follows from."""
 
         def render(self, task: progress.Task) -> Text:
             left = task.time_remaining
-            return Text("" if left is None else f"{format_seconds(left)} left", style="cyan")
+            rate = f"{format_rate(task.speed)}, " if task.speed else ""
+            return Text("" if left is None else f"{rate}{format_seconds(left)} left", style="cyan")
 
     bar = progress.Progress(
         progress.SpinnerColumn(),

@@ -41,8 +41,6 @@ class RowLimits(msgspec.Struct, frozen=True):
     of_split: int = 200
     """Rows of each split of `proposer` and `verifier`."""
     eval: int = 4_000
-    measures_all: bool = True
-    """Whether lengths and strengths are those of all rows, or only of those that are listed."""
 
 
 def is_dataset(folder: Path) -> bool:
@@ -89,7 +87,7 @@ def write_dataset_page(
             gold = _read_gold(row) if name == "eval" else ()
             rows.add(split, row, [guesses.compare(row, gold) for guesses in files] if name == "eval" else [])
         rows.flush()
-        if limits.measures_all and len(rows.index) < sum(by["rows"] for by in manifest["configs"][name].values()):
+        if len(rows.index) < sum(by["rows"] for by in manifest["configs"][name].values()):
             rows.measure_all(_list_files(dataset, configs[name], manifest), configs[name])
     for guesses in files:
         guesses.check_fit(dataset)
@@ -106,7 +104,6 @@ def write_dataset_page(
         "rows": {name: rows.index for name, rows in listed.items()},
         "lengths": {name: rows.describe_lengths() for name, rows in listed.items()},
         "difficulty": {name: describe_difficulty(each) for name, each in manifest.get("difficulty", {}).items()},
-        "measures_all": limits.measures_all,
         "strengths": {name: rows.strengths for name, rows in listed.items()},
         "predictions": [guesses.describe() for guesses in files],
         "results": found,

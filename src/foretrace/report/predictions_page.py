@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,21 +12,33 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.predictions import Prediction, PredictionsFile, read_predictions
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
-from foretrace.report.data_files import encode_json
+from foretrace.report.data_files import measure_block
 from foretrace.report.page import Page
 
-MAX_PREDICTIONS = 20_000
-"""Predictions of all files that the list has, the first ones."""
-_LINE_BYTES = 250
-"""About what a prediction takes in the list."""
+MAX_PREDICTIONS = 200_000
+"""Predictions of all files that the list has, the first ones: a browser still filters and sorts so many."""
+LINES_PER_CHUNK = 5_000
+_GUESS_BYTES = 2_000
+"""About what the calls and the text of a prediction take, for how many of them are one piece."""
+_NUMBER_BYTES = 8
+"""What the number of a piece takes at most."""
 _TEXT_CHARACTERS = 20_000
+_TOOL_CHARACTERS = 200
+_LINE = ("step", "rank", "action", "confidence", "seconds", "tokens", "score")
 
 
-def write_predictions_page(page: Page, paths: Sequence[Path], progress: ProgressFunc) -> tuple[int, int]:
+class PredictionCounts(NamedTuple):
+    """What a page of predictions shows."""
+
+    listed: int
+    left_out: int
+    """Those of which only the line in the list is there, for want of room."""
+    unlisted: int
+    """Those that are not even in the list."""
+
+
+def write_predictions_page(page: Page, paths: Sequence[Path], progress: ProgressFunc) -> PredictionCounts:
     """Put all that a page of predictions shows into `page`.
-
-    Returns:
-        How many predictions it lists, and of how many the calls and texts are left out.
 
     Raises:
         PredictionError: a file cannot be read, or holds none.
@@ -34,41 +46,47 @@ def write_predictions_page(page: Page, paths: Sequence[Path], progress: Progress
     files = [read_predictions(path) for path in paths]
     for file in files:
         file.check_not_empty()
-    listed = [(number, row) for number, file in enumerate(files) for row in file.rows][:MAX_PREDICTIONS]
-    lines: list[dict[str, Any]] = []
-    waiting: list[msgspec.Raw] = []
-    piece = size = left_out = 0
-    for done, (number, row) in enumerate(listed, 1):
-        data = encode_json(_describe_guess(row)).encode()
-        lines.append(_describe_line(row) | {"file": number, "piece": piece, "place": len(waiting)})
-        waiting.append(msgspec.Raw(data))
-        size += len(data)
-        if size >= page.chunk_bytes or done == len(listed):
-            if not page.put(f"predictions-{piece}", waiting, spare=_LINE_BYTES * len(listed)):
-                left_out += len(waiting)
-                for line in lines[-len(waiting) :]:
-                    line["piece"] = -1
-            waiting, size, piece = [], 0, piece + 1
-        progress("reading predictions", done, len(listed))
-    facts = {
+    found = [(number, row) for number, file in enumerate(files) for row in file.rows]
+    shown, chunks = _put_lines(page, found[:MAX_PREDICTIONS])
+    piece_rows = max(1, page.chunk_bytes // _GUESS_BYTES)
+    facts: dict[str, Any] = {
         "kind": "predictions",
         "title": " · ".join(path.name for path in paths),
         "version": __version__,
         "actions": [str(action) for action in ActionType],
         "predictions": [_describe_file(file) for file in files],
-        "rows": lines,
-        "left_out": left_out,
+        "chunks": chunks,
+        "listed": len(shown),
+        "piece_rows": piece_rows,
     }
-    page.put("meta", facts, needed=True)
-    return len(lines), left_out
+    spare = measure_block(facts) + _NUMBER_BYTES * (1 + len(shown) // piece_rows)
+    left_out, missing = 0, list[int]()
+    for piece, at in enumerate(range(0, len(shown), piece_rows)):
+        guesses = [_describe_guess(row) for _, row in shown[at : at + piece_rows]]
+        if not page.put(f"predictions-{piece}", guesses, spare=spare):
+            missing.append(piece)
+            left_out += len(guesses)
+        progress("reading predictions", at + len(guesses), len(shown))
+    page.put("meta", facts | {"missing": missing, "left_out": left_out}, needed=True)
+    return PredictionCounts(len(shown), left_out, len(found) - len(shown))
 
 
-def _describe_line(row: Prediction) -> dict[str, Any]:
-    return {
-        **{name: getattr(row, name) for name in ("key", "step", "rank", "action", "confidence")},
-        **{name: getattr(row, name) for name in ("seconds", "tokens", "score")},
-        "tool": row.calls[0].tool if row.calls else None,
-    }
+def _put_lines(page: Page, rows: list[tuple[int, Prediction]]) -> tuple[list[tuple[int, Prediction]], int]:
+    """Put the lines of the list into at most half of the page; returns the rows that have one, and how many chunks
+    they are in."""
+    spare, chunks = page.room / 2, 0
+    for at in range(0, len(rows), LINES_PER_CHUNK):
+        part = rows[at : at + LINES_PER_CHUNK]
+        keys = {key: number for number, key in enumerate(dict.fromkeys(row.key for _, row in part))}
+        lines = [[number, keys[row.key], *_describe_line(row)] for number, row in part]
+        if not page.put(f"list-{chunks}", {"keys": list(keys), "lines": lines}, spare=spare):
+            return rows[:at], chunks
+        chunks += 1
+    return rows, chunks
+
+
+def _describe_line(row: Prediction) -> list[Any]:
+    return [*(getattr(row, name) for name in _LINE), row.calls[0].tool[:_TOOL_CHARACTERS] if row.calls else None]
 
 
 def _describe_guess(row: Prediction) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class TurnSums:
             if turn == len(self._rows):
                 self._rows.append([0, 0, 0, 0, 0, 0, 0])
             tokens = _count_tokens(trace, step)
-            for place, value in ((1, tokens), (3, step.model_s or None), (5, step.tool_s if step.calls else None)):
+            for place, value in ((1, tokens), (3, step.model_s or None), (5, step.tool_s or None)):
                 if value is not None:
                     self._rows[turn][place] += value
                     self._rows[turn][place + 1] += 1

@@ -29,6 +29,10 @@ _TITLE_CHARACTERS = 110
 _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
 """Where the task begins in a message that says other things first, such as where the files are."""
+_NAMED_TASK = re.compile(r"(?:^|\n)(?:ISSUE|TASK|PROBLEM):[ \t]*\n\s*(?=\S)")
+"""The same, under a line that says so; its first line is its headline."""
+_HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
+"""What makes a line of Markdown a heading."""
 _HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
 """Where the headline of such a task ends: at an empty line, or at the marks of Markdown."""
 _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
@@ -93,7 +97,7 @@ class TraceIndex:
             "steps": sum(actions.values()),
             "messages": len(trace.messages),
             "model_s": _add_known(step.model_s for step in times),
-            "tool_s": _add_known(step.tool_s for step in times if step.calls),
+            "tool_s": _add_known(step.tool_s or None for step in times),
             "started": next((m.started[:19] for m in trace.messages if m.started), origin.created_at),
             "actions": [actions[name] for name in ActionType],
             "rules": list(dict.fromkeys(label.rule for label in labels)),
@@ -166,17 +170,19 @@ def _find_title(trace: Trace) -> str:
     """The first words of the task, of the first message of a user, or else of anybody."""
     texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
     text = trace.task.statement or next(iter(texts), "")
-    if marked := _MARKED_TASK.search(text[:_SEARCHED_CHARACTERS]):
-        begin = marked.end()
-        text = text[begin : begin + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
-        text = _HEADLINE_END.split(text.strip(), 1)[0]
+    begins = text[:_SEARCHED_CHARACTERS]
+    if marked := _MARKED_TASK.search(begins):
+        text = text[marked.end() : marked.end() + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
+        text = _HEADLINE_END.split(_HEADING_MARK.sub("", text.strip(), 1), 1)[0]
+    elif named := _NAMED_TASK.search(begins):
+        text = text[named.end() : named.end() + _TITLE_CHARACTERS * 4].split("\n", 1)[0]
     words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
     title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"
     return title.encode("utf-8", "replace").decode()
 
 
 def _add_known(seconds: Any) -> float | None:
-    """Sum of what is known; None where nothing is."""
+    """Sum of what is known; None where nothing is. A step that waited for nothing says nothing of the others."""
     known = [value for value in seconds if value is not None]
     return round(sum(known), 3) if known else None
 

@@ -21,8 +21,7 @@ from foretrace.report.traces_page import name_folders, was_changed, write_traces
 MAX_RUNS = 2
 REPORT = "report.html"
 """What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
-_REPORT_LIMITS = RowLimits(of_split=15, eval=30, measures_all=False)
-"""Reading all rows again would take a build long."""
+_REPORT_LIMITS = RowLimits(of_split=15, eval=30)
 _TRIES = 8
 
 
@@ -37,7 +36,7 @@ class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
     unlisted: int = 0
-    """Traces that are not even in the list, for want of room in a single file."""
+    """Traces that are not even in the list, for want of room in a single file, and predictions above 200,000."""
     unreadable: int = 0
     """Traces whose records cannot be read; the page says why."""
 
@@ -97,12 +96,12 @@ def _refuse_odd_name(folder: Path) -> None:
 
 def _view_predictions(files: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
     try:
-        listed, left_out = write_predictions_page(page, files, progress)
+        counts = write_predictions_page(page, files, progress)
         path = page.finish(" · ".join(file.name for file in files))
     except BaseException:
         page.discard()
         raise
-    return ViewReport(page=str(path), kind="predictions", listed=listed, left_out=left_out)
+    return ViewReport(page=str(path), kind="predictions", **counts._asdict())
 
 
 def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:

@@ -107,6 +107,20 @@ const foretrace = (() => {
     setTimeout(() => { button.textContent = before; }, 1200);
   }
 
+  /** Puts what `make` makes of each item into `place`, some at a time; returns the button that asks for more. */
+  function fillInParts(place, items, make, step = 100) {
+    let put = 0;
+    const more = h("button.more", { type: "button", onclick: () => fill() });
+    const fill = () => {
+      place.append(...items.slice(put, put + step).map(make));
+      put = Math.min(put + step, items.length);
+      more.hidden = put >= items.length;
+      more.textContent = `show more (${number(items.length - put)} left)`;
+    };
+    fill();
+    return more;
+  }
+
   const copyButton = (getText, label = "copy", about = label) =>
     h("button.quiet", { type: "button", "aria-label": about, onclick: (e) => copy(getText(), e.currentTarget) }, label);
 
@@ -592,7 +606,9 @@ const foretrace = (() => {
 
   function fact(name, value) {
     if (value === null || value === undefined || value === "" || (typeof value === "object" && !(value instanceof Node) && !Object.keys(value).length)) return null;
-    const shown = value instanceof Node ? value : fillText(h("span", { dir: "auto" }), typeof value === "object" ? JSON.stringify(value) : String(value));
+    const inside = (v) => (v !== null && typeof v === "object" ? JSON.stringify(v) : String(v));
+    const words = typeof value === "object" && !Array.isArray(value) ? Object.entries(value).map(([k, v]) => `${k.replaceAll("_", " ")} ${inside(v)}`).join(" · ") : inside(value);
+    const shown = value instanceof Node ? value : fillText(h("span", { dir: "auto" }), words);
     return [h("dt", {}, name), h("dd", {}, shown)];
   }
 
@@ -630,8 +646,19 @@ const foretrace = (() => {
     return h("article.trace", {}, h("p.up", {}, h("a", { href: "#=" }, "← all traces")), head, timeline(data), h("div.strip", {}, ribbon(data), find), steps);
   }
 
+  /** JSON for reading: a text of several lines stands as these lines, between marks. */
+  function writeReadable(value, indent = "") {
+    const deeper = `${indent}  `;
+    if (typeof value === "string" && value.includes("\n")) return `"""\n${value.split("\n").map((line) => (line ? deeper + line : line)).join("\n")}${value.endsWith("\n") ? deeper : ""}"""`;
+    if (value === null || typeof value !== "object" || JSON.isRawJSON?.(value)) return JSON.stringify(value);
+    const list = Array.isArray(value);
+    const items = list ? value.map((item) => writeReadable(item, deeper)) : Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${writeReadable(item, deeper)}`);
+    const [open, close] = list ? "[]" : "{}";
+    return items.length ? `${open}\n${deeper}${items.join(`,\n${deeper}`)}\n${indent}${close}` : open + close;
+  }
+
   function pretty(text) {
-    try { return JSON.stringify(readJson(text), null, 2); } catch { return text; }
+    try { return writeReadable(readJson(text)); } catch { return text; }
   }
 
   function showRaw() {
@@ -645,10 +672,12 @@ const foretrace = (() => {
     const known = data.times.filter((t) => t[1] || t[2]);
     if (!known.length) return h("p.faint.times", {}, "No times were recorded in this trace.");
     const sum = (k) => known.reduce((s, t) => s + (t[k] || 0), 0);
-    const [model, tool, hidden] = [sum(1), sum(2), sum(3)];
-    const whole = model + tool || 1;
+    const [model, tool] = [1, 2].map((k) => sum(k) || (data.times.some((t) => t[k] === null) ? null : 0));
+    const hidden = data.times.some((t) => !t[4]) ? sum(3) : null;
+    const whole = (model || 0) + (tool || 0) || 1;
+    const said = (what, s) => (s === null ? `${what} not known` : `${what} ${seconds(s)}`);
     const W = 1000;
-    const svg = h("svg.timeline", { viewBox: `0 0 ${W} 34`, preserveAspectRatio: "none", role: "img", "aria-label": `model ${seconds(model)}, tools ${seconds(tool)}, of which ${seconds(hidden)} could be hidden` });
+    const svg = h("svg.timeline", { viewBox: `0 0 ${W} 34`, preserveAspectRatio: "none", role: "img", "aria-label": `${said("model", model)}, ${said("tools", tool)}, ${said("what could be hidden:", hidden)}` });
     let x = 0;
     const bar = (kind, from, width, t, about) => svg.append(h("rect", { class: kind, x: from, y: kind === "hides" ? 24 : 4, width: Math.max(width, 0.3), height: kind === "hides" ? 8 : 18, onclick: () => { location.hash = linkTo(data.key, t[0]); } }, h("title", {}, `step ${t[0]}: ${about}`)));
     for (const t of known) {
@@ -658,9 +687,9 @@ const foretrace = (() => {
       if (y > 0) bar("hides", x + m, y, t, `${seconds(t[3])} could be hidden behind the reply`);
       x += m + s;
     }
-    return h("figure.times", {}, svg, h("figcaption", {}, h("span", {}, h("i.dot.model"), `model ${seconds(model)}`), h("span", {}, h("i.dot.tool"), `tools ${seconds(tool)}`),
-      h("span", {}, h("i.dot.hides"), `a perfect prefetch hides ${seconds(hidden)} (${percent(hidden, model + tool)})`),
-      known.length < data.times.length ? h("span.faint", {}, `times are known of ${known.length} of ${data.times.length} steps`) : null));
+    return h("figure.times", {}, svg, h("figcaption", {}, h("span", {}, h("i.dot.model"), said("model", model)), h("span", {}, h("i.dot.tool"), said("tools", tool)),
+      h("span", {}, h("i.dot.hides"), hidden === null ? "what a prefetch hides is not known" : `a perfect prefetch hides ${seconds(hidden)} (${percent(hidden, whole)})`),
+      known.length < data.times.length ? h("span.faint", {}, `times of ${number(data.times.length - known.length)} of ${counted(data.times.length, "step")} are not known`) : null));
   }
 
   /** One thin mark a step, coloured by action. */
@@ -696,7 +725,7 @@ const foretrace = (() => {
     const who = m.role === "system" ? "system" : WHO[m.author] || m.author;
     const long = m.content && m.content.length > 700;
     const body = () => [textBlock(m.content || "(empty)", { prose: true, lines: 18, chars: 3000 }), partsOf(m)];
-    return h("section.message", { class: who, id: `m${index}` }, h("p.who", {}, h("b", {}, who), h("span.faint", {}, ` message ${index} `), m.author === "environment" ? chip("environment text") : null, lossChips(m)),
+    return h("section.message", { class: who, id: `m${index}` }, h("p.who", {}, h("b", {}, who), h("span.faint", {}, ` message ${index} `), m.author === "environment" && who !== "environment" ? chip("environment text") : null, lossChips(m)),
       long && m.role === "system" ? lazy(h("span.oneline", { dir: "auto" }, m.content.slice(0, 220)), body) : body());
   }
 
@@ -739,8 +768,8 @@ const foretrace = (() => {
         data.flags.filter((f) => f[0] === index).map((f) => chip(`${f[2] ? "cheat" : "mark"}: ${f[1]}`, f[2] ? "bad" : "masked", f[4] ? `${f[3]} ${f[4]}` : f[3])),
         m.author === "demo" ? chip("example") : null, lossChips(m), m.continues ? chip("goes on", "", "the same turn, after a result inside it") : null,
         h("span.grow"), time ? stepTime(time) : null,
-        h("button.quiet", { type: "button", "aria-label": `raw JSON of message ${index}`, onclick: () => dialog(`Message ${index}`, textBlock(JSON.stringify(m, null, 2), { lines: 400, chars: 60000 })) }, "{ }"),
-        copyButton(() => location.href.split("#")[0] + linkTo(data.key, index), "link", `copy a link to step ${index}`)));
+        h("span.stepbuttons", {}, h("button.quiet", { type: "button", "aria-label": `raw JSON of message ${index}`, onclick: () => dialog(`Message ${index}`, textBlock(JSON.stringify(m, null, 2), { lines: 400, chars: 60000 })) }, "{ }"),
+        copyButton(() => location.href.split("#")[0] + linkTo(data.key, index), "link", `copy a link to step ${index}`))));
     if (m.reasoning) box.append(lazy([h("b", {}, "reasoning "), h("span.oneline", { dir: "auto" }, m.reasoning.slice(0, 200))], () => textBlock(m.reasoning, { prose: true, lines: 60, chars: 12000 }), false, "reasoning"));
     const text = withoutCalls(m).trim();
     if (text) box.append(textBlock(text, { prose: true }));
@@ -931,11 +960,21 @@ const foretrace = (() => {
     const key = two ? ([, by]) => -Math.abs((rate(by[0]) ?? 0) - (rate(by[1]) ?? 0)) : ([, by]) => rate(by[0]) ?? 2;
     tasks.sort((a, b) => key(a) - key(b) || (a[0] < b[0] ? -1 : 1));
     const cell = (list) => (list.length ? h("span.row", {}, share(goodOf(list), judgedOf(list).length), h("span.attempts", {}, list.slice(0, 24).map((i) => h("a", { href: linkTo(rows.name[i]), class: SUCCESS[rows.success[i]], title: rows.key[i], "aria-label": `${SUCCESS[rows.success[i]]}: ${rows.key[i]}` }, ["✕", "✓", "?"][rows.success[i]]))), list.length > 24 ? `+${list.length - 24}` : "") : "–");
-    const shown = tasks.slice(0, 300);
+    const heads = ["problem", ...meta.folders.map((f) => (two ? f : "attempts"))];
+    const problems = h("div");
+    const line = ([name, by]) => h("tr", {}, h("th", { scope: "row", dir: "auto" }, name), by.map((list) => h("td", {}, cell(list))));
+    const putProblems = (words) => {
+      const fits = tasks.filter(([name]) => name.toLowerCase().includes(words.toLowerCase()));
+      const table = simpleTable("by problem", heads, [], "problems");
+      const more = fillInParts(table.querySelector("tbody"), fits, line, 200);
+      problems.replaceChildren(fits.length ? table : h("p.empty", {}, "No problem fits."), more);
+    };
+    const search = h("input#search", { type: "search", placeholder: "search problems  ( / )", "aria-label": "search problems", oninput: (e) => putProblems(e.target.value) });
+    putProblems("");
     const turnTable = (turns, name) => turns.length ? h("div", {}, two ? h("h3", {}, name) : null, simpleTable(`by turn${two ? `, ${name}` : ""}`, ["turn", "attempts", "tokens", "model", "tools"], turns.map(([n, tokens, model, tool], at) => [at + 1, number(n), number(tokens), seconds(model), seconds(tool)]))) : null;
     main().replaceChildren(h("div.part-page", {}, h("h1", {}, "Runs"),
       h("section.panel", {}, h("h2", {}, "By model and protocol"), simpleTable("by model and protocol", ["run", "traces", "succeeded", "mean reward", "tests passed", "with errors", "steps", "tokens", "model", "tools"], measures, "runs"), h("p.faint.small", {}, "Steps, tokens and seconds are means of an attempt, over those of which they are known; success is of those that were judged.")),
-      shown.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first"), simpleTable("by problem", ["problem", ...meta.folders.map((f) => (two ? f : "attempts"))], shown.map(([name, by]) => [name, ...by.map(cell)]), "problems"), tasks.length > shown.length ? h("p.faint", {}, `${number(tasks.length - shown.length)} more problems`) : null) : null,
+      tasks.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first", h("span.sub", {}, counted(tasks.length, "problem"))), tasks.length > 20 ? search : null, problems) : null,
       h("section.panel", {}, h("h2", {}, "By turn"), h("div.turns", {}, meta.turns.map((turns, run) => turnTable(turns, meta.folders[run]))), h("p.faint.small", {}, "Means of a turn: tokens written, seconds of the model and of the tools."))));
   }
 
@@ -979,8 +1018,8 @@ const foretrace = (() => {
         section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
         section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
-        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.rows).map(([name, lengths]) => [h("h3", {}, name, h("span.sub", {}, counted(lengths.rows, "row"))), histogram(lengths)]), h("p.faint.small", {}, `${meta.measures_all ? "of all rows" : "of the rows that this page lists"}, in bytes / 3.5`)),
-        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, `by strength${meta.measures_all ? "" : ", of those listed"}`), bars(Object.entries(meta.strengths.verifier))] : null,
+        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.rows).map(([name, lengths]) => [h("h3", {}, name, h("span.sub", {}, counted(lengths.rows, "row"))), histogram(lengths)]), h("p.faint.small", {}, "of all rows, in bytes / 3.5")),
+        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, "by strength"), bars(Object.entries(meta.strengths.verifier))] : null,
           Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99 % interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
@@ -1064,13 +1103,13 @@ const foretrace = (() => {
     const line = found.frontier.map((p) => [p.wasted_s / base, p.share || 0, `${p.threshold === null ? "all guesses" : `from ${p.threshold.toPrecision(3)}`}: saves ${points(p.share)} %, wastes ${seconds(p.wasted_s)} of tools; ${number(p.launched)} launched, ${number(p.hits)} used`]);
     const most = [Math.max(...line.map((p) => p[0]), 0.001), Math.max(...line.map((p) => p[1]), found.oracle.share || 0, 0.001)];
     return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: ${number(found.known_steps)} of ${number(found.steps)} steps with a prediction have times.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
-      h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, "success"), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`${number(found.unsafe)} not safe`, found.unsafe ? "bad" : ""), chip(`times known of ${points(found.coverage)} %`)),
+      h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, found.hits ? "success" : ""), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`${number(found.unsafe)} not safe`, found.unsafe ? "bad" : ""), chip(`times known of ${points(found.coverage)} %`)),
       line.length > 1 && found.base_s ? curve(`frontier: time saved by time wasted, over ${line.length} thresholds; a perfect predictor saves ${points(found.oracle.share)} %`, { points: line, level: found.oracle.share || 0 }, most, "tool time wasted, of all the time", "time saved; dashed: by a perfect predictor") : null,
       simpleTable("what is saved, by threshold", [found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)} %`, seconds(p.wasted_s)])),
       found.assumed.map((a) => h("p.faint.small", {}, `assumed: ${a.text} (${number(a.count)})`))];
   }
 
-  const listState = { config: "", split: "", action: "", gold: "", guess: "", file: 0, family: "", q: "", sort: "stored" };
+  const listState = { config: "", split: "", action: "", gold: "", guess: "", file: 0, family: "", q: "", sort: "as stored" };
 
   function choose(label, name, options) {
     const box = h("select", { "aria-label": label, "data-control": name, onchange: (e) => { listState[name] = e.target.value; keepFocus(() => showRows(listState.config)); } }, options.map(([value, text]) => h("option", { value, selected: listState[name] === value }, text)));
@@ -1078,42 +1117,35 @@ const foretrace = (() => {
   }
 
   function showRows(config) {
-    if (listState.config !== config) Object.assign(listState, { config, split: "", action: "", gold: "", guess: "", family: "", q: "", sort: "stored" });
+    if (listState.config !== config) Object.assign(listState, { config, split: "", action: "", gold: "", guess: "", family: "", q: "", sort: "as stored" });
     document.title = `${meta.title} · ${config}`;
     const all = meta.rows[config] || [];
     const values = (name) => [...new Set(all.map((r) => r[name]).filter((v) => v !== undefined))].sort();
     const files = meta.predictions;
     const right = (r, n = 0) => r.guesses?.[n]?.[1];
     const confidence = (r, n) => r.guesses?.[n]?.[3] ?? null;
-    const sorts = { stored: () => 0 };
+    const sorts = { "as stored": () => 0 };
     files.forEach((file, n) => {
       const of = files.length > 1 ? `: ${file.name}` : "";
       sorts[`most sure and wrong${of}`] = (a, b) => (right(a, n) ? 1 : 0) - (right(b, n) ? 1 : 0) || (confidence(b, n) ?? -1) - (confidence(a, n) ?? -1);
+      sorts[`most sure${of}`] = (a, b) => (confidence(b, n) ?? -1) - (confidence(a, n) ?? -1);
       sorts[`least sure${of}`] = (a, b) => (confidence(a, n) ?? 2) - (confidence(b, n) ?? 2);
     });
     if (files.length > 1) sorts["files disagree"] = (a, b) => (right(a) === right(a, 1) ? 1 : 0) - (right(b) === right(b, 1) ? 1 : 0);
     const guessOf = (r) => (r.guesses ? r.guesses[listState.file]?.[0] ?? "(none)" : undefined);
     const fits = all.filter((r) => (!listState.split || r.split === listState.split) && (!listState.action || r.action === listState.action) && (!listState.family || r.family === listState.family) &&
       (!listState.gold || r.action === listState.gold) && (!listState.guess || guessOf(r) === listState.guess) && (!listState.q || `${r.key} ${r.tool || ""} ${r.rule || ""} ${r.action}`.toLowerCase().includes(listState.q.toLowerCase())));
-    if (config === "eval" && files.length) fits.sort(sorts[listState.sort] || sorts.stored);
+    if (config === "eval" && files.length) fits.sort(sorts[listState.sort] || sorts["as stored"]);
     const search = h("input#search", { type: "search", placeholder: "search rows  ( / )", "aria-label": "search rows", oninput: (e) => { listState.q = e.target.value; clearTimeout(soon); soon = setTimeout(() => { showRows(config); const box = document.getElementById("search"); box.focus(); box.setSelectionRange(box.value.length, box.value.length); }, 150); } });
     search.value = listState.q;
     const total = Object.values(meta.manifest.configs[config]).reduce((s, by) => s + by.rows, 0);
     const list = h("div#rows");
-    const more = h("button.more", { type: "button", onclick: () => fill() }, "show more");
-    let put = 0;
-    const fill = () => {
-      list.append(...fits.slice(put, put + 100).map((r) => datasetRow(config, r)));
-      put = Math.min(put + 100, fits.length);
-      more.hidden = put >= fits.length;
-      more.textContent = `show more (${number(fits.length - put)} left)`;
-    };
+    const more = fillInParts(list, fits, (r) => datasetRow(config, r));
     main().replaceChildren(h("div.part-page", {}, h("h1.visually-hidden", {}, `Rows of ${config}`), h("p.count", {}, h("b", {}, counted(fits.length, "row")), h("span", {}, `of ${number(total)} in ${config}`), h("span", {}, withCode(meta.about[config] || ""))),
       h("div.controls", {}, search, choose("split", "split", [["", "all splits"], ...values("split").map((v) => [v, v])]), choose("action", "action", [["", "all actions"], ...meta.actions.filter((a) => values("action").includes(a)).map((v) => [v, v])]),
         choose("family", "family", [["", "all families"], ...values("family").map((v) => [v, v])]), config === "eval" && files.length ? choose("order", "sort", Object.keys(sorts).map((s) => [s, s])) : null,
         listState.gold || listState.guess ? h("button", { type: "button", onclick: () => { Object.assign(listState, { gold: "", guess: "" }); showRows(config); } }, `✕ ${listState.gold} taken for ${listState.guess} by ${files[listState.file]?.name}`) : null),
       fits.length ? list : h("p.empty", {}, "No row fits these filters."), more));
-    fill();
   }
 
   function datasetRow(config, r) {
@@ -1137,7 +1169,7 @@ const foretrace = (() => {
     if (g.action === null && g.text) return g.text;
     const calls = g.calls.map(([tool, args]) => { let value = args; try { value = readJson(args); } catch { /* as it is */ } return { tool, arguments: value }; });
     const [first, ...more] = calls.length ? calls : [{ tool: null, arguments: {} }];
-    return JSON.stringify({ action: g.action, tool: first.tool, arguments: first.arguments, ...(more.length ? { more } : {}) }, null, 2);
+    return writeReadable({ action: g.action, tool: first.tool, arguments: first.arguments, ...(more.length ? { more } : {}) });
   }
 
   const CUT = /\[\d+ (?:characters|earlier messages?) left out\]/g;
@@ -1170,9 +1202,15 @@ const foretrace = (() => {
 
   // ---- predictions alone ----
   const PREDICTION_SORTS = {
-    stored: ["as stored", (r, n) => n], key: ["trace and step", (r) => r.key], confident: ["most sure", (r) => (r.confidence === null ? null : -r.confidence)],
+    stored: ["as stored", (r) => r.n], key: ["trace and step", (r) => r.key], confident: ["most sure", (r) => (r.confidence === null ? null : -r.confidence)],
     unsure: ["least sure", (r) => r.confidence], slow: ["slowest", (r) => (r.seconds === null ? null : -r.seconds)], score: ["verifier's score", (r) => (r.score === null ? null : -r.score)],
   };
+  /** Takes the lines of a chunk of the list of predictions. */
+  function takeGuesses({ keys, lines }) {
+    for (const [file, key, step, rank, action, confidence, seconds_, tokens, score, tool] of lines)
+      guessed.push({ n: guessed.length, file, key: keys[key], step, rank, action, confidence, seconds: seconds_, tokens, score, tool });
+  }
+  const guessed = [];
   const guessState = { q: "", action: "", file: "", rank: "", sort: "stored" };
 
   function showPredictions() {
@@ -1181,47 +1219,40 @@ const foretrace = (() => {
     const pick = (label, name, options) => (options.length > 2 ? h("select", { "aria-label": label, "data-control": name, onchange: (e) => { guessState[name] = e.target.value; again(); } }, options.map(([value, text]) => h("option", { value, selected: guessState[name] === value }, text))) : null);
     const words = guessState.q.toLowerCase();
     const name = (r) => r.action ?? "(none)";
-    const fits = meta.rows.filter((r) => (!guessState.action || name(r) === guessState.action) && (!guessState.file || String(r.file) === guessState.file) && (!guessState.rank || String(r.rank) === guessState.rank) && (!words || `${r.key} ${r.tool || ""} ${name(r)}`.toLowerCase().includes(words)));
-    const places = new Map(meta.rows.map((r, n) => [r, n]));
+    const fits = guessed.filter((r) => (!guessState.action || name(r) === guessState.action) && (!guessState.file || String(r.file) === guessState.file) && (!guessState.rank || String(r.rank) === guessState.rank) && (!words || `${r.key} ${r.tool || ""} ${name(r)}`.toLowerCase().includes(words)));
     const get = PREDICTION_SORTS[guessState.sort][1];
     fits.sort((a, b) => {
-      const [x, y] = [get(a, places.get(a)), get(b, places.get(b))];
+      const [x, y] = [get(a), get(b)];
       if (x === y) return a.step - b.step || a.rank - b.rank;
       return x === null ? 1 : y === null ? -1 : x < y ? -1 : 1; // what is not known comes last
     });
     const search = h("input#search", { type: "search", placeholder: "search predictions  ( / )", "aria-label": "search predictions", oninput: (e) => { guessState.q = e.target.value; clearTimeout(soon); soon = setTimeout(() => { showPredictions(); const box = document.getElementById("search"); box.focus(); box.setSelectionRange(box.value.length, box.value.length); }, 150); } });
     search.value = guessState.q;
-    const values = (of) => [...new Set(meta.rows.map(of))].sort((a, b) => (a < b ? -1 : 1)).map((v) => [String(v), String(v)]);
+    const values = (of) => [...new Set(guessed.map(of))].sort((a, b) => (a < b ? -1 : 1)).map((v) => [String(v), String(v)]);
     const list = h("div#rows");
-    const more = h("button.more", { type: "button", onclick: () => fill() }, "show more");
-    let put = 0;
-    const fill = () => {
-      list.append(...fits.slice(put, put + 100).map(predictionRow));
-      put = Math.min(put + 100, fits.length);
-      more.hidden = put >= fits.length;
-      more.textContent = `show more (${number(fits.length - put)} left)`;
-    };
+    const more = fillInParts(list, fits, predictionRow);
     const whole = meta.predictions.reduce((sum, p) => sum + p.rows, 0);
     const taken = meta.actions.map((a) => fits.filter((r) => r.action === a).length);
+    const cut = meta.listed < whole ? `the page lists the first ${number(meta.listed)}; a folder (--out) lists up to 200,000` : null;
     main().replaceChildren(h("div.part-page", {}, h("h1", { dir: "auto" }, meta.title),
       meta.predictions.map((p) => h("section.panel", {}, h("h2", { dir: "auto" }, p.name), h("p.row", {}, chip(counted(p.rows, "prediction")), chip(counted(p.steps, "step")), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
-        p.header ? h("dl.facts", {}, Object.entries(p.header).filter(([k]) => k !== "predictions").map(([k, v]) => fact(k.replaceAll("_", " "), v))) : h("p.faint", {}, "The file has no header."))),
+        p.header ? lazy(h("span", {}, `made by ${p.predictor || "a predictor without a name"}, for ${p.header.config} rows`), () => h("dl.facts", {}, Object.entries(p.header).filter(([k]) => k !== "predictions").map(([k, v]) => fact(k.replaceAll("_", " "), v)))) : h("p.faint", {}, "The file has no header."))),
       h("p.notice", {}, "Without its dataset it is not known which guesses are right: name the dataset before the file to see them beside the gold."),
-      h("p.count", {}, h("b", {}, counted(fits.length, "prediction")), fits.length < whole ? h("span", {}, `of ${number(whole)}`) : null, meta.rows.length < whole ? h("span.bad", {}, `the page lists the first ${number(meta.rows.length)}`) : null,
+      h("p.count", {}, h("b", {}, counted(fits.length, "prediction")), fits.length < whole ? h("span", {}, `of ${number(whole)}`) : null, cut ? h("span.bad", {}, cut) : null, guessed.length < meta.listed ? h("span.faint", {}, "loading more …") : null,
         meta.left_out ? h("span.bad", {}, `the calls of ${number(meta.left_out)} are left out of this file`) : null),
       h("section.actions", { "aria-label": "share of guesses by action" }, shareBar(taken, true)),
       h("div.controls", {}, search, pick("action", "action", [["", "all actions"], ...values(name)]), pick("file", "file", [["", "all files"], ...meta.predictions.map((p, n) => [String(n), p.name])]), pick("rank", "rank", [["", "all ranks"], ...values((r) => r.rank)]),
         pick("order", "sort", Object.entries(PREDICTION_SORTS).map(([value, [label]]) => [value, label]))),
       fits.length ? list : h("p.empty", {}, "No prediction fits these filters."), more));
-    fill();
   }
 
   function predictionRow(r) {
     const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), r.tool ? h("code", { title: r.tool }, r.tool.slice(0, 40)) : null, h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
       r.score === null ? null : h("span", {}, `score ${r.score.toPrecision(3)}`), h("span.oneline.grow", { title: r.key }, `${r.key} #${r.step}`), meta.predictions.length > 1 ? h("span.n", {}, meta.predictions[r.file].name) : null, r.seconds === null ? null : h("span.n", {}, seconds(r.seconds)), r.tokens === null ? null : h("span.n", {}, counted(r.tokens, "token"))];
     const open = async () => {
-      if (r.piece < 0) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
-      const guess = (await load(`predictions-${r.piece}`))[r.place];
+      const piece = Math.floor(r.n / meta.piece_rows);
+      if (meta.missing.includes(piece)) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
+      const guess = (await load(`predictions-${piece}`))[r.n % meta.piece_rows];
       add(box, [h("p.row.small", {}, copyButton(() => r.key, "copy key")), guess.calls.map(([tool, args]) => callBox({ name: tool, arguments: args }, [])), guess.text ? textBlock(guess.text) : null, guess.calls.length || guess.text ? null : h("p.faint", {}, "The action alone was guessed, or a step without a call.")]);
     };
     const box = h("details.fold.datarow", { ontoggle: () => { if (box.open && box.childNodes.length === 1) open().catch(fail); } }, h("summary", {}, head));
@@ -1250,12 +1281,15 @@ const foretrace = (() => {
     try { const kept = localStorage.getItem("foretrace-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* none */ }
     meta = await load("meta");
     if (meta.kind === "traces") {
-      parts[""] = { label: "traces", show: showList };
+      parts[""] = { label: "all traces", show: showList };
       parts.runs = { label: "runs", show: () => showRuns().catch(fail) };
       if (meta.chunks) takeRows(await load("index-0"));
       else for (const name of ["key", "reward", "started", "steps", "success", "actions"]) rows[name] = [];
     }
-    if (meta.kind === "predictions") parts[""] = { label: "predictions", show: showPredictions };
+    if (meta.kind === "predictions") {
+      parts[""] = { label: "predictions", show: showPredictions };
+      if (meta.chunks) takeGuesses(await load("list-0"));
+    }
     if (meta.kind === "dataset") {
       parts[""] = { label: "overview", show: showOverview };
       for (const name of Object.keys(meta.rows)) parts[name] = { label: name, show: () => showRows(name) };
@@ -1267,8 +1301,12 @@ const foretrace = (() => {
       await loadRows();
       if (!current) refresh();
     }
+    if (meta.kind === "predictions" && meta.chunks > 1) {
+      for (let chunk = 1; chunk < meta.chunks; chunk++) takeGuesses(await load(`list-${chunk}`));
+      keepFocus(showPredictions);
+    }
   }
 
   document.addEventListener("DOMContentLoaded", () => start().catch(fail));
-  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, compareWords, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
+  return { take, load, parts, h, add, main, number, percent, seconds, textBlock, diffBlock, compareLines, compareWords, writeReadable, fillText, shareBar, chip, dialog, copyButton, get meta() { return meta; }, get rows() { return rows; }, get order() { return order; }, linkTo };
 })();
