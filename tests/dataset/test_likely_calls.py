@@ -23,6 +23,7 @@ from foretrace.dataset.recipes.mirrored_pairs import find_mirrored_pairs
 from foretrace.dataset.recipes.rejection_rules import AcceptedActions
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.shard_job import ShardJob, count_calls_of_shards
+from foretrace.engines.processes import Processes
 
 SHAPE: dict[str, Any] = {"pairs": 2, "recipes": ("verifier",), "outcomes": "not_failed", "statistical_gates": False}
 
@@ -104,7 +105,7 @@ def test_likely_wrong_answers_are_preferred(built: dict[str, Path]) -> None:
 
 @pytest.mark.integration
 def test_the_same_bytes_with_any_number_of_workers(built: dict[str, Path], tmp_path: Path) -> None:
-    build([built["traces"]], tmp_path / "two", BuildSettings(**SHAPE, hard=True), workers=2)
+    build([built["traces"]], tmp_path / "two", BuildSettings(**SHAPE, hard=True), engine=Processes(2))
     assert little.tree(tmp_path / "two") == little.tree(built["hard"])
 
 
