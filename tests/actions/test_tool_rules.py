@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.actions.call_facts import OPEN_FILE, CallKind
+from foretrace.actions.call_facts import OPEN_FILE, CallKind, changes_state, merge_facts
 from foretrace.actions.taxonomy import Effect
 from foretrace.actions.tool_rules import classify_call
 
@@ -147,9 +147,59 @@ def test_input_of_a_process_is_no_command(chars: str) -> None:
     assert (facts.kind, facts.rule, facts.effect) == (CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
 
 
-@pytest.mark.parametrize("name", ["TodoWrite", "todowrite", "TaskUpdate", "write_todos", "spawn_agent", "Skill"])
-def test_plans_and_subagents_change_nothing(name: str) -> None:
-    assert classify_call(name, "{}").effect is Effect.PURE_READ
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *(
+            (name, '{"todos": [{"content": "a"}]}')
+            for name in ("TodoWrite", "todowrite", "write_todos", "todo", "todos")
+        ),
+        *((name, "{}") for name in ("TaskUpdate", "TaskCreate", "update_plan", "ExitPlanMode", "switch_mode", "plan")),
+        ("task_tracker", '{"command": "plan", "task_list": []}'),
+        ("manage_todo_list", '{"operation": "write", "todoList": []}'),
+        ("todo", '{"todos": []}'),
+        ("goose__todo__todo_write", '{"content": "- a"}'),
+        ("sequentialthinking", '{"thought": "so"}'),
+    ],
+)
+def test_the_agents_own_plan_is_written_but_changes_no_state(name: str, arguments: str) -> None:
+    facts = classify_call(name, arguments)
+    assert (facts.kind, facts.effect, facts.own_state) == (CallKind.OTHER, Effect.LOCAL_WRITE, True)
+    assert not changes_state(facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *(
+            ("todo_read", "{}"),
+            ("TodoRead", "{}"),
+            ("task_tracker", '{"command": "view"}'),
+            ("todo", '{"todos": null}'),
+        ),
+        *(("manage_todo_list", '{"operation": "read"}'), ("wait_agent", "{}"), ("think", '{"thought": "so"}')),
+    ],
+)
+def test_to_show_the_list_changes_nothing(name: str, arguments: str) -> None:
+    facts = classify_call(name, arguments)
+    assert (facts.kind, facts.effect, facts.own_state) == (CallKind.OTHER, Effect.PURE_READ, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["spawn_agent", "Task", "Agent", "delegate_task", "Skill", "activate_skill", "save_memory", "add_memory", "memory"],
+)
+def test_subagents_and_memories_are_not_safe_to_run_early(name: str) -> None:
+    assert classify_call(name, "{}").effect is not Effect.PURE_READ
+
+
+def test_a_step_that_also_writes_a_file_changes_the_state() -> None:
+    plan = classify_call("TodoWrite", '{"todos": []}')
+    read, write = classify_call("Read", '{"file_path": "a"}'), classify_call("Write", '{"file_path": "a"}')
+    for others, own, changes in (([read], True, False), ([write], False, True), ([read, write], False, True)):
+        merged = merge_facts([plan, *others])
+        assert merged is not None and merged.effect is Effect.LOCAL_WRITE
+        assert (merged.own_state, changes_state(merged)) == (own, changes)
 
 
 def test_unknown_tools_have_an_unknown_effect() -> None:

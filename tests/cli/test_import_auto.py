@@ -93,6 +93,14 @@ def test_json_is_one_object_with_everything(run: Run, logs: Path, tmp_path: Path
     }
     assert facts["sources"]["talks"]["counts"]["timed_calls"] == {"stamps": 3}
     assert facts["total"]["counts"]["traces"] == 5 == facts["traces"]
+    assert (facts["tool_times"], facts["tool_times_that_may_hold_waits"]) == (3, 3)
+
+
+def test_times_that_may_hold_a_wait_are_said(run: Run, logs: Path, tmp_path: Path) -> None:
+    said = run("import", "auto", logs, "--out", tmp_path / "t").err
+    assert "3 of 3 times of tools are differences of time stamps and may hold a person's wait for a permission" in said
+    rows = run("import", "swe_smith", logs / "rows" / "rows.jsonl", "--out", tmp_path / "u")
+    assert rows.code == 0 and "time stamps" not in rows.err
 
 
 def test_a_named_source_looks_for_its_files_alone(run: Run, logs: Path, tmp_path: Path) -> None:

@@ -136,6 +136,56 @@ def test_parallel_calls_are_shared_between_their_tools() -> None:
     assert {row.name: row.oracle.saved_s for row in report.tools} == {"read_file": 2.25, "grep": 0.75}
 
 
+def test_every_source_agent_and_tool_has_all_three_ways() -> None:
+    """Prefetching, running ahead and early calls: what the rows of a kind save adds up to the total."""
+    traces = [
+        make_trace([Timed(4.0, 1.0, RUN), Timed(1.0, 6.0), Timed(5.0, 2.0)], key="a", task="a", source="x"),
+        make_trace([Timed(3.0, 1.0), Timed(1.0, 7.0)], key="b", task="b", source="y", agent="one"),
+        make_trace([Timed(5.0, call=None)], key="c", task="c", source="z"),
+    ]
+    # The call is written in the first tenth of a reply of 5 s, and the tool takes 3 s: nothing is left to wait for.
+    call = ToolCall(id="a", name="grep", span=(0, 10))
+    agent = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=5.0)
+    result = Message(role="tool", author="environment", tool_call_ids=("a",), tool_s=3.0)
+    report = measure_ceiling([*traces, make([agent, result], key="d", task="d", source="x")], proposer_s=0)
+    assert report.ahead["3"].saved_s != report.ahead["1"].saved_s and report.eager.saved_s == 3.0
+    for rows in (report.sources, report.agents, report.tools):
+        assert sum(row.eager.saved_s or 0 for row in rows) == pytest.approx(3.0)
+        for depth, total in report.ahead.items():
+            assert sum(row.ahead[depth].saved_s or 0 for row in rows) == pytest.approx(total.saved_s)
+    first, second, third = report.sources
+    assert (first.name, first.ahead["2"].saved_s, first.eager.share) == ("x", 6.0 + 2.0 + 3.0, 3.0 / 27.0)
+    assert first.ahead["2"].low is not None and first.eager.coverage == 1.0
+    assert (second.name, second.ahead["1"].saved_s, second.ahead["2"].saved_s) == ("y", 2.0, 1.0 + 4.0)
+    assert (third.eager.saved_s, third.eager.coverage) == (0.0, 1.0), "without a call there is nothing to know"
+    assert all(row.eager.low is None for row in report.tools), "of tools only the prefetch has an interval"
+
+
+def test_times_from_stamps_may_hold_a_wait() -> None:
+    """Their share stands apart, and the longest calls are named; what was measured is no part of it."""
+
+    def answer(name: str, seconds: float, source: Any) -> list[Message]:
+        call = ToolCall(id="c", name=name, arguments='{"path": "a.py"}')
+        agent = Message(role="assistant", author="model", tool_calls=(call,), model_s=5.0)
+        result = Message(role="tool", author="environment", tool_call_ids=("c",), tool_s=seconds, tool_s_source=source)
+        return [agent, result]
+
+    stamped = make(
+        [*answer("read_file", 40.0, "stamps"), *answer("write_file", 30.0, "stamps"), *answer("grep", 30.0, "runner")]
+    )
+    report = measure_ceiling([stamped], proposer_s=0)
+    found = report.stamped
+    assert (found.tool_s, found.share, found.eligible_s, found.eligible_share) == (70.0, 0.7, 40.0, 40.0 / 70.0)
+    assert (found.saved_s, report.oracle.saved_s) == (5.0, 10.0)
+    assert [(call.name, call.tool_s, call.key, call.step, call.eligible) for call in found.longest] == [
+        ("read_file", 40.0, "k", 0, True),
+        ("write_file", 30.0, "k", 2, False),
+    ]
+    assert {row.name: row.stamped_s for row in report.tools} == {"read_file": 40.0, "write_file": 30.0, "grep": 0.0}
+    measured = measure_ceiling([make(answer("read_file", 40.0, "span"))]).stamped
+    assert (measured.tool_s, measured.share, measured.longest) == (0.0, 0.0, [])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -177,6 +227,9 @@ def check_laws(report: CeilingReport) -> None:
     ahead = [saving.saved_s or 0.0 for saving in report.ahead.values()]
     assert all(more >= less - 1e-6 for less, more in zip([oracle, *ahead], ahead, strict=False))
     assert ahead[-1] <= report.eligible_s + 1e-6 and (report.eager.saved_s or 0.0) <= report.eligible_s + 1e-6
+    assert 0 <= report.stamped.eligible_s <= report.stamped.tool_s + 1e-6 <= report.tool_s + 2e-6
+    for rows in (report.sources, report.agents, report.tools):
+        assert sum(row.ahead["5"].saved_s or 0.0 for row in rows) == pytest.approx(ahead[-1], abs=1e-6)
     assert 0 <= report.coverage <= 1 and report.known_steps + sum(report.unknown_steps.values()) == report.steps
 
 

@@ -14,10 +14,11 @@ from fakes.model_server import Asked, ModelServer, serving
 from foretrace.api.datasets import build
 from foretrace.api.scoring import score, score_pairs, verify, verify_pairs
 from foretrace.core.completion import Completion, Request
-from foretrace.core.errors import ModelError, PredictionError, UsageError
+from foretrace.core.errors import ModelError, PredictionError, StoreError, UsageError
 from foretrace.core.predictions import Prediction, digest_dataset, find_first_object, read_calls, read_predictions
 from foretrace.core.store import write_traces
-from foretrace.evaluation.verify import make_guess_text
+from foretrace.evaluation.ask_verifier import Answers
+from foretrace.evaluation.verify import VerifyReport, make_guess_text
 from foretrace.evaluation.yes_or_no import QUESTION, read_verdict
 from foretrace.models.base import Server
 from foretrace.models.servers.scripted import Scripted
@@ -202,14 +203,72 @@ def test_a_run_that_was_cut_goes_on(dataset: Path, predictions: Path, tmp_path: 
 
 
 def test_the_answers_of_another_run_are_not_taken(dataset: Path, predictions: Path, tmp_path: Path) -> None:
+    asked: list[Request] = []
+
     def fail(request: Request) -> str:
-        raise ModelError("gone", kind="quota")
+        asked.append(request)
+        if len(asked) > 1:
+            raise ModelError("gone", kind="quota")
+        return "yes"
 
     out = tmp_path / "s.jsonl"
     with pytest.raises(ModelError):
-        verify(predictions, dataset, out=out, model=Scripted("judge", scripts=fail))
+        verify(predictions, dataset, out=out, model=Scripted("judge", scripts=fail), concurrency=1)
     with pytest.raises(PredictionError, match="is of a run with another model, other predictions or another dataset"):
         verify(predictions, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_requests_that_may_succeed_later_are_asked_again_and_no_others(
+    dataset: Path, predictions: Path, tmp_path: Path, pairs: bool
+) -> None:
+    """A request that failed in passing leaves no file of half the scores: the same call asks for the rest."""
+    out, asked = tmp_path / "s.jsonl", 0
+
+    def respond(request: Request) -> str:
+        nonlocal asked
+        asked += 1
+        if asked in (3, 7):
+            raise ModelError("too slow", kind="timeout", retryable=True)
+        return "no"
+
+    def judge() -> VerifyReport:
+        model = Scripted("judge", scripts=respond)
+        return (
+            verify_pairs(dataset, out=out, model=model) if pairs else verify(predictions, dataset, out=out, model=model)
+        )
+
+    with pytest.raises(PredictionError, match=r": 2 of \d+ requests failed, e.g. too slow; .* kept in .* run it again"):
+        judge()
+    assert not out.exists() and (tmp_path / ".s.jsonl.answers").exists()
+    first = asked
+    report = judge()
+    assert (report.scored, report.already_done, asked) == (first, first - 2, first + 2)
+    assert not (tmp_path / ".s.jsonl.answers").exists()
+    before, again = out.read_bytes(), judge()
+    assert (asked, out.read_bytes()) == (first + 2, before), "a finished file is not asked for again"
+    assert (again.scored, again.already_done, again.without_logprobs) == (first, first, first)
+
+
+def test_a_file_of_another_model_or_other_predictions_is_not_taken_for_done(
+    dataset: Path, predictions: Path, gold: list[Row], tmp_path: Path
+) -> None:
+    out = tmp_path / "s.jsonl"
+    verify(predictions, dataset, out=out, model=says("bash"))
+    other = verify(predictions, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
+    assert (other.already_done, other.scored) == (0, 40)
+    fewer = write(tmp_path / "p.jsonl", [guess(row) for row in gold])
+    found = verify(fewer, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
+    assert (found.already_done, found.scored) == (0, 20)
+
+
+def test_two_runs_do_not_write_one_file(dataset: Path, predictions: Path, tmp_path: Path) -> None:
+    def respond(request: Request) -> str:
+        with pytest.raises(StoreError, match="another process is writing it; wait for it"):
+            Answers(tmp_path / "s.jsonl", {})
+        return "yes"
+
+    assert verify(predictions, dataset, out=tmp_path / "s.jsonl", model=Scripted("judge", scripts=respond)).scored == 40
 
 
 def test_requests_that_fail_are_counted_and_many_in_a_row_end_it(

@@ -76,6 +76,8 @@ SEVERITY = {
 }
 """Effect -> its rank: of the effects of one step the highest counts."""
 
+_STATE_CHANGING = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
+
 OPEN_FILE = "<open file>"
 """Path of an edit that names no file: it changes the one that is open in the agent's editor."""
 
@@ -105,6 +107,8 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The text by which two attempts are compared: new content, code, arguments."""
     creates: bool = False
     """Whether a write makes the whole file rather than changes a part of it."""
+    own_state: bool = False
+    """Whether it changes nothing but what the agent keeps for itself: its plan, its list of tasks, its mode."""
     defines: tuple[str, ...] = ()
     """Functions and classes that a code cell defines for the cells after it."""
 
@@ -119,6 +123,11 @@ def pick_worst_effect(effects: Iterable[Effect]) -> Effect:
     return max(effects, key=SEVERITY.__getitem__, default=Effect.PURE_READ)
 
 
+def changes_state(facts: CallFacts) -> bool:
+    """Whether what other tools show may be different afterwards, as far as the call tells."""
+    return facts.effect in _STATE_CHANGING and not facts.own_state
+
+
 def merge_facts(facts: Iterable[CallFacts]) -> CallFacts | None:
     """Merge several calls or commands: the highest kind, all paths, the worst effect; `None` when there are none."""
     parts = list(facts)
@@ -128,6 +137,7 @@ def merge_facts(facts: Iterable[CallFacts]) -> CallFacts | None:
     return msgspec.structs.replace(
         max(parts, key=lambda part: part.kind),
         effect=pick_worst_effect(part.effect for part in parts),
+        own_state=any(part.own_state for part in parts) and not any(map(changes_state, parts)),
         writes=_join_paths(part.writes for part in parts),
         reads=_join_paths(part.reads for part in parts),
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foretrace.actions.call_facts import CallKind
+from foretrace.actions.call_facts import CallKind, changes_state
 from foretrace.actions.cheats.call_contents import CallContents, read_contents
 from foretrace.actions.cheats.circumstances import Circumstances
 from foretrace.actions.cheats.edited_tests import find_test_edits
@@ -21,7 +21,7 @@ from foretrace.actions.cheats.git_history import Finding, find_git_cheats
 from foretrace.actions.cheats.hidden_files import find_hidden_names, find_hidden_reads
 from foretrace.actions.cheats.planted_code import find_planted_code
 from foretrace.actions.flag_meanings import CHEATS
-from foretrace.actions.label_steps import STATE_CHANGING, LabelEvidence, collect_evidence
+from foretrace.actions.label_steps import LabelEvidence, collect_evidence
 from foretrace.actions.same_action import normalise_arguments
 from foretrace.core.trace import Message, ToolCall, Trace
 
@@ -161,7 +161,7 @@ def _find_loops(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]:
         times = 1
         if before is not None and step.results and before.observation == observation:
             times += before.times if before.state_version == step.label.state_version else 0
-        seen[key] = _Repeated(times, step.label.state_version + (step.label.effect in STATE_CHANGING), observation)
+        seen[key] = _Repeated(times, step.label.state_version + changes_state(step.facts), observation)
         if times >= LOOP:
             names = ", ".join(f"{call.name} {call.arguments}" for call in message.tool_calls)
             yield _make_flag(step.label.index, "loop.same_call", f"{times} times: {names}")

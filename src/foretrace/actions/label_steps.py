@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from foretrace.actions.call_facts import DEFAULT_EFFECTS, CallFacts, CallKind, merge_facts
+from foretrace.actions.call_facts import DEFAULT_EFFECTS, CallFacts, CallKind, changes_state, merge_facts
 from foretrace.actions.confidence import find_confidence
 from foretrace.actions.observation_rules import ObservedResult, classify_observation
 from foretrace.actions.repair_rules import Repair, RepairHistory, find_repair_in_chat
@@ -34,9 +34,6 @@ ACTION_OF_KIND = {
     CallKind.TERMINAL: ActionType.FINAL_ANSWER,
 }
 """The action of a call of this kind, unless a rule of `_label_with_call` says otherwise."""
-
-STATE_CHANGING = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
-"""Effects that raise `state_version`."""
 
 _NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
 """The facts of a message without a call: nothing that could fail or be repaired."""
@@ -97,7 +94,7 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
         if message.role == "assistant":
             evidence = _label_message(trace, index, state_version, history)
             steps[index] = evidence
-            state_version += evidence.label.effect in STATE_CHANGING and evidence.label.action is not None
+            state_version += changes_state(evidence.facts) and evidence.label.action is not None
             index_of_call.update((call.id, index) for call in message.tool_calls if call.id)
             last = index
         elif last >= 0 and _is_observation(trace.messages, index, last):

@@ -27,6 +27,8 @@ from foretrace.actions.tool_tables import (
     CHANGE_VERBS,
     COMPUTE_VERBS,
     DATA_NOUNS,
+    OWN_STATE_READERS,
+    OWN_STATE_TOOLS,
     PATH_KEYS,
     READ_VERBS,
     TOOL_GROUPS,
@@ -64,6 +66,8 @@ _PATCH_LINE = re.compile(r"\s*(?:cd\s+\S+\s*&&\s*)?apply_?patch\b[^\n]{0,200}\n?
 """A patch for the tool `apply_patch`, sent as a line of the shell (Codex)."""
 _HANDOVER_TO = split_words("human agent agents representative operator support person staff specialist")
 _HANDOVER = split_words("transfer escalate handoff handover forward connect")
+_SHOWS = split_words("view read list show get")
+"""Commands of a tool of the agent's own list that only show it."""
 _FILE_WORDS = split_words("file files docx document notebook xlsx pptx markdown csv json")
 
 
@@ -312,6 +316,8 @@ _COMPOUND_GROUPS = frozenset({"shell", "code", "editor", "sql", "patch"})
 
 def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], values: Arguments) -> CallFacts:
     kind, effect = known
+    if name in OWN_STATE_TOOLS:
+        return _classify_own_state(name, values)
     if kind is CallKind.WRITE:
         return _classify_write(
             f"tool.{name}", values, creates=name.startswith(("create", "write", "save", "overwrite"))
@@ -334,6 +340,14 @@ def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], valu
         # The call carries the code that it tests: with other code it is another attempt.
         return make_facts(kind, f"tool.{name}", effect, retry_key=TESTED_CODE, payload=code)
     return make_facts(kind, f"tool.{name}", effect)
+
+
+def _classify_own_state(name: str, values: Arguments) -> CallFacts:
+    """A tool of the agent's own plan or list: to run it on a wrong guess would leave the wrong plan behind."""
+    asked = str(values.get("command") or values.get("operation") or values.get("action") or "").lower()
+    if name in OWN_STATE_READERS and (asked in _SHOWS or all(value is None for value in values.values())):
+        return make_facts(CallKind.OTHER, f"tool.{name}", Effect.PURE_READ)
+    return make_facts(CallKind.OTHER, f"tool.{name}", Effect.LOCAL_WRITE, own_state=True)
 
 
 def _classify_by_name(name: str, values: Arguments) -> CallFacts:

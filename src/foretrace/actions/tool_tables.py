@@ -87,23 +87,17 @@ TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
         (
             CallKind.OTHER,
             Effect.PURE_READ,
-            "think calculate calculator plan update_plan todo_write todo_read wait sleep",
+            "think calculate calculator todo_read todoread wait sleep wait_agent await codebase_investigator",
         ),
-        (
-            CallKind.OTHER,
-            Effect.PURE_READ,
-            "exit_plan_mode enter_plan_mode sequential_thinking sequentialthinking task",
-        ),
-        (CallKind.OTHER, Effect.PURE_READ, "task_tracker noop no_op evaluate_expression math wolfram_alpha reflect"),
-        # An agent's own plans and lists, subagents that it starts or waits for, instructions that it loads.
-        (CallKind.OTHER, Effect.PURE_READ, "todowrite todoread todo write_todos task_create task_update create_plan"),
-        (CallKind.OTHER, Effect.PURE_READ, "plan_enter plan_exit create_goal update_goal switch_mode agent subagent"),
-        (
-            CallKind.OTHER,
-            Effect.PURE_READ,
-            "spawn_agent wait_agent delegate_task delegate_to_agent skill activate_skill",
-        ),
-        (CallKind.OTHER, Effect.PURE_READ, "codebase_investigator await"),
+        (CallKind.OTHER, Effect.PURE_READ, "noop no_op evaluate_expression math wolfram_alpha reflect"),
+        # An agent's own plan, list or mode (`OWN_STATE_TOOLS`).
+        (CallKind.OTHER, Effect.LOCAL_WRITE, "todo todos todo_list todo_write todowrite write_todos manage_todo_list"),
+        (CallKind.OTHER, Effect.LOCAL_WRITE, "plan update_plan create_plan task_tracker task_create task_update"),
+        (CallKind.OTHER, Effect.LOCAL_WRITE, "plan_enter plan_exit enter_plan_mode exit_plan_mode switch_mode"),
+        (CallKind.OTHER, Effect.LOCAL_WRITE, "create_goal update_goal sequential_thinking sequentialthinking"),
+        # Subagents, and instructions that may run commands of their own: what they do is not in the call.
+        (CallKind.OTHER, Effect.UNKNOWN, "task agent subagent spawn_agent delegate_task delegate_to_agent"),
+        (CallKind.OTHER, Effect.UNKNOWN, "skill activate_skill"),
         # Processes that the agent started before.
         (CallKind.OTHER, Effect.SANDBOX_EXEC, "kill_shell kill_bash task_stop process monitor js_repl"),
         (CallKind.OTHER, Effect.LOCAL_WRITE, "delete_file enter_worktree exit_worktree save_memory"),
@@ -136,6 +130,16 @@ TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
     for name in names.split()
 }
 """Name of any other tool in snake case -> its kind, and its effect or `None` for that of the kind."""
+
+OWN_STATE_TOOLS = split_words(
+    "todo todos todo_list todo_write todowrite write_todos manage_todo_list plan update_plan create_plan task_tracker "
+    "task_create task_update plan_enter plan_exit enter_plan_mode exit_plan_mode switch_mode create_goal update_goal "
+    "sequential_thinking sequentialthinking"
+)
+"""Tools that change what the agent keeps for itself, and nothing that its other tools show."""
+
+OWN_STATE_READERS = split_words("todo todos todo_list manage_todo_list task_tracker")
+"""Those of them that show the list where the arguments say so, or where there are none."""
 
 READ_VERBS = split_words(
     "get list search lookup look find check fetch query retrieve show describe browse read view download "

@@ -14,8 +14,10 @@ import msgspec
 
 from foretrace.core.completion import ChatMessage
 from foretrace.core.errors import ModelError, PredictionError
+from foretrace.core.files import describe_write_error, open_locked
 from foretrace.evaluation.yes_or_no import Verdict, make_question, read_verdict
 from foretrace.models.base import ChatModel
+from foretrace.models.throttle import TRANSIENT_KINDS
 
 _MAX_FAILURES = 10
 """Requests that may fail one after another before the run gives up."""
@@ -49,21 +51,29 @@ class Answers:
 
         Raises:
             PredictionError: the journal is of another run, or cannot be read or written.
+            StoreError: another process writes it.
         """
         self.path = out.with_name(f".{out.name}.answers")
         self.failed: Counter[str] = Counter()
-        """Questions that stay without an answer, by the kind of the failure."""
+        """Questions that no model will answer, such as a prompt that is too long, by the kind of the failure."""
+        self.to_ask_again: Counter[str] = Counter()
+        """Questions whose request failed and may succeed another time, by the kind of the failure."""
+        self.example = ""
+        """The message of one of these failures."""
         self._answers: dict[str, _Answer] = {}
         self._run = {"answers": _FORMAT, **run}
-        self._file: Any = None
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            lines = self.path.read_bytes().splitlines() if self.path.exists() else []
+            self._file = open_locked(self.path, f"{self.path}: another process is writing it; wait for it")
+            lines = self.path.read_bytes().splitlines()
             self._load(lines)
-            self._file = self.path.open("ab" if lines else "wb")
             self._file.write(b"\n" if lines else msgspec.json.encode(self._run) + b"\n")
+            self._file.flush()
         except OSError as error:
-            raise PredictionError(f"{self.path}: cannot write: {error.strerror}") from None
+            raise PredictionError(describe_write_error(self.path, error)) from None
+        except PredictionError:
+            self._file.close()
+            raise
         self.already_done = len(self._answers)
 
     def _load(self, lines: list[bytes]) -> None:
@@ -110,13 +120,15 @@ class Answers:
         return {name: round(float(value), 6) for name, value in figures.items()}
 
     def close(self) -> None:
-        """Keep the journal for a later run."""
+        """Keep the journal for a later run, where it holds an answer."""
+        if not self._answers:
+            self.path.unlink(missing_ok=True)
         self._file.close()
 
     def remove(self) -> None:
         """Remove the journal: what was asked is written."""
-        self.close()
         self.path.unlink(missing_ok=True)
+        self._file.close()
 
 
 async def ask_all(
@@ -128,7 +140,8 @@ async def ask_all(
     max_tokens: int,
     report_done: Callable[[int], None],
 ) -> None:
-    """Ask all that has no answer yet, `concurrency` at a time; a question that fails stays without one.
+    """Ask all that has no answer yet, `concurrency` at a time; a question that fails stays without one
+    (`Answers.failed`, `Answers.to_ask_again`).
 
     Raises:
         ModelError: no other request would fare better, or too many failed one after another. What was answered is kept.
@@ -145,7 +158,11 @@ async def ask_all(
                     completion = await model.complete(make_question(question.prompt, question.action, max_tokens))
                 except ModelError as error:
                     failures += 1
-                    answers.failed[error.kind] += 1
+                    if error.retryable or error.kind in TRANSIENT_KINDS:
+                        answers.to_ask_again[error.kind] += 1
+                        answers.example = answers.example or str(error)
+                    else:
+                        answers.failed[error.kind] += 1
                     if error.final or failures >= _MAX_FAILURES:
                         raise
                 else:

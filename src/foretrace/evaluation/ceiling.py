@@ -6,9 +6,10 @@ steps whose times are known. Where that is below half, the verdict is `unknown`.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,10 @@ from foretrace.evaluation.ceiling_report import (
     CeilingReport,
     CeilingRow,
     EagerCeiling,
+    EagerSaving,
+    LongCall,
     Saving,
+    StampedTime,
     Verdict,
 )
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
@@ -43,6 +47,8 @@ DEPTHS = (1, 2, 3, 4, 5)
 MIN_COVERAGE = 0.5
 """Share of steps whose times must be known for a verdict."""
 NO_CALL = "(no call)"
+_LONGEST_CALLS = 5
+"""Calls with a time from stamps that are named."""
 
 TO_RECORD = {
     "no_model_time": "the model's seconds on every reply (`model_s`), or time stamps of its input and its reply",
@@ -63,6 +69,8 @@ class _Row(NamedTuple):
 
 _TOTAL = _Row("", "")
 _KINDS = ("source", "agent", "tool")
+_Weights = Sequence[tuple[_Row, float]]
+"""The rows that a step counts in, and how much of it."""
 _UNIT = 2**60
 """Sums are kept as whole numbers of 1 / `_UNIT`."""
 _NOTHING_KNOWN = Saving(saved_s=None, share=None, low=None, high=None)
@@ -78,8 +86,10 @@ class _Sums:
     def add(self, row: _Row, figure: str, value: float, task: str | None = None) -> None:
         """Add to a figure of a row; with `task` also to that of the task."""
         exact = round(value * _UNIT)
+        if not exact:
+            return
         self._all[row, figure] += exact
-        if task is not None and exact:
+        if task is not None:
             self._tasks[row, figure][task] += exact
 
     def get(self, row: _Row, figure: str) -> float:
@@ -115,6 +125,7 @@ class Ceiling:
         self._unknown: Counter[str] = Counter()
         self._overlaps: Counter[str] = Counter()
         self._tasks: set[str] = set()
+        self._longest: list[LongCall] = []
 
     def add(self, trace: Trace) -> None:
         """Take a trace."""
@@ -125,7 +136,7 @@ class Ceiling:
         self._unknown.update(step.unknown for step in steps if step.unknown is not None)
         known = any(step.unknown is None for step in steps)
         labels = {label.index: label for label in label_trace(trace)} if known else {}
-        run: list[PlannedStep] = []
+        run: list[tuple[PlannedStep, _Weights]] = []
         for step in steps:
             rows = _list_rows(trace, step)
             for row, weight in rows:
@@ -136,54 +147,79 @@ class Ceiling:
                 self._add_run(run, trace.task.id)
                 run = []
             if step.unknown is None:
-                run.append(self._add_step(trace, step, [labels[index] for index in step.indexes], rows))
+                planned = self._add_step(trace, step, [labels[index] for index in step.indexes], rows)
+                run.append((planned, rows))
         self._add_run(run, trace.task.id)
 
-    def _add_step(
-        self, trace: Trace, step: StepTimes, labels: Sequence[StepLabel], rows: Sequence[tuple[_Row, float]]
-    ) -> PlannedStep:
+    def _add_step(self, trace: Trace, step: StepTimes, labels: Sequence[StepLabel], rows: _Weights) -> PlannedStep:
         """Count a step of known times."""
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
         eligible = bool(step.calls) and self._is_safe(labels)
         saved = save_by_prefetch(model_s, tool_s, self._proposer_s) if eligible else 0.0
         self._counts["known"] += 1
         self._overlaps.update([step.overlap] if step.overlap else [])
+        stamped_s = self._add_stamped(trace, step, saved, eligible=eligible)
         for row, weight in rows:
             task = trace.task.id
             self._sums.add(row, "known", weight)
             self._sums.add(row, "model", weight * model_s)
             self._sums.add(row, "tool", weight * tool_s)
+            self._sums.add(row, "stamped", weight * stamped_s)
             self._sums.add(row, "eligible", weight * tool_s if eligible else 0.0)
             self._sums.add(row, "wall", weight * (model_s + tool_s), task)
             self._sums.add(row, "oracle", weight * saved, task)
-        self._add_dispatch(trace, step, eligible=eligible)
+        self._add_dispatch(trace, step, rows, eligible=eligible)
         return PlannedStep(model_s, tool_s, eligible, labels[0].state_version)
 
     def _is_safe(self, labels: Sequence[StepLabel]) -> bool:
         """Whether all that a step does is safe to run early, by the labels of its messages."""
         return pick_worst_effect(label.effect for label in labels) in self._safe
 
-    def _add_dispatch(self, trace: Trace, step: StepTimes, *, eligible: bool) -> None:
+    def _add_stamped(self, trace: Trace, step: StepTimes, saved: float, *, eligible: bool) -> float:
+        """Count what of a step's tool time is a difference of stamps; returns its seconds."""
+        stamped = math.fsum(call.tool_s or 0.0 for call in step.calls if call.stamped)
+        if not stamped or not step.tool_s:
+            return 0.0
+        part = stamped / math.fsum(call.tool_s or 0.0 for call in step.calls)
+        if eligible:
+            self._sums.add(_TOTAL, "stamped eligible", part * step.tool_s)
+            self._sums.add(_TOTAL, "stamped saved", part * saved)
+        calls = (
+            LongCall(name=call.name, tool_s=call.tool_s or 0.0, key=trace.key, step=step.indexes[0], eligible=eligible)
+            for call in step.calls
+            if call.stamped
+        )
+        self._longest = heapq.nsmallest(
+            _LONGEST_CALLS, [*self._longest, *calls], key=lambda call: (-call.tool_s, call.key, call.step, call.name)
+        )
+        return part * step.tool_s
+
+    def _add_dispatch(self, trace: Trace, step: StepTimes, rows: _Weights, *, eligible: bool) -> None:
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
         calls = [
             EagerCall(call.tool_s, call.written_at)
             for call in step.calls
             if call.tool_s is not None and call.written_at is not None
         ]
-        self._counts["calling"] += bool(step.calls)
+        for row, weight in rows if step.calls else ():
+            self._sums.add(row, "calling", weight)
         if len(calls) < len(step.calls):
             return
-        self._counts["dispatched"] += bool(step.calls)
         self._counts["place_assumed"] += any(call.place_assumed for call in step.calls)
         saved = save_by_dispatch(model_s, tool_s, calls) if eligible else 0.0
-        self._sums.add(_TOTAL, "eager", saved, trace.task.id)
-        self._sums.add(_TOTAL, "eager wall", model_s + tool_s, trace.task.id)
+        for row, weight in rows:
+            task = _find_drawn_task(row, trace.task.id)
+            self._sums.add(row, "dispatched", weight if step.calls else 0.0)
+            self._sums.add(row, "eager", weight * saved, task)
+            self._sums.add(row, "eager wall", weight * (model_s + tool_s), task)
 
-    def _add_run(self, run: Sequence[PlannedStep], task: str) -> None:
+    def _add_run(self, run: Sequence[tuple[PlannedStep, _Weights]], task: str) -> None:
         """Count what running ahead saves on steps that follow one another."""
         for depth in DEPTHS if run else ():
-            saving = save_by_running_ahead(run, depth, self._proposer_s)
-            self._sums.add(_TOTAL, f"ahead {depth}", math.fsum(saving.saved_s), task)
+            saving = save_by_running_ahead([step for step, _ in run], depth, self._proposer_s)
+            for saved, (_, rows) in zip(saving.saved_s, run, strict=True):
+                for row, weight in rows if saved else ():
+                    self._sums.add(row, f"ahead {depth}", weight * saved, _find_drawn_task(row, task))
             self._sums.add(_TOTAL, f"repeated {depth}", saving.repeated_s)
             self._counts[f"stale {depth}"] += saving.stale
 
@@ -191,16 +227,12 @@ class Ceiling:
         """The report on all traces so far."""
         sums, counts = self._sums, self._counts
         rows = [_TOTAL, *(_Row(kind, name) for kind in _KINDS for name in sums.list_names(kind))]
-        ratios = [(row, "oracle", "wall") for row in rows]
-        ratios += [(_TOTAL, f"ahead {depth}", "wall") for depth in DEPTHS]
-        savings = self._measure_savings([*ratios, (_TOTAL, "eager", "eager wall")])
-        by_kind = {
-            kind: [self._make_row(row, savings[row, "oracle"]) for row in rows if row.kind == kind] for kind in _KINDS
-        }
+        wholes = {"oracle": "wall", **{f"ahead {depth}": "wall" for depth in DEPTHS}, "eager": "eager wall"}
+        savings = self._measure_savings([(row, figure, whole) for row in rows for figure, whole in wholes.items()])
+        by_kind = {kind: [self._make_row(row, savings) for row in rows if row.kind == kind] for kind in _KINDS}
         for found in by_kind.values():
             found.sort(key=lambda row: (-(row.oracle.saved_s or 0.0), -row.wall_s, -row.steps, row.name))
-        total = self._make_row(_TOTAL, savings[_TOTAL, "oracle"])
-        dispatched = counts["dispatched"] / counts["calling"] if counts["calling"] else 0.0
+        total = self._make_row(_TOTAL, savings)
         unknown = sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))
         return CeilingReport(
             verdict=total.verdict,
@@ -216,18 +248,14 @@ class Ceiling:
             oracle=total.oracle,
             ahead={
                 str(depth): AheadCeiling(
-                    **msgspec.structs.asdict(savings[_TOTAL, f"ahead {depth}"]),
+                    **msgspec.structs.asdict(total.ahead[str(depth)]),
                     stale=counts[f"stale {depth}"],
                     repeated_s=sums.get(_TOTAL, f"repeated {depth}"),
                 )
                 for depth in DEPTHS
             },
-            eager=EagerCeiling(
-                **msgspec.structs.asdict(savings[_TOTAL, "eager"] if dispatched else _NOTHING_KNOWN),
-                coverage=dispatched,
-                verdict=decide_verdict(min(dispatched, total.coverage)),
-                place_assumed_steps=counts["place_assumed"],
-            ),
+            eager=EagerCeiling(**msgspec.structs.asdict(total.eager), place_assumed_steps=counts["place_assumed"]),
+            stamped=self._make_stamped(total),
             sources=by_kind["source"],
             agents=by_kind["agent"],
             tools=by_kind["tool"],
@@ -249,6 +277,7 @@ class Ceiling:
                     self._sums.get_tasks(row, whole, numbers),
                 )
                 for row, figure, whole in ratios
+                if figure == "oracle" or _has_intervals(row)
             },
             len(numbers),
             seed=self._seed,
@@ -262,9 +291,23 @@ class Ceiling:
             )
         return savings
 
-    def _make_row(self, row: _Row, oracle: Saving) -> CeilingRow:
+    def _make_stamped(self, total: CeilingRow) -> StampedTime:
+        eligible_s = self._sums.get(_TOTAL, "stamped eligible")
+        return StampedTime(
+            tool_s=total.stamped_s,
+            share=_divide(total.stamped_s, total.tool_s),
+            eligible_s=eligible_s,
+            eligible_share=_divide(eligible_s, total.eligible_s),
+            saved_s=self._sums.get(_TOTAL, "stamped saved"),
+            longest=self._longest,
+        )
+
+    def _make_row(self, row: _Row, savings: Mapping[tuple[_Row, str], Saving]) -> CeilingRow:
         steps, known = self._sums.get(row, "steps"), self._sums.get(row, "known")
         coverage = min(1.0, known / steps) if steps else 0.0
+        dispatched = _divide(self._sums.get(row, "dispatched"), self._sums.get(row, "calling"))
+        if dispatched is None:  # no call, so nothing to save and nothing to know
+            dispatched = 1.0 if known else 0.0
         return CeilingRow(
             name=row.name,
             steps=steps,
@@ -273,8 +316,15 @@ class Ceiling:
             wall_s=self._sums.get(row, "wall"),
             model_s=self._sums.get(row, "model"),
             tool_s=self._sums.get(row, "tool"),
+            stamped_s=self._sums.get(row, "stamped"),
             eligible_s=self._sums.get(row, "eligible"),
-            oracle=oracle,
+            oracle=savings[row, "oracle"],
+            ahead={str(depth): savings[row, f"ahead {depth}"] for depth in DEPTHS},
+            eager=EagerSaving(
+                **msgspec.structs.asdict(savings[row, "eager"] if dispatched else _NOTHING_KNOWN),
+                coverage=dispatched,
+                verdict=decide_verdict(min(dispatched, coverage)),
+            ),
         )
 
 
@@ -301,6 +351,20 @@ def measure_ceiling(
 def decide_verdict(coverage: float) -> Verdict:
     """`unknown` where the times of less than half of the steps are known."""
     return "known" if coverage >= MIN_COVERAGE else "unknown"
+
+
+def _has_intervals(row: _Row) -> bool:
+    """Whether what running ahead and early calls save has an interval: not by tool, of which there may be hundreds."""
+    return row.kind != "tool"
+
+
+def _find_drawn_task(row: _Row, task: str) -> str | None:
+    return task if _has_intervals(row) else None
+
+
+def _divide(part: float, whole: float) -> float | None:
+    """A share, at most 1; None of nothing."""
+    return min(1.0, part / whole) if whole else None
 
 
 def _list_rows(trace: Trace, step: StepTimes) -> list[tuple[_Row, float]]:

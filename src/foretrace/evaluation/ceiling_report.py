@@ -29,14 +29,50 @@ class AheadCeiling(Saving, frozen=True, kw_only=True):
     """Tool seconds that they cost, and that were paid again."""
 
 
-class EagerCeiling(Saving, frozen=True, kw_only=True):
+class EagerSaving(Saving, frozen=True, kw_only=True):
     """What dispatch without a guess saves, over the steps of which it is known."""
 
     coverage: float
-    """Share of the steps with calls (of known times) of which it is known how much of the reply follows the calls."""
+    """Share of the steps with calls (of known times) of which it is known how much of the reply follows the calls; 1
+    where no step of known times has a call."""
     verdict: Verdict
+
+
+class EagerCeiling(EagerSaving, frozen=True, kw_only=True):
+    """The same, of all traces."""
+
     place_assumed_steps: int
     """Those of them with native calls, which are taken to stand at the end of their reply, in their order."""
+
+
+class LongCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that took long by its stamps."""
+
+    name: str
+    tool_s: float
+    key: str
+    """Of the trace."""
+    step: int
+    """Index of the agent's message in it."""
+    eligible: bool
+    """Whether its step is safe to run early."""
+
+
+class StampedTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Tool time that nobody measured: the result's stamp less that of the call. Where a person had to allow the call,
+    that wait is in it, unless the source tells it apart: then the call has no time at all."""
+
+    tool_s: float
+    share: float | None
+    """Of all tool time; None where there is none."""
+    eligible_s: float
+    """Of it, in calls that are safe to run early."""
+    eligible_share: float | None
+    """Of all tool time in such calls."""
+    saved_s: float
+    """Of the oracle's saving."""
+    longest: list[LongCall]
+    """The longest of these calls, at most five: what a person should look at."""
 
 
 class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +86,13 @@ class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     model_s: float
     tool_s: float
+    stamped_s: float
+    """Of the tool time, what is a difference of stamps."""
     eligible_s: float
     oracle: Saving
+    ahead: dict[str, Saving]
+    """By the number of steps: what is saved of the time of this row's steps, while all steps are guessed ahead."""
+    eager: EagerSaving
 
 
 class CeilingReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +116,7 @@ class CeilingReport(msgspec.Struct, frozen=True, kw_only=True):
     ahead: dict[str, AheadCeiling]
     """By the number of steps."""
     eager: EagerCeiling
+    stamped: StampedTime
     sources: list[CeilingRow]
     agents: list[CeilingRow]
     tools: list[CeilingRow]

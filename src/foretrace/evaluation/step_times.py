@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -49,6 +49,8 @@ class CallTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the reply, in [0, 1], that is written when the call is complete; None where not known."""
     place_assumed: bool = False
     """Whether the call stands apart from the reply's text, so that its place is taken to be behind it."""
+    stamped: bool = False
+    """Whether its time is a difference of stamps: nobody measured it, and it may hold a person's wait."""
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,16 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     overlap: Overlap = ""
     after_person: bool = False
     """Whether a person spoke between the step before and this one."""
+
+
+class _OwnTime(NamedTuple):
+    """The time of one call."""
+
+    seconds: float | None
+    stamped: bool
+
+
+_NO_TIME = _OwnTime(None, stamped=False)
 
 
 class _Reply:
@@ -125,11 +137,11 @@ def _time_step(
     model_s = tool_s = None
     unknown: UnknownReason | None = None
     overlap: Overlap = ""
-    own: list[float | None] = [None] * len(calls)
+    own = [_NO_TIME] * len(calls)
     try:
         model_s = _find_model_time(messages)
         own = _share_results(calls, results)
-        own = [0.0 if _is_for_nobody(call) else seconds for call, seconds in zip(calls, own, strict=True)]
+        own = [_OwnTime(0.0, stamped=False) if _is_for_nobody(c) else time for c, time in zip(calls, own, strict=True)]
         tool_s, unknown, overlap = _find_tool_time(calls, results, generated=generated)
         unknown = "no_model_time" if model_s is None else unknown
     except _BadTimeError:
@@ -142,8 +154,14 @@ def _time_step(
         model_s=model_s,
         tool_s=tool_s,
         calls=tuple(
-            CallTimes(name=name_call(call), tool_s=seconds, written_at=place, place_assumed=call.span is None)
-            for call, seconds, place in zip(calls, own, places, strict=True)
+            CallTimes(
+                name=name_call(call),
+                tool_s=time.seconds,
+                written_at=place,
+                place_assumed=call.span is None,
+                stamped=time.stamped,
+            )
+            for call, time, place in zip(calls, own, places, strict=True)
         ),
         unknown=unknown,
         overlap=overlap,
@@ -215,18 +233,25 @@ def _measure_union(intervals: Iterable[tuple[float, float]]) -> float:
     return round(math.fsum(parts), 6)  # stamps since 1970 are exact to a quarter of a microsecond
 
 
-def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> list[float | None]:
-    """Seconds of each call by itself: by id, else by place where there is a result for each."""
-    own: dict[str, float | None] = {}
+def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> list[_OwnTime]:
+    """The time of each call by itself: by id, else by place where there is a result for each."""
+    own: dict[str, _OwnTime] = {}
     for result in results:
-        seconds = _check(result.tool_s)
         for call_id in result.tool_call_ids:
-            own[call_id] = None if seconds is None else seconds / len(result.tool_call_ids)
+            own[call_id] = _read_own_time(result)
     if own:
-        return [own.get(call.id) for call in calls]
+        return [own.get(call.id, _NO_TIME) for call in calls]
     if len(calls) == len(results):
-        return [_check(result.tool_s) for result in results]
-    return [None] * len(calls)
+        return [_read_own_time(result) for result in results]
+    return [_NO_TIME] * len(calls)
+
+
+def _read_own_time(result: Message) -> _OwnTime:
+    """The time of one of the calls that a result answers: an equal part."""
+    seconds = _check(result.tool_s)
+    if seconds is None:
+        return _NO_TIME
+    return _OwnTime(seconds / max(1, len(result.tool_call_ids)), stamped=result.tool_s_source == "stamps")
 
 
 def _find_places(messages: Sequence[Message]) -> list[float | None]:

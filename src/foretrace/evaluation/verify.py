@@ -12,7 +12,7 @@ import msgspec
 from foretrace.core.completion import ChatMessage
 from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError, Setting
-from foretrace.core.pair_scores import PairPlace, PairScore, PairScoresHeader, write_pair_scores
+from foretrace.core.pair_scores import PairPlace, PairScore, PairScoresHeader, read_pair_scores, write_pair_scores
 from foretrace.core.predictions import (
     Prediction,
     PredictionsFile,
@@ -46,7 +46,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     scored: int
     """Scores that were given: one a prediction, two a pair."""
     already_done: int = 0
-    """Of them, those of an earlier run of the same command."""
+    """Of them, and of the answers that were neither yes nor no, those of an earlier run of the same command."""
     no_action: int = 0
     """Predictions that hold no action: there is nothing to score."""
     unknown: int = 0
@@ -56,7 +56,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     without_logprobs: int = 0
     """Scores that are 1 or 0, since the model's server tells no logprobs."""
     failed: dict[str, int] = {}
-    """Requests that failed, by kind: without a score."""
+    """Requests that can never succeed, by kind: without a score."""
     unused: int = 0
     """Scores of a file for predictions that are not there."""
     problems: dict[str, int] = {}
@@ -83,15 +83,20 @@ async def verify_predictions(
     allow_other_version: bool = False,
     progress: ProgressFunc | None = None,
 ) -> VerifyReport:
-    """Score each prediction with a model, and write them all with their scores.
+    """Score each prediction with a model, and write them all with their scores. A file that the same call has written,
+    with a score of every guess, is left as it is.
 
     Raises:
-        PredictionError: predictions or a dataset that cannot be read, or that do not fit.
+        PredictionError: predictions or a dataset that cannot be read, or that do not fit; or requests that failed and
+            may succeed another time: what was answered is kept, and the same call goes on.
         ModelError: the model failed for good; what was answered is kept, and the same call goes on.
+        StoreError: another process writes the same file.
     """
     target = read_target(dataset)
     file = read_predictions(predictions)
-    header = _check_fit(file, dataset, target, allow_other_version)
+    header, steps = _check_fit(file, dataset, target, allow_other_version)
+    if (done := _find_scored(out, model.spec, header, file, steps)) is not None:
+        return done
     guesses = {at: [row for row in rows if row.action is not None] for at, rows in file.by_step().items()}
     found: set[tuple[str, int]] = set()
 
@@ -145,6 +150,9 @@ async def verify_pairs(
                 yield Question(_name_side(place, side), prompt, row[side][0]["content"])
 
     own = digest_dataset(dataset)
+    settings = {"question": QUESTION, "max_tokens": asking.max_tokens}
+    if (done := _find_scored_pairs(out, model.spec, own, settings)) is not None:
+        return done
     total = 2 * sum(1 for _ in read_columns(dataset, "verifier", "test", ("key",)))
     if not total:
         raise PredictionError(f"{dataset}: has no test rows of the config verifier")
@@ -157,7 +165,7 @@ async def verify_pairs(
         verifier=model.spec,
         dataset=own,
         latency_s=answers.measure_latency(),
-        settings={"question": QUESTION, "max_tokens": asking.max_tokens},
+        settings=settings,
     )
     write_pair_scores(out, header, scores)
     answers.remove()
@@ -175,7 +183,7 @@ def add_scores(
     """
     target = read_target(dataset)
     file = read_predictions(predictions)
-    header = _check_fit(file, dataset, target, allow_other_version)
+    header, _ = _check_fit(file, dataset, target, allow_other_version)
     problems: Counter[str] = Counter(_drop_no_action(file.problems))
     found: dict[tuple[str, int, int], float | None] = {}
     lines = 0
@@ -231,8 +239,10 @@ def _canonicalise(arguments: str) -> str:
         return _encode(arguments)
 
 
-def _check_fit(file: PredictionsFile, dataset: Path, target: str, allow_other_version: bool) -> PredictionsHeader:
-    """The header that the scored file gets.
+def _check_fit(
+    file: PredictionsFile, dataset: Path, target: str, allow_other_version: bool
+) -> tuple[PredictionsHeader, set[tuple[str, int]]]:
+    """The header that the scored file gets, and the steps of the rows that were predicted.
 
     Raises:
         PredictionError: there is nothing to score, or the predictions are for another version of the dataset.
@@ -253,7 +263,68 @@ def _check_fit(file: PredictionsFile, dataset: Path, target: str, allow_other_ve
             f"{file.path}: {unknown:,} of {len(file.rows):,} predictions are for rows that are not among the "
             f"{header.config} rows of {dataset}: name the dataset whose prompts were answered"
         )
-    return header if header.dataset else msgspec.structs.replace(header, dataset=own)
+    return (header if header.dataset else msgspec.structs.replace(header, dataset=own)), steps
+
+
+def _find_scored(
+    out: Path, verifier: str, header: PredictionsHeader, file: PredictionsFile, steps: set[tuple[str, int]]
+) -> VerifyReport | None:
+    """The report on a file that an earlier run of the same has finished; None where there is none, or where a guess is
+    without a score."""
+    try:
+        found = read_predictions(out)
+    except PredictionError:
+        return None
+    old = found.header
+    if old is None or old.verifier != verifier:
+        return None
+    expected = msgspec.structs.replace(header, verifier=verifier, verifier_latency_s=old.verifier_latency_s)
+    if old != expected or _drop_scores(found.rows) != _drop_scores(file.rows):
+        return None
+    asked = [row.score for row in found.rows if row.action is not None and (row.key, row.step) in steps]
+    if None in asked or not asked:
+        return None
+    without_action = sum(row.action is None for row in found.rows)
+    return VerifyReport(
+        out=str(out),
+        verifier=verifier,
+        rows=len(found.rows),
+        scored=len(asked),
+        already_done=len(asked),
+        no_action=without_action,
+        unknown=len(found.rows) - len(asked) - without_action,
+        without_logprobs=len(asked) if {*asked} <= {0.0, 1.0} else 0,
+        problems=_drop_no_action(file.problems),
+        latency_s=old.verifier_latency_s,
+    )
+
+
+def _drop_scores(rows: Sequence[Prediction]) -> list[Prediction]:
+    return [msgspec.structs.replace(row, score=None) for row in rows]
+
+
+def _find_scored_pairs(out: Path, verifier: str, dataset: str, settings: dict[str, Any]) -> VerifyReport | None:
+    """The report on scores of pairs that an earlier run of the same has finished; None where there are none, or where
+    one is missing."""
+    try:
+        found = read_pair_scores(out)
+    except PredictionError:
+        return None
+    header = PairScoresHeader(verifier=verifier, dataset=dataset, settings=settings)
+    if found.header is None or msgspec.structs.replace(found.header, latency_s={}) != header:
+        return None
+    scores = [score for pair in found.scores.values() for score in (pair.chosen, pair.rejected)]
+    if None in scores or not scores:
+        return None
+    return VerifyReport(
+        out=str(out),
+        verifier=verifier,
+        rows=len(found.scores),
+        scored=len(scores),
+        already_done=len(scores),
+        without_logprobs=len(scores) if {*scores} <= {0.0, 1.0} else 0,
+        latency_s=found.header.latency_s,
+    )
 
 
 def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
@@ -300,6 +371,12 @@ async def _ask(
     except BaseException:
         answers.close()
         raise
+    if answers.to_ask_again:
+        answers.close()
+        raise PredictionError(
+            f"{model.spec}: {answers.to_ask_again.total():,} of {total:,} requests failed, e.g. {answers.example}; "
+            f"what was answered is kept in {answers.path}; run it again to ask for the rest"
+        )
     scored, unreadable, _ = answers.count()
     if not scored and (unreadable or answers.failed):
         answers.remove()

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""
 _DEPTHS = ("2", "3", "5")
+_ROW_DEPTH = "3"
+"""The depth that a row of a table shows."""
+_LONGEST = 3
+"""Calls with a time from stamps that are named."""
 _MOST_OF_IT = 0.67
 """Share of the saving that the tools in the first sentence have together, if three of them have it."""
 
@@ -26,7 +30,7 @@ def show_ceiling(output: Output, report: CeilingReport) -> None:
     if not report.wall_s:
         return
     output.print(_describe_time(report))
-    for line in _list_wants(report):
+    for line in (*_list_wants(report), *_describe_stamped(report)):
         output.print(line)
     if report.verdict == "known":
         output.print()
@@ -88,6 +92,19 @@ def _list_wants(report: CeilingReport) -> list[str]:
     return lines
 
 
+def _describe_stamped(report: CeilingReport) -> list[str]:
+    """What of the tools' time may hold a person's wait, and which calls to look at."""
+    stamped = report.stamped
+    if not stamped.share:
+        return []
+    safe = "" if stamped.eligible_share is None else f", {write_share(stamped.eligible_share)} of what is safe early"
+    longest = ", ".join(f"`{call.name}` {write_time(call.tool_s)}" for call in stamped.longest[:_LONGEST])
+    return [
+        f"{write_share(stamped.share)} of the tools' time{safe}, is a difference of time stamps and may hold a "
+        f"person's wait for a permission; waits that the source tells apart are left out; the longest: {longest}"
+    ]
+
+
 def _show_ways(output: Output, report: CeilingReport) -> None:
     known = write_share(report.coverage)
     ways: list[tuple[Cell, ...]] = [
@@ -121,7 +138,7 @@ def _write_way(saving: Saving) -> tuple[str, str]:
 def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
     with_times = [row for row in rows if row.wall_s]
     output.print_table(
-        (title, "steps", "known", "time", "model", "tools", "safe early", "saves at most"),
+        (title, "steps", "known", "time", "model", "tools", "safe early", "saves at most", "3 ahead", "no guess"),
         [
             (
                 row.name,
@@ -129,7 +146,7 @@ def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
                 write_share(row.coverage),
                 write_time(row.wall_s),
                 *(write_share(seconds / row.wall_s) for seconds in (row.model_s, row.tool_s, row.eligible_s)),
-                "unknown" if row.verdict == "unknown" else write_saving(row.oracle),
+                *_write_row_savings(row),
             )
             for row in with_times[:_ROWS]
         ],
@@ -138,6 +155,14 @@ def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
     left_out = [f"{more:,} more"] * bool(more) + [f"{timeless:,} of which no time is known"] * bool(timeless)
     if left_out:
         output.print(f"and {' and '.join(left_out)}: --json has all")
+
+
+def _write_row_savings(row: CeilingRow) -> tuple[str, str, str]:
+    """What prefetching, running ahead and starting a call when it is complete save of a row's time."""
+    if row.verdict == "unknown":
+        return ("unknown", "", "")
+    eager = "unknown" if row.eager.verdict == "unknown" else write_share(row.eager.share or 0.0)
+    return (write_saving(row.oracle), write_share(row.ahead[_ROW_DEPTH].share or 0.0), eager)
 
 
 def write_saving(saving: Saving | ReplayReport) -> str:

@@ -41,6 +41,8 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
         "unread_calls": dict(sorted(report.unread.items())),
         "unread_examples": report.unread_rows,
         "success": {name: report.success[name] for name in ("true", "false", "unknown")},
+        "tool_times": report.total.counts.timed_calls.total(),
+        "tool_times_that_may_hold_waits": report.total.counts.timed_calls["stamps"],
         "sources": {name: source_facts(own) for name, own in sorted(report.sources.items())},
         "total": source_facts(report.total),
     }
@@ -133,6 +135,7 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path, *, 
     note_redactions(output, report.total.counts)
     if output.write_json(import_facts(report, label, out)):
         return
+    _note_stamped(output, counts=report.total.counts)
     if report.found is not None:
         _show_sources(output, report, report.found, details=details)
     outcomes, counts, has_read = report.success, report.total.counts, report.total.files > 0
@@ -155,6 +158,16 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path, *, 
     if report.found is not None and has_read:
         _show_account(output, report, details=details)
     output.print(sum_import(report))
+
+
+def _note_stamped(output: Output, counts: TraceCounts) -> None:
+    """Say which times of tools may hold a person's wait: those that nobody measured."""
+    stamped, timed = counts.timed_calls["stamps"], counts.timed_calls.total()
+    if stamped:
+        output.note(
+            f"{stamped:,} of {timed:,} times of tools are differences of time stamps and may hold a person's wait for "
+            "a permission; waits that the source tells apart have no time (`foretrace ceiling` names the longest)"
+        )
 
 
 def note_redactions(output: Output, counts: TraceCounts) -> None:

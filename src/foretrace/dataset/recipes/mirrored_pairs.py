@@ -56,7 +56,8 @@ def find_mirrored_pairs(
         shuffled = [_shuffle(attempt, family, task.settings.seed) for attempt in attempts]
         for place, attempt in enumerate(attempts):
             others = [target for targets in shuffled[place + 1 :] for target in targets]
-            for first, second in _prefer_likely(find_candidates(shuffled[place], others), task):
+            candidates = find_candidates(shuffled[place], others)
+            for first, second in candidates if family == "argument" else _prefer_likely(candidates, task):
                 if tries[place] == MAX_TRIES or quota.is_full(attempt):
                     break
                 if (first, second) in used or not quota.has_room(first, second):
@@ -76,7 +77,10 @@ def find_mirrored_pairs(
 
 def _prefer_likely(candidates: _Candidates, task: TaskAttempts) -> _Candidates:
     """Of the first candidates those first in which each step is likely at the prompt of the other, where that is
-    asked for; the order stays as it is among equals."""
+    asked for; the order stays as it is among equals.
+
+    Not for `argument`: both its steps have one name, so that this would prefer frequent programs, not likely values.
+    """
     if task.likely is None:
         return candidates
 
