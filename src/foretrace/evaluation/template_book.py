@@ -140,7 +140,12 @@ class TemplateBook:
         """Less for what one group alone has; nothing for it if it names a file, which others will not have."""
         if self.count_groups(template) > 1 or self._is_alone:
             return 1.0
-        return 0.0 if FILE.search(template.arguments) else _ONE_GROUP
+        return 0.0 if _names_file(template.arguments) else _ONE_GROUP
+
+
+@lru_cache(maxsize=16_384)
+def _names_file(arguments: str) -> bool:
+    return FILE.search(arguments) is not None
 
 
 def _list_contexts(turns: tuple[ActionAndTool, ...], agent: str | None = None) -> Sequence[tuple[object, ...]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,13 @@ import numpy as np
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
+from foretrace.evaluation.boosted_trees import BoostedTrees
 from foretrace.evaluation.call_candidates import Candidates, PastCall, is_write, list_candidates
 from foretrace.evaluation.call_templates import CallTemplate, find_shown_lines, make_templates
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
-from foretrace.evaluation.prompt_reading import ChatText, PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import ChatText, PastTurn, PromptReader, PromptView
 from foretrace.evaluation.prompt_values import NamedFile, NamedLines, NamedWord, find_root, list_files, list_lines
 from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateContext, find_context
 
@@ -80,7 +81,7 @@ class Memory:
         folds = _assign_folds(rows)
         by_hash = sorted(range(len(rows)), key=lambda at: digest("memory", rows[at].key, str(rows[at].step)))
         chosen = sorted(by_hash[:_RANKED_ROWS])
-        features: list[list[float]] = []
+        features: list[np.ndarray] = []
         right: list[bool] = []
         for fold in sorted({*folds}):
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
@@ -90,19 +91,22 @@ class Memory:
             for at in (at for at in chosen if folds[at] == fold):
                 view, target = self._reader.read(rows[at].prompt), _find_target(rows[at])
                 candidates, made = _describe(view, known)
-                features += made
+                if candidates:
+                    features.append(made)
                 right += [key == target for key in candidates]
         types = Regression()
         types.fit(rows)
         self._knowledge = _make_knowledge(counted, tools, types, typed)
-        self._ranker = _fit_ranker(features, right, few=len(chosen) < _FEW_ROWS)
+        self._ranker = _fit_ranker(
+            np.concatenate(features) if features else np.zeros((0, 1)), right, few=len(chosen) < _FEW_ROWS
+        )
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The likeliest calls."""
         candidates, features = _describe(self._reader.read(prompt), self._knowledge)
         if not candidates:
             return []
-        shares = self._ranker(np.array(features))
+        shares = self._ranker(features)
         shares = shares / max(1.0, float(shares.sum()))
         ranked = sorted(zip(shares.tolist(), candidates.items(), strict=True), key=lambda each: (-each[0], each[1][0]))
         return [
@@ -159,7 +163,7 @@ def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Co
     return _Counted(row.group, context, tuple(make_templates(row.action, *target, root)), tuple(lines), target[1])
 
 
-def _describe(view: PromptView, known: _Knowledge) -> tuple[Candidates, list[list[float]]]:
+def _describe(view: PromptView, known: _Knowledge) -> tuple[Candidates, np.ndarray]:
     """Candidates, and a row of numbers for each."""
     context = find_context(view, known.tools)
     candidates = list_candidates(view, context, known.book, known.lines, known.typed)
@@ -168,50 +172,67 @@ def _describe(view: PromptView, known: _Knowledge) -> tuple[Candidates, list[lis
 
 def _make_features(
     view: PromptView, candidates: Candidates, types: Mapping[str, float], tools: Sequence[str]
-) -> list[list[float]]:
+) -> np.ndarray:
     """One row of numbers for each candidate."""
     turns = view.turns
-    since_write = next((ago for ago, turn in enumerate(reversed(turns)) if is_write(turn)), 20)
-    since_check = next((ago for ago, turn in enumerate(reversed(turns)) if turn.label.action == "verifier"), 20)
-    last_action = str(turns[-1].label.action) if turns else ""
     last_calls = turns[-1].calls if turns else ()
-    situation = [
-        float(_ACTIONS.index(last_action)) if last_action in _ACTIONS else -1.0,
-        float(bool(turns) and turns[-1].label.failed),
-        float(since_write),
-        float(since_check),
-        float(min(len(turns), 40)),
-    ]
     last_arguments = last_calls[0].arguments if last_calls else ""
     last_tool = last_calls[0].name if last_calls else ""
     called = {call.name for turn in turns for call in turn.calls}
-    return [
+    of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(_ACTIONS)}
+    of_tool = {
+        tool: [float(tool == last_tool), float(not tool), float(tool in called), float(tool in tools)]
+        for tool, _ in candidates
+    }
+    of_source: dict[int, list[float]] = {}
+
+    def describe(source: Any, by: Callable[[Any], list[float]]) -> list[float]:
+        found = of_source.get(id(source)) if source is not None else by(None)
+        if found is None:
+            found = of_source[id(source)] = by(source)
+        return found
+
+    rows = [
         [
-            *situation,
-            float(_ACTIONS.index(candidate.action)),
-            math.log(types.get(candidate.action, 0.0) + 1e-4),
-            math.log(candidate.shares[0] + 1e-6),
-            math.log(candidate.shares[1] + 1e-6),
+            *of_type[candidate.action],
+            *map(_log_share, candidate.shares),
             float(candidate.groups),
             math.log(candidate.fills),
             float(candidate.place),
             float(candidate.strange),
             float(candidate.is_page),
             math.log(len(arguments)),
-            float(tool == last_tool),
-            float(not tool),
-            float(tool in called),
-            float(tool in tools),
+            *of_tool[tool],
             candidate.lines_share,
             float(candidate.lines_place),
             float(candidate.own_length),
             candidate.habit,
-            *_describe_past(candidate.own),
-            *_describe_past(candidate.past),
-            *_describe_file(candidate.file, last_arguments),
-            *_describe_word(candidate.word),
+            *describe(candidate.own, _describe_past),
+            *describe(candidate.past, _describe_past),
+            *describe(candidate.file, lambda file: _describe_file(file, last_arguments)),
+            *describe(candidate.word, _describe_word),
         ]
         for (tool, arguments), candidate in candidates.items()
+    ]
+    situation = np.tile(_describe_situation(turns), (len(rows), 1))
+    return np.hstack([situation, np.array(rows).reshape(len(rows), -1)])
+
+
+def _log_share(share: float) -> float:
+    return math.log(share + 1e-6)
+
+
+def _describe_situation(turns: Sequence[PastTurn]) -> list[float]:
+    """What is the same for all candidates of a prompt."""
+    since_write = next((ago for ago, turn in enumerate(reversed(turns)) if is_write(turn)), 20)
+    since_check = next((ago for ago, turn in enumerate(reversed(turns)) if turn.label.action == "verifier"), 20)
+    last_action = str(turns[-1].label.action) if turns else ""
+    return [
+        float(_ACTIONS.index(last_action)) if last_action in _ACTIONS else -1.0,
+        float(bool(turns) and turns[-1].label.failed),
+        float(since_write),
+        float(since_check),
+        float(min(len(turns), 40)),
     ]
 
 
@@ -254,7 +275,7 @@ def _describe_word(word: NamedWord | None) -> list[float]:
     ]
 
 
-def _fit_ranker(features: list[list[float]], right: list[bool], *, few: bool) -> Any:
+def _fit_ranker(features: np.ndarray, right: list[bool], *, few: bool) -> Any:
     """What gives the probability of each of several candidates: (candidates, features) -> (candidates,)."""
     if not any(right) or all(right):
         share = float(np.mean(right)) if right else 0.0
@@ -272,8 +293,8 @@ def _fit_ranker(features: list[list[float]], right: list[bool], *, few: bool) ->
         random_state=0,
     )
     with threadpool_limits(1):
-        model.fit(np.array(features), np.array(right))
-    return lambda rows: model.predict_proba(rows)[:, 1]
+        model.fit(features, np.array(right))
+    return BoostedTrees(model).predict
 
 
 PLUGIN = Memory
