@@ -113,13 +113,15 @@ class Gate:
         values = _make_array([texts[w.text][w.start : w.end] for w in windows])
         named = _find_named(values)
         blobs = _match(values, _BLOB)
-        hits = zip(named, _match(values, self._by_form), blobs, strict=True)
-        suspects = [number for number, signs in enumerate(hits) if any(signs)]
-        tokens = _match(_take(values, suspects), _TOKEN) if suspects else []
+        forms = _match(values, self._by_form)
+        suspects = [number for number, signs in enumerate(zip(named, forms, blobs, strict=True)) if any(signs)]
+        # RE2 reads this pattern anew each time, which takes longer than an attempt's texts: only where it can match.
+        formed = [number for number in suspects if forms[number]]
+        tokens = dict(zip(formed, _match(_take(values, formed), _TOKEN), strict=True)) if formed else {}
         found: list[Suspect] = []
-        for number, token in zip(suspects, tokens, strict=True):
+        for number in suspects:
             window = windows[number]
-            tokens_end = window.end if token else 0
+            tokens_end = window.end if tokens.get(number) else 0
             found.append(window._replace(has_name=named[number], tokens_end=tokens_end, has_blob=blobs[number]))
         return self._narrow(found, texts)
 
