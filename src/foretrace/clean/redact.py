@@ -30,6 +30,8 @@ TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
 """Reasons of the Drop for a trace that could not be looked through."""
 _SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
 """Characters of a text up to which what became of it is kept, and of how many."""
+_AT_ONCE = 1 << 16
+"""Characters that are looked at faster than it takes to begin a second time."""
 _LEAST_KNOWN = 8
 """Characters of a secret from which on it is one wherever it stands in its trace."""
 
@@ -77,12 +79,14 @@ class Redactor:
         """Each trace without its secrets; a Drop for one that could not be looked through. Many at once are faster."""
         of_traces = [list(list_texts(trace)) for trace in traces]
         read_from_text = {c.arguments for t in traces for m in t.messages for c in m.tool_calls if c.span is not None}
-        suspects = self._find_suspects(
-            dict.fromkeys(text for own in of_traces for text in own if text not in read_from_text)
-        )
+        texts = dict.fromkeys(text for own in of_traces for text in own)
+        at_once = sum(map(len, texts)) <= _AT_ONCE
+        known = self._find_suspects(texts if at_once else [text for text in texts if text not in read_from_text])
+        suspects = {text: parts for text, parts in known.items() if text not in read_from_text}
         # what stands in such arguments stands in the text of their message too
         rest = [own for own in of_traces if not suspects.keys().isdisjoint(own)] if read_from_text else []
-        suspects |= self._find_suspects(dict.fromkeys(text for own in rest for text in own if text in read_from_text))
+        arguments = dict.fromkeys(text for own in rest for text in own if text in read_from_text)
+        suspects |= {t: known[t] for t in arguments if t in known} if at_once else self._find_suspects(arguments)
         find = functools.cache(lambda text: self._find_all(text, suspects[text]))  # traces share many of their texts
         return [
             self._redact(trace, own, [text for text in dict.fromkeys(own) if text in suspects], find)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 import msgspec
@@ -323,6 +324,35 @@ def test_no_process_is_left_of_a_session(box: Box) -> None:
     blocks.close()
     # One fork server for runs, one for sessions: each is two processes at most.
     assert until(lambda: len(marked() - before) <= 2)
+
+
+def test_one_process_waits_for_the_next_block(jailed: Box) -> None:
+    """It is forked ahead of time from the state that is likely to be used next, and ends with the session."""
+    first = Blocks(jailed)
+    first.out("x = 0")
+    first.close()
+    before = marked()
+    blocks = Blocks(jailed)
+
+    def states_and(ahead: int) -> bool:
+        return until(lambda: len(marked() - before) == blocks.session.head + 1 + ahead)
+
+    assert blocks.run("x = 1").step == 1 and states_and(1)
+    assert blocks.run("x += 1; 1 / 0").step is None and states_and(1)
+    assert blocks.run("x += 1").step == 3
+    assert blocks.out("print(x)", 1) == "1\n" and blocks.out("print(x)", 3) == "2\n"
+    assert until(lambda: len(marked() - before) == 5 + 1)
+    blocks.close()
+    assert until(lambda: not marked() - before)
+
+
+def test_what_a_thread_does_after_its_block_belongs_to_the_state(jailed: Box) -> None:
+    blocks = Blocks(jailed)
+    code = "import threading, time\nx = []\ndef later(): time.sleep(.2); x.append(1)\n"
+    blocks.out(code + "threading.Thread(target=later).start()")
+    time.sleep(0.6)
+    assert blocks.out("print(x, threading.active_count())") == "[1] 1\n"
+    blocks.close()
 
 
 def test_the_sandbox_can_be_closed_with_sessions_open(runner: asyncio.Runner) -> None:

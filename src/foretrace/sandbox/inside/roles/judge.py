@@ -159,7 +159,6 @@ class TestRun:
         self._names = asserts.name_asserts(number, tree, found)
         self._check = find_check_function(tree)
         self._cases = find_test_functions(tree)
-        self._with_bodies, self._assert_lines = find_with_bodies(tree), find_assert_lines(tree)
         own = {self._check[0]} if self._check else set[str]()
         callees = callees | ({self._check[1]} if self._check else set())
         self._tree = asserts.AssertInstrumenter(callees, own | set(self._cases)).visit(tree)
@@ -181,8 +180,10 @@ class TestRun:
         if problem is None and self._peer and self._peer.lost:
             problem = {"kind": "the code's process ended", "message": self._peer.lost}
         for lines in self._peer.swallowed if self._peer else ():
-            skipped = any(body[0] <= lines[0] <= body[-1] and lines[0] <= last for *body, last in self._with_bodies)
-            if skipped or not self._assert_lines.isdisjoint(lines):
+            tree = ast.parse(self._code)  # anew, and only here: hardly any code takes an error back
+            bodies, assert_lines = find_with_bodies(tree), find_assert_lines(tree)
+            skipped = any(body[0] <= lines[0] <= body[-1] and lines[0] <= last for *body, last in bodies)
+            if skipped or not assert_lines.isdisjoint(lines):
                 problem = problem or {"kind": "an assert was skipped, since the code took an error back", "message": ""}
         if problem is None and self._peer and self._peer.failed_inside:
             problem = {"kind": self._peer.failed_inside, "message": ""}
@@ -363,7 +364,7 @@ def find_test_functions(tree: ast.Module) -> list[str]:
         and node.name.startswith("test")
         and not ast.unparse(node.args)
     ]
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if defined else set[str]()
     return [name for name in defined if name not in used]
 
 

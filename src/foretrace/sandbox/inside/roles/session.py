@@ -1,8 +1,9 @@
 """The processes of a session that forks: the one that ran the blocks so far is forked for the next one, and stays.
 
-Such a process is a checkpoint, or state. It waits on its channel for one of three orders of the session supervisor:
-`FORK` with the four descriptors of a new process, which runs a block and is a checkpoint itself afterwards; `PING`;
-and `REPORT_STATUS` with the pid of a process that it forked. The last two are answered with a number and a dot.
+Such a process is a checkpoint, or state. It waits on its channel for one of four orders of the session supervisor:
+`FORK` with a number and the four descriptors of a new process, which runs the block of that number and is a checkpoint
+itself afterwards; `FORK_AHEAD`, the same for a block that is yet to come; `PING`; and `REPORT_STATUS` with the pid of a
+process that it forked. The last two are answered with a number and a dot.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.roles import program
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
-FORK, PING, REPORT_STATUS = b"f", b"p", b"w"
+FORK, FORK_AHEAD, PING, REPORT_STATUS = b"f", b"a", b"p", b"w"
 _MAX_CHECKPOINTS = 512
 
 
@@ -32,7 +33,8 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
         socket.send_fds(channel, [b"a"], [fork_requests])
         os.close(fork_requests)
         namespace = program.main_module()
-        number = 0
+        threading: Any = sys.modules["threading"]
+        logging: Any = sys.modules["logging"]
         while True:
             order, descriptors, _, _ = socket.recv_fds(channel, 64, 4)
             if not order:
@@ -44,16 +46,19 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
             if order[:1] == REPORT_STATUS:
                 _report_status(channel, int(order[1:]))
                 continue
-            number += 1
+            has_threads = len(sys._current_frames()) > 1  # type: ignore[attr-defined]
             try:
-                pid = os.fork()
+                # What threads still do to this state belongs to it: then its next process is not made ahead of time.
+                pid = -1 if has_threads and order[:1] == FORK_AHEAD else os.fork()
             except OSError:
                 pid = -1  # the channel that is closed now says so
             if pid:
                 for descriptor in descriptors:
                     os.close(descriptor)
                 continue
-            sys.modules["threading"]._after_fork()  # type: ignore[attr-defined]  # threads of earlier blocks are not here
+            if has_threads:  # of earlier blocks: they are not here
+                threading._after_fork()
+                logging._after_at_fork_child_reinit_locks()
             channel.detach()
             child.place_descriptors(tuple(descriptors))  # type: ignore[arg-type]
             for descriptor in descriptors:
@@ -61,7 +66,7 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
             frames = FrameChannel(child.CHANNEL_FD)
             frames.send(["ready", os.getpid()])
             message = frames.receive()
-            if message is None or not program.run_block(frames, message[1], number, namespace):
+            if message is None or not program.run_block(frames, message[1], int(order[1:]), namespace):
                 break
             channel = socket.socket(fileno=child.CHANNEL_FD)
     finally:

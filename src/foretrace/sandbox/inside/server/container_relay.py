@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
 
 from foretrace.sandbox.inside.confine import syscalls
 from foretrace.sandbox.inside.server import fork_server
@@ -37,6 +36,8 @@ def main(archive: str) -> None:
     theirs.close()
     if sys.platform == "linux":
         syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)  # the fork server's children have the same user
+    import threading  # not where the fork server is: it is to have no part in its forks (see `preload`)
+
     # Two threads, since each direction may have to wait for the other side while the other one goes on.
     threading.Thread(target=_copy_to_server, args=(ours,), daemon=True).start()
     _copy_from_server(ours)

@@ -22,6 +22,7 @@ from foretrace.sandbox.inside.confine.syscalls import CallError
 from foretrace.sandbox.inside.server import pinned_pages
 from foretrace.sandbox.inside.server.parent_connection import ParentConnection, move_descriptor_up, read_input
 from foretrace.sandbox.inside.server.preload import pin_changed_pages, preload_packages, warm_up
+from foretrace.sandbox.inside.server.settled_pages import settle_pages
 from foretrace.sandbox.inside.server.watch_child import serve_run
 from foretrace.sandbox.inside.server.watch_session import serve_session
 from foretrace.sandbox.inside.wire import messages
@@ -114,6 +115,7 @@ def main() -> None:
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
         forget_own_modules(configuration["path"])
+        settle_pages(pages)
         pinned = pin_changed_pages(ring, pages, confinement)
         pages.close()
         if confinement.level:

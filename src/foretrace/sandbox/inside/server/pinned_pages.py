@@ -50,6 +50,18 @@ class MemoryPages:
                 area = (first, end) if words[1] == "rw-p" else None
         return found
 
+    def find_read_only(self) -> list[tuple[int, int]]:
+        """First address, and the one after the last, of read-only areas with memory of this process' own."""
+        found: list[tuple[int, int]] = []
+        area: tuple[int, int] | None = None
+        for words in map(str.split, self._read_areas().splitlines()):
+            if words[0] == "Anonymous:" and area is not None and words[1] != "0":
+                found.append(area)
+            elif not words[0].endswith(":"):
+                first, end = (int(part, 16) for part in words[0].split("-"))
+                area = (first, end) if words[1] == "r--p" else None
+        return found
+
     def find_unshared(self, areas: list[tuple[int, int]]) -> set[int]:
         """Numbers of the pages in these areas that this process does not share with a child."""
         entries = [(first, os.pread(self._map, (end - first) * 8, first * 8)) for first, end in areas]

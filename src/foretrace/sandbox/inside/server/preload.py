@@ -90,11 +90,12 @@ def warm_up() -> None:
         exec("1/0")
     except ZeroDivisionError as error:
         traceback.format_exception(type(error), error, error.__traceback__)
-    # What these two do after each fork costs a fifth of a run. A fork server has one thread, and wants the same random
-    # numbers in every child; a session, which forks code that may have threads, sees to them itself.
+    # What these three do at each fork costs a fifth of a run. A fork server has one thread, and wants the same random
+    # numbers in every child; a session, which forks code that may have threads, sees to them itself. So none of them
+    # may be imported before this.
     register, os.register_at_fork = os.register_at_fork, lambda **_: None
     try:
-        for module in ("random", "threading", *_MODULES.split()):
+        for module in ("random", "threading", "logging", *_MODULES.split()):
             __import__(module)
     finally:
         os.register_at_fork = register

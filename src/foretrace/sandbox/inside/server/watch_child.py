@@ -11,7 +11,7 @@ from typing import Any
 
 from foretrace.sandbox.inside import child
 from foretrace.sandbox.inside.child import Confinement
-from foretrace.sandbox.inside.server.parent_connection import ParentConnection, kill_descendants
+from foretrace.sandbox.inside.server.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
 from foretrace.sandbox.inside.wire.messages import EXIT, FROM_CHILD, KILL, STDERR, STDOUT
 
 _READ_ONCE_S = 0.002
@@ -34,6 +34,8 @@ class RunningChild:
         self.kill_reason: str | None = None
         self.channel_ended = False
         """Whether the child has said all that it will ever say."""
+        self.may_have_ended = True
+        """Whether it is worth asking for the child's exit status."""
         self._parent = parent
         # The plain kind: what the socket module builds around it is dear after each fork.
         channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -93,8 +95,12 @@ class RunningChild:
             if message[0] == KILL:
                 self.kill("ended")
 
-    def read_output(self) -> bool:
-        """Queue what the child has printed and sent, in this order; return whether there was anything."""
+    def read_output(self, *, to_the_end: bool = False) -> bool:
+        """Queue what the child has printed and sent, in this order; return whether there was anything.
+
+        Args:
+            to_the_end: for a child that has ended; else what comes while this reads may be left for the next time.
+        """
         found = self._read_stream(self.out, STDOUT) | self._read_stream(self.err, STDERR)
         while self.kill_reason is None:
             chunk = self._parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
@@ -105,6 +111,8 @@ class RunningChild:
             self.data_bytes += len(chunk)
             if self.data_bytes > self.max_data:
                 self.kill("reply")
+            if len(chunk) < CHUNK_SIZE and not to_the_end:
+                break  # the rule: one frame at a time, and then nothing
         return found
 
     def _read_stream(self, descriptor: int, kind: bytes) -> bool:
@@ -162,6 +170,7 @@ class RunningChild:
         if self.pidfd < 0:
             left = min(left, 0.005)
         happened = poller.poll(max(0, left) * 1000 + (0 if eager else 0.5))
+        self.may_have_ended = self.pidfd < 0 or any(descriptor == self.pidfd for descriptor, _ in happened)
         parent_fd = parent.socket.fileno()
         if any(descriptor == parent_fd for descriptor, _ in happened):
             parent.fill()
@@ -182,22 +191,22 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     running = RunningChild(parent, confinement, request, stdin)
     eager = bool(request.get("interactive"))
     watched = confinement.level in (1, 2)  # where the system has no limit that counts this child alone
-    may_have_ended = True
-    while not (may_have_ended and running.reap(block=False)):
+    may_have_more = True
+    while not (running.may_have_ended and running.reap(block=False)):
         running.handle_messages()
         if running.kill_reason is None:
-            may_have_ended = running.wait_for_event(eager)
+            may_have_more = running.wait_for_event(eager)
         if watched and eager and running.count_threads() > running.max_threads:
             running.kill("threads")
         if time.monotonic() >= running.deadline:
             running.kill("timeout")
         eager = eager or time.monotonic() - running.started >= _READ_ONCE_S
-        if eager and may_have_ended and running.read_output():
+        if eager and may_have_more and running.read_output():
             parent.flush()
         if running.kill_reason:
-            may_have_ended = running.reap(block=True)
+            running.may_have_ended = running.reap(block=True)
     if confinement.level in (0, 3):  # at the others a child cannot make processes
         kill_descendants()
-    running.read_output()
+    running.read_output(to_the_end=True)
     parent.send(EXIT, running.describe_exit())
     running.close()
