@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkProblem, split_id
+from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkProblem, make_fingerprint, split_id
 from foretrace.clean.renamed_code import is_renamed_copy
-from foretrace.clean.word_runs import blank
+from foretrace.clean.word_runs import blank, number_words
 
 STATEMENT = '''def count_tall(trees: list[float], least: float) -> int:
     """Count the trees of an avenue that are taller than those on both of their sides, and at least as
@@ -89,6 +89,28 @@ def test_statement_is_found_however_it_is_written(text: str) -> None:
 )
 def test_solution_and_tests_are_found(text: str, expected: tuple[str, bool]) -> None:
     assert find(text) == [expected]
+
+
+def test_fingerprints_find_what_the_texts_do() -> None:
+    printed = {"statement": make_fingerprint(STATEMENT), "solution": make_fingerprint(SOLUTION)}
+    finder = BenchmarkFinder([BenchmarkProblem(benchmark="trees", id="Trees/12", fingerprints=printed), PROBLEMS[1]])
+    texts = [LOG, f"{LOG}{json.dumps(STATEMENT)}", number_lines(SOLUTION), " ".join(STATEMENT.split()[:30]), RENAMED]
+    expected = [hit for hit in FINDER.find(texts) if not hit.renamed]
+    assert finder.find(texts) == expected
+    assert [finder.judge(hit) for hit in expected] == [FINDER.judge(hit) for hit in expected]
+    assert {hit.field for hit in expected} == {"statement", "solution"}
+
+
+def test_words_have_the_same_numbers_wherever_they_stand() -> None:
+    words = STATEMENT.split()
+    numbers = number_words(STATEMENT)
+    assert number_words("count_tall trees").tolist() == [3648670995, 1709008105]  # fingerprints rest on them
+    long = "y" * 70_000
+    text = f"{long} {'x ' * 20_000}{STATEMENT} {long}"
+    found = number_words(text)
+    assert found[0] == found[-1] != found[1]
+    assert found[20_001:-1].tolist() == numbers.tolist()
+    assert len(words) <= len(numbers)
 
 
 def test_short_statement_counts_as_a_whole() -> None:

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 
 from foretrace.clean.renamed_code import CodeFinder
-from foretrace.clean.word_runs import SEED_WORDS, Array, Reading, Run, RunFinder, Vocabulary
+from foretrace.clean.word_runs import (
+    SEED_WORDS,
+    Array,
+    Reading,
+    Run,
+    RunFinder,
+    Windows,
+    WordSet,
+    cut_windows,
+    number_words,
+)
 
 Field = Literal["id", "statement", "solution", "tests"]
 RUN_WORDS = 13
@@ -39,6 +49,28 @@ _LEAST_ID = 6
 _PARTS = re.compile(r"[a-z]+|\d+")
 
 
+class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
+    """A text as hashes of each eight words in a row: it can be found by them, and not be read."""
+
+    words: int
+    """How many the text has."""
+    hashes: bytes
+    """Of the windows, in their order, as little-endian uint64."""
+    tell: bytes
+    """A bit for each window: whether it is looked up. Texts that have windows beside it alone are not found."""
+    prose: bytes
+    """A bit for each word: whether it stands in a sentence rather than in code or an example."""
+
+    def read_windows(self) -> Windows:
+        """The windows of the text."""
+        hashes = np.frombuffer(self.hashes, "<u8").astype(np.uint64)
+        return Windows(hashes, _unpack(self.tell, len(hashes)))
+
+    def read_prose(self) -> Array:
+        """Of each word, whether it stands in a sentence."""
+        return _unpack(self.prose, self.words)
+
+
 class BenchmarkProblem(msgspec.Struct, frozen=True, kw_only=True):
     """A problem that nobody should train on. A field that is empty is not looked for."""
 
@@ -47,6 +79,12 @@ class BenchmarkProblem(msgspec.Struct, frozen=True, kw_only=True):
     statement: str = ""
     solution: str = ""
     tests: str = ""
+    fingerprints: dict[Field, Fingerprint] = {}
+    """In the place of texts that are not at hand. Solutions under other names are not found by them."""
+
+    def list_fields(self) -> list[Field]:
+        """What is looked for, beside the id."""
+        return [field for field in _FIELDS if getattr(self, field) or field in self.fingerprints]
 
 
 class BenchmarkHit(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,19 +114,16 @@ class BenchmarkFinder:
 
     def __init__(self, problems: Sequence[BenchmarkProblem]) -> None:
         self.problems = list(problems)
-        fields = list(_list_fields(problems))
-        self._fields: list[tuple[int, Field]] = [(number, field) for number, field, _ in fields]
+        self._fields: list[tuple[int, Field]] = [(n, f) for n, p in enumerate(problems) for f in p.list_fields()]
         self._index = {place: index for index, place in enumerate(self._fields)}
-        self._vocabulary = Vocabulary([*(text for *_, text in fields), *(problem.id for problem in problems)])
-        sequences = [self._vocabulary.read(text) for *_, text in fields]
-        self._lengths = [len(each) for each in sequences]
-        self._prose = {index: self._find_prose(text) for index, (_, f, text) in enumerate(fields) if f == "statement"}
+        prints = [_get_fingerprint(problems[number], field) for number, field in self._fields]
+        self._lengths = [each.words for each in prints]
+        self._prose = {i: prints[i].read_prose() for i, (_, field) in enumerate(self._fields) if field == "statement"}
         self._prose_words = {index: max(_LEAST_PROSE_WORDS, int(prose.sum())) for index, prose in self._prose.items()}
-        owners = [number for number, _ in self._fields]
-        self._runs = RunFinder(sequences, owners)
-        codes = [(number, text) for number, field, text in fields if field == "solution"]
+        self._runs = RunFinder([each.read_windows() for each in prints], [number for number, _ in self._fields])
+        codes = [(number, problem.solution) for number, problem in enumerate(problems) if problem.solution]
         self._code_owners = [number for number, _ in codes]
-        self._codes = CodeFinder([text for _, text in codes], self._code_owners, self._vocabulary)
+        self._codes = CodeFinder([text for _, text in codes], self._code_owners)
         self._ids: dict[int, list[int]] = defaultdict(list)
         """Problems whose id can be looked for in a text, by the number of its first word."""
         self._by_parts: dict[tuple[str, ...], int] = {}
@@ -98,22 +133,10 @@ class BenchmarkFinder:
         for number, problem in enumerate(self.problems):
             if len(problem.id) >= _LEAST_ID:
                 self._by_parts.setdefault(split_id(problem.id), number)
-            if is_telling_id(problem.id) and (words := self._vocabulary.read(problem.id)).size:
+            if is_telling_id(problem.id) and (words := number_words(problem.id)).size:
                 self._ids[int(words[0])].append(number)
-        self._begins_id = np.zeros(self._vocabulary.size, np.bool_)
-        self._begins_id[list(self._ids)] = True
+        self._begins_id = WordSet(self._ids)
         self._part_counts = sorted({len(parts) for parts in self._by_parts}, reverse=True)
-
-    def _find_prose(self, statement: str) -> Array:
-        """Of each word of a statement, whether it stands in a sentence rather than in code or an example."""
-        is_prose: list[bool] = []
-        after_example = False
-        for line in statement.split("\n"):
-            is_example = line.lstrip().startswith(">>>")
-            prose = not (is_example or after_example) and _is_prose(line)
-            is_prose += [prose] * len(self._vocabulary.read(line))
-            after_example = is_example
-        return np.array(is_prose, np.bool_)
 
     def find_id(self, name: str) -> int | None:
         """The problem whose id a name is, or holds with something in front of it or behind it; `None` for none."""
@@ -128,7 +151,7 @@ class BenchmarkFinder:
     def find(self, texts: Sequence[str]) -> list[BenchmarkHit]:
         """All that stands in texts, in the order of texts and problems: hits of 13 words in a row (or of all
         words of a shorter field), ids, and solutions under other names. What of it is a copy, `judge_hit` says."""
-        reading = Reading(texts, self._vocabulary)
+        reading = Reading(texts)
         hits = [*self._find_words(reading), *self._find_ids(reading, texts)]
         literal = {(hit.problem, hit.text) for hit in hits if hit.field == "solution" and self.judge(hit)}
         hits += [hit for hit in self._find_renamed(reading, texts) if (hit.problem, hit.text) not in literal]
@@ -150,7 +173,7 @@ class BenchmarkFinder:
 
     def _find_ids(self, reading: Reading, texts: Sequence[str]) -> Iterable[BenchmarkHit]:
         found: dict[tuple[int, int], None] = {}
-        for at in np.flatnonzero(self._begins_id[reading.numbers]).tolist():
+        for at in np.flatnonzero(self._begins_id.find(reading.numbers)).tolist():
             text = reading.find_text(at)
             found |= dict.fromkeys((text, number) for number in self._ids[int(reading.numbers[at])])
         for text, number in found:
@@ -195,7 +218,7 @@ class BenchmarkFinder:
         if covered.mean() >= least and _measure_share(covered, telling) >= least:
             return True
         prose = self._prose.get(known)
-        if prose is None or len(prose) != len(covered) or (covered & prose).sum() < _LEAST_PROSE_WORDS:
+        if prose is None or (covered & prose).sum() < _LEAST_PROSE_WORDS:
             return False
         return min(_measure_share(covered, prose), _measure_share(covered, prose & telling)) >= _LEAST_PROSE
 
@@ -232,12 +255,39 @@ def is_telling_id(name: str) -> bool:
     return len(name) >= _LEAST_ID and any(p.isalpha() for p in parts) and any(p.isdigit() for p in parts)
 
 
-def _list_fields(problems: Sequence[BenchmarkProblem]) -> Iterator[tuple[int, Field, str]]:
-    """Index of the problem, field and text of all that is looked for."""
-    for number, problem in enumerate(problems):
-        for field in _FIELDS:
-            if text := getattr(problem, field):
-                yield number, field, text
+def make_fingerprint(text: str) -> Fingerprint:
+    """The fingerprint of a text."""
+    words, prose = number_words(text), _find_prose(text)
+    if len(prose) != len(words):  # lines by themselves are read otherwise where they seem to be numbered
+        prose = np.zeros(len(words), np.bool_)
+    windows = cut_windows(words)
+    return Fingerprint(
+        words=len(words),
+        hashes=windows.hashes.astype("<u8").tobytes(),
+        tell=np.packbits(windows.tell).tobytes(),
+        prose=np.packbits(prose).tobytes(),
+    )
+
+
+def _get_fingerprint(problem: BenchmarkProblem, field: Field) -> Fingerprint:
+    text: str = getattr(problem, field)
+    return make_fingerprint(text) if text else problem.fingerprints[field]
+
+
+def _unpack(bits: bytes, count: int) -> Array:
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=count).astype(np.bool_)
+
+
+def _find_prose(statement: str) -> Array:
+    """Of each word of a statement, whether it stands in a sentence rather than in code or an example."""
+    is_prose: list[bool] = []
+    after_example = False
+    for line in statement.split("\n"):
+        is_example = line.lstrip().startswith(">>>")
+        prose = not (is_example or after_example) and _is_prose(line)
+        is_prose += [prose] * len(number_words(line))
+        after_example = is_example
+    return np.array(is_prose, np.bool_)
 
 
 def _is_prose(line: str) -> bool:

@@ -28,7 +28,7 @@ _TOKEN = rf"{_WHOLE}|{_LEFT}(?:{_CUT})[A-Za-z0-9_.-]{{4}}"
 _ROUGHLY_NAMED = (
     r"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|[a-z0-9][_ .-]?key|auth|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
-    r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
+    r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|appid|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
     r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw)[\\\"'=:]"
 )
 """What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
@@ -47,7 +47,7 @@ _OTHERS = (
     r"(?i:authorization|bearer [\w.+/~=-]*[0-9]|basic [\w.+/~=-]*[0-9]|cookie2?[\"'`\]]*[ :=])",
     r"(?i:sshpass|mysql[^\n]* -p|mariadb[^\n]* -p|redis-cli|htpasswd|chpasswd|identified by|-passin|docker login|password-stdin|with-token)",
     r"\s-u[ =]?[\"']?[^\s:]+:|\s--user[ =]|\s-b[ =][\"']|\s--cookie",
-    r"[?&;](?:key|sig|signature|code|apikey|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)=",
+    r"[?&;](?:key|sig|signature|code|appid|apikey|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)=",
     r"(?:KEY|TOKEN|PASS|SECRET|PWD|PAT|DSN|CREDENTIAL|SALT|CERT|[a-z_]key|token|pass|secret|pwd)S?s? ?= ?[^\s\"'`()\[\].]*[0-9]",
     r"[0-9][A-Za-z0-9+/_=.-]*[\"'`]?\s(?:is|was|as|for)\s(?:the|my|our|your|a|their|its)\s(?:[\w-]+ )*(?i:[a-z]*key|token|password|secret)",
     r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}",
@@ -55,6 +55,11 @@ _OTHERS = (
     r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)",
     r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
 )
+_TABLE = (
+    rf"(?i:{CLEAR_WORDS})[\w \"'`*.#/()|│,;\t\r\\-]*(?:\n|\\n)(?:[|+:=~─━═│┼├┤╞╡╪ -]*[\\r]*(?:\n|\\n))?"
+    r"[^\n:=(){}<>]*(?:[|│,;\t]|\\t)"
+)
+"""The line of a table that names a secret, and a row of it."""
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper
 bits. Few hashes look like that."""
@@ -148,7 +153,9 @@ def _find_named(values: Any) -> list[bool]:
 
 
 def _find_exactly(values: Any) -> list[bool]:
-    return [any(pair) for pair in zip(_match(values, _NAMED), _match(values, "|".join(_OTHERS)), strict=True)]
+    return [
+        any(pair) for pair in zip(_match(values, _NAMED), _match(values, "|".join((*_OTHERS, _TABLE))), strict=True)
+    ]
 
 
 def _take(values: Any, numbers: list[int]) -> Any:

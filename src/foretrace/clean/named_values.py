@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 
 from foretrace.clean.password_lines import find_password_lines
 from foretrace.clean.rules import HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
+from foretrace.clean.table_cells import find_table_cells
 from foretrace.clean.values import (
     is_placeholder,
+    is_random,
     is_secret,
     is_short_password,
     is_token,
-    measure_entropy,
     names_user_and_password,
     read_words,
 )
@@ -29,7 +30,7 @@ _STEMS = re.compile("key|token|secret|pass|pwd|pswd|credential|session|auth|bear
 _MARGIN = 20
 _NAMED = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})"
-    r"(?:[\"'`]?\s{0,4},?\s{0,40}[\"'`]?value[\"'`]?\s{0,4}[:=]\s{0,4}|[\"'`]?[\])]{0,2}(?P<sep>\s{0,12}(?:=>|:=|\?=|=|:(?!:)|\|)\s{0,12}|[\"'`]\s{0,4},\s{0,12}(?=[bfru]?[\"'`]))"
+    r"(?:[\"'`]?\s{0,4},?\s{0,40}[\"'`]?value[\"'`]?\s{0,4}[:=]\s{0,4}|[\"'`]?[\])]{0,2}(?P<sep>\s{0,12}(?:=>|:=|\?=|=|:\*{0,2}(?!:)|\|)\s{0,12}|[\"'`]\s{0,4},\s{0,12}(?=[bfru]?[\"'`]))"
     r"(?:(?:str|string|optional\[str\]|str \| none)\s{0,4}=\s{0,4}|!!str\s+|!\w+\s+)?"
     r"|[\"'`]?\s{0,4}>\s{0,12})"
     rf"(?:os\.(?:getenv|environ\.get)\([^,()]{{1,60}},\s{{0,4}})?(?:{_QUOTED}|{_BARE})"
@@ -51,9 +52,11 @@ _COMMANDS = re.compile(
 _PIPED = re.compile(
     r"(?:echo|printf)\s+(?:-n\s+)?[\"']?(?P<bare>[^\s\"'`|]{6,512})[\"']?\s*\|[^\n|]{0,200}?(?:--password-stdin|--with-token|sudo\s+-S|chpasswd|login)"
 )
+_OF = r"\s+(?:for|of|on|in|at|from)\s+[^\s\"':=]{1,40}(?:\s+[^\s\"':=]{1,30}){0,2}?"
+_IS = r"\s+(?:is|was|are|to|as|reads|equals|set to|will be|should be|named)|\s*[=:]"
 _SPACED = re.compile(
-    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})(?:\s+(?:for|of|on|in|at|from)\s+[^\s\"':=]{{1,40}}(?:\s+[^\s\"':=]{{1,30}}){{0,2}}?)?"
-    r"(?:\s+(?:is|was|are|to|as|reads|equals|set to|will be|should be|named)|\s*[=:]|)\s*:?\s+[\"'`“*(\[]{0,3}(?P<bare>[^\s\"'`”,;<>]{6,4096})(?<!:)(?![\w:])"
+    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})(?:{_OF}(?:{_IS})|(?:{_OF})?(?:{_IS}|))"
+    r"\s*:?\s+[\"'`“*(\[]{0,3}(?P<bare>[^\s\"'`”,;<>]{6,4096})(?<!:)(?![\w:])"
 )
 _TRAILING = re.compile(
     rf"(?<![\w/.-])(?P<bare>[A-Za-z0-9+/_=.-]{{16,512}})[\"'`]?\s+(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s+(?:[\w-]+\s+){{0,4}}?(?i:{SECRET_WORDS})"
@@ -77,7 +80,7 @@ _ORACLE = re.compile(
     r"(?:\boracle:\w{1,8}:|\bsqlplus\s(?:-\w{1,20}\s){0,4})[\"']?\w{1,60}/[\"']?(?P<bare>[^\s@\"'`/\\]{3,128})[\"']?@"
 )
 _QUERY = re.compile(
-    r"[?&;](?:key|sig|signature|code|apikey|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)=(?P<bare>[A-Za-z0-9%+/_.~=-]{16,4096})"
+    r"[?&;](?:key|sig|signature|code|apikey|appid|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)=(?P<bare>[A-Za-z0-9%+/_.~=-]{16,4096})"
 )
 _PGPASS = re.compile(r"(?m)^[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>\S{6,256})$")
 _NETRC = re.compile(r"\blogin\s+\S{1,100}\s+password\s+(?P<bare>\S{4,256})")
@@ -122,7 +125,11 @@ def _find_all(text: str) -> Iterator[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # a few letters of other scripts become two
         lower = "".join(c.lower() if c.isascii() else c for c in text)
-    yield from _find_settings(text, lower)
+    words = [*_find_words(lower)]
+    yield from _find_settings(text, words)
+    if "\n" in text:
+        cells = find_table_cells(text, words)
+        yield from ((start, end, name_type(name), value) for start, end, name, value in cells)
     if _PASSWORD_SIGNS.search(lower) is not None:
         yield from find_password_lines(text)
     yield from _find_in_commands(text, lower)
@@ -143,8 +150,8 @@ def _find_words(lower: str) -> Iterator[int]:
     yield from (word.start() for word in _WORDS.finditer(lower, start, end))
 
 
-def _find_settings(text: str, lower: str) -> Iterator[Span]:
-    for at in _find_words(lower):
+def _find_settings(text: str, words: Iterable[int]) -> Iterator[Span]:
+    for at in words:
         if (match := _NAMED.match(text, at)) is not None:
             name = _read_name(text, match)
             if name and (span := _judge(match, name)) is not None:
@@ -164,7 +171,7 @@ def _judge_prose(text: str, match: re.Match[str]) -> Iterator[Span]:
     name = _read_name(text, match)
     value = match["bare"].rstrip(".,;:!?)]*\"'")
     password = PASSWORD_WORDS.search(match["name"]) is not None
-    if name and is_secret(value, quoted=False, password=password) and _is_random(value, 6 if password else 12):
+    if name and is_secret(value, quoted=False, password=password) and is_random(value, 6 if password else 12):
         start = match.start("bare")
         yield start, start + len(value), name_type(match["name"]), value
 
@@ -197,14 +204,14 @@ def _find_in_headers(text: str, lower: str) -> Iterator[Span]:
     for match in _BEARER.finditer(text) if "bearer" in lower or "basic" in lower else ():
         value = match["bare"]
         basic = match[0][:5].lower() == "basic"
-        if names_user_and_password(value) if basic else _is_random(value):
+        if names_user_and_password(value) if basic else is_random(value):
             yield _span(match, "bare", "authorization")
     if not _holds(lower, (("cookie",), ("curl", "-b"))):
         return
     for cookies in _COOKIES.finditer(text):
         for match in _COOKIE.finditer(cookies["list"]):
             value = match["bare"]
-            if match["name"].lower() in _COOKIE_ATTRIBUTES or is_placeholder(value) or not _is_random(value, 8):
+            if match["name"].lower() in _COOKIE_ATTRIBUTES or is_placeholder(value) or not is_random(value, 8):
                 continue
             start = cookies.start("list") + match.start("bare")
             yield start, start + len(value), "cookie", value
@@ -240,17 +247,17 @@ def _find_in_urls(text: str) -> Iterator[Span]:
         if not is_placeholder(match["bare"]) and match["bare"].lower() not in ("tiger", "oracle"):
             yield _span(match, "bare", "password")
     for match in _USER_ALONE.finditer(text) if has_user else ():
-        if is_token(match["bare"]) and _is_random(match["bare"]):
+        if is_token(match["bare"]) and is_random(match["bare"]):
             yield _span(match, "bare", "token")
     for match in _QUERY.finditer(text):
-        if _is_random(match["bare"]):
+        if is_random(match["bare"]):
             yield _span(match, "bare", "token")
 
 
 def _find_before_names(text: str) -> Iterator[Span]:
     for match in _TRAILING.finditer(text):
         value = match["bare"].rstrip(".,;:")
-        if _is_random(value, 16) and is_secret(value, quoted=False, password=False):
+        if is_random(value, 16) and is_secret(value, quoted=False, password=False):
             start = match.start("bare")
             yield start, start + len(value), "token", value
 
@@ -275,20 +282,12 @@ def _judge(match: re.Match[str], name: str) -> Span | None:
         return None
     if " " in value and not password:
         return None
-    if "|" in (groups.get("sep") or "") and not _is_random(value.strip("*"), 10):
+    if "|" in (groups.get("sep") or "") and not is_random(value.strip("*"), 10):
         return None  # a cell of a table
     is_weak = _WEAK_KEY.search(match["name"]) is not None
-    if is_weak and not (names_user_and_password(value) or (len(value) >= 16 and _is_random(value, 16))):
+    if is_weak and not (names_user_and_password(value) or (len(value) >= 16 and is_random(value, 16))):
         return None
     return _span(match, kind, name_type(name))
-
-
-def _is_random(value: str, least: int = 16) -> bool:
-    """Whether a text has letters and digits as no word or number has them."""
-    if len(value) < least or is_placeholder(value):
-        return False
-    has_both = re.search(r"[0-9]", value) is not None and re.search(r"[A-Za-z]", value) is not None
-    return has_both and len(set(value)) >= 6 and measure_entropy(value) >= (2.9 if len(value) >= 12 else 2.2)
 
 
 def name_type(name: str) -> str:

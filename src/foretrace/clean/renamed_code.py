@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from foretrace.clean.word_runs import Run, RunFinder, Vocabulary
+from foretrace.clean.word_runs import Run, RunFinder, WordSet, cut_windows, number_words
 from foretrace.core.python_source import parse_quietly
 
 LEAST_SIGNS = 50
@@ -40,24 +40,25 @@ Array = np.ndarray[Any, Any]
 class CodeFinder:
     """Finds pieces of code, whatever its own names are."""
 
-    def __init__(self, codes: Sequence[str], owners: Sequence[int], vocabulary: Vocabulary) -> None:
+    def __init__(self, codes: Sequence[str], owners: Sequence[int]) -> None:
         trees = [_parse(code) for code in codes]
         names: set[str] = set().union(*(_find_names(tree) for tree in trees))
         words = {word.lower() for code in codes for word in _WORD.findall(code)} - {name.lower() for name in names}
-        self._keep = np.zeros(vocabulary.size, np.bool_)
-        self._keep[[vocabulary.find(word) for word in words]] = True
-        self._keep[[0, *map(vocabulary.find, string.ascii_lowercase)]] = False  # one letter is a name somewhere
+        letters = {*number_words(" ".join(string.ascii_lowercase)).tolist()}  # one letter is a name somewhere
+        self._keep = WordSet({*number_words(" ".join(words)).tolist()} - letters)
         self._codes = [code if tree is not None else "" for code, tree in zip(codes, trees, strict=True)]
         self._codes = [code if len(_SIGN.findall(code)) >= LEAST_SIGNS else "" for code in self._codes]
-        sequences = [self._leave_names_out(vocabulary.read(code))[0] for code in self._codes]
+        sequences = [self._leave_names_out(number_words(code))[0] for code in self._codes]
         self._lengths = [len(each) for each in sequences]
-        self._finder = RunFinder(sequences, owners, _SEED_WORDS)
+        self._finder = RunFinder([cut_windows(each, _SEED_WORDS) for each in sequences], owners, _SEED_WORDS)
 
     def find(self, numbers: Array) -> list[Run]:
         """Where most of the words of a code stand, in order: at most one place for each code, as words of the text.
 
         The runs have the words of the text in `at`, and how many these are in `end`.
         """
+        if not self._codes:
+            return []
         words, places = self._leave_names_out(numbers)
         by_code: dict[int, list[Run]] = defaultdict(list)
         for run in self._finder.find(words):
@@ -84,7 +85,7 @@ class CodeFinder:
 
     def _leave_names_out(self, numbers: Array) -> tuple[Array, Array]:
         """The words, with one 0 in place of names and unknown words in a row; and the place of each."""
-        is_kept = self._keep[numbers]
+        is_kept = self._keep.find(numbers)
         stays = np.ones(len(numbers), np.bool_)
         stays[1:] = is_kept[1:] | is_kept[:-1]
         places = np.flatnonzero(stays)

@@ -208,7 +208,7 @@ HARMLESS_NAMES = re.compile(
     r"validator|validators|strength|required|enabled|status|state|store|manager|usage|"
     r"index|offset|budget|s?[_ -]?used|s[_ -]?per.*|ized?|izer.*|s?[_ -]?(?:in|out)|input|output|reset|change[d]?|arn|ref|reference"
     r") )[\"'\])\s]*\Z | \b(?:max|min|num|n|next|prev|page|start|stop|eos|bos|pad|unk|mask|sep|cls|special|public|total|prompt|"
-    r"completion|cached?|input|output|author|authors|continuation)[_. -]?(?:\w{0,12}[_. -])?(?:token|key)"
+    r"completion|cached?|input|output|author|authors|continuation)(?:[_. -](?:\w{0,12}[_. -])?)?(?:token|key)"
 )
 """Names that hold such a word and name no secret: `token_type`, `max_tokens`, `next_page_token`."""
 
@@ -217,7 +217,7 @@ PLACEHOLDER_WORDS = re.compile(
     r"(?:^|[^a-z0-9])(?:fake|sample|mock|foo|bar|baz|qux|todo|tbd|fixme|none|null|nil|undefined|true|false|insert|enter|"
     r"empty|default|invalid|wrong|bad|missing|expired|test(?:ing|er|user|case)?|demo|string|str|value|stdin|optional|required)(?:$|[^a-z0-9])|"
     r"x{4,}|\*{3,}|\.{3}|…|-{4,}|_{4,}|0{8,}|qwerty|^.{0,20}(?:1234567|abcdef|abc123|deadbeef).{0,10}$|"
-    r"^pass(?:word|wd)?[!@\#0-9]{0,4}$|^p(?:ass|w)\d{0,3}$|^(?:new|old|user|admin|root|secure|strong|super)?[_-]?(?:secret|pass(?:word)?|token|key)[_!@\#0-9-]{0,4}$|"
+    r"^pass(?:word|wd)?[!@\#0-9.]{0,4}$|^p(?:ass|w)\d{0,3}$|^(?:new|old|user|admin|root|secure|strong|super)?[_-]?(?:secret|pass(?:word)?|token|key)[_!@\#0-9-]{0,4}$|"
     r"passw(?:or)?d[_-]?(?:here|goes)|(?:key|token|secret|password)[_-]?here|^test"
 )
 """What a value holds that stands for a secret and is none."""

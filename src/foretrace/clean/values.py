@@ -95,6 +95,14 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
     )
 
 
+def is_random(value: str, least: int = 16) -> bool:
+    """Whether a text has letters and digits as no word or number has them."""
+    if len(value) < least or is_placeholder(value):
+        return False
+    has_both = re.search(r"[0-9]", value) is not None and re.search(r"[A-Za-z]", value) is not None
+    return has_both and len(set(value)) >= 6 and measure_entropy(value) >= (2.9 if len(value) >= 12 else 2.2)
+
+
 def is_short_password(value: str) -> bool:
     """Whether four or five characters are as mixed as nothing but a password is."""
     kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))

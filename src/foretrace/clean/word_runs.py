@@ -2,14 +2,15 @@
 
 Words are what is left of a text without case, punctuation, line breaks and numbers of lines, so that a copy that was
 formatted anew, escaped in JSON or put into a diff has the same words. Every eight words are looked up by a hash
-(numpy); where they are known, the run is followed to both sides, word by word.
+(numpy); where they are known, the run is followed to both sides. Of the known texts the hashes are enough.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,17 @@ _LINE_NUMBER = re.compile(rb"(?m)^[ \t]*\d+[ \t]*(?:[:|\t]|  )")
 """What `cat -n`, `grep -n` and editors put in front of a line."""
 _BOUND = b" \xff "
 """Stands between two texts: a word that no text has, since it is no UTF-8."""
+_SET_BITS = 20
+"""Of a number of a word, by which those that are in no set are told at once."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_BLOCK = 1 << 15
+"""Bytes of a text that are read at a time."""
+_BASE = 0xD6E8FEB86659FD93
+_POWERS, _INVERSE_POWERS = (
+    np.cumprod(np.append(np.uint64(1), np.full(_BLOCK - 1, base, np.uint64)), dtype=np.uint64)
+    for base in (_BASE, pow(_BASE, -1, 1 << 64))
+)
+"""Of the base, up to the length of a block."""
 
 Array = np.ndarray[Any, Any]
 
@@ -48,38 +59,46 @@ class Run(NamedTuple):
     """Its first word in the text that was looked through."""
 
 
-class Vocabulary:
-    """The words of known texts, numbered from 1; every other word is 0."""
+class WordSet:
+    """Some words, by their numbers."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._numbers: dict[bytes, int] = {}
-        for text in texts:
-            for word in blank(text).split():
-                self._numbers.setdefault(word, len(self._numbers) + 1)
-        self.size = len(self._numbers) + 1
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._numbers = np.unique(np.array([*numbers], np.uint32))
+        self._may_be = np.zeros(1 << _SET_BITS, np.bool_)
+        self._may_be[self._numbers >> (32 - _SET_BITS)] = True
 
-    def read(self, text: str) -> Array:
-        """Numbers of the words of a text."""
-        return self.number(blank(text))
+    def find(self, numbers: Array) -> Array:
+        """Of each word, whether it is one of these."""
+        if not len(self._numbers):
+            return np.zeros(len(numbers), np.bool_)
+        found = self._may_be[numbers >> (32 - _SET_BITS)]
+        candidates = np.flatnonzero(found)
+        places = np.searchsorted(self._numbers[:-1], numbers[candidates])
+        found[candidates] = self._numbers[places] == numbers[candidates]
+        return found
 
-    def number(self, blanked: bytes) -> Array:
-        """Numbers of the words of a text that was blanked."""
-        words = blanked.split()
-        find = self._numbers.get
-        return np.fromiter((find(word, 0) for word in words), np.uint32, len(words))
 
-    def find(self, word: str) -> int:
-        """The number of one word; 0 where it is not known."""
-        return self._numbers.get(blank(word).strip(), 0)
+class Windows(NamedTuple):
+    """Each few words in a row of a known text, in their order."""
+
+    hashes: Array
+    """uint64."""
+    tell: Array
+    """Whether they are looked up: not where they are a few words again and again, since a table of zeros would be found
+    at every word."""
+
+
+def cut_windows(numbers: Array, size: int = SEED_WORDS) -> Windows:
+    """The windows of a text, given as numbers of words: none where it has fewer than `size`."""
+    return Windows(_hash_windows(numbers, size), _find_varied(numbers, size))
 
 
 class RunFinder:
-    """Finds the runs of known sequences of words (as numbers)."""
+    """Finds the runs of known texts, of which it has the windows."""
 
-    def __init__(self, sequences: Sequence[Array], owners: Sequence[int], seed_words: int = SEED_WORDS) -> None:
-        self._sequences = [np.asarray(each, np.uint32) for each in sequences]
+    def __init__(self, texts: Sequence[Windows], owners: Sequence[int], seed_words: int = SEED_WORDS) -> None:
         self._seed_words = seed_words
-        hashes = [_hash_windows(each, seed_words) for each in self._sequences]
+        hashes = self._windows = [each.hashes for each in texts]
         counts = [len(each) for each in hashes]
         known = np.repeat(np.arange(len(hashes)), counts)
         places = np.concatenate([np.arange(count) for count in counts] or [np.empty(0, np.int64)])
@@ -93,17 +112,18 @@ class RunFinder:
         is_new[1:] = (np.diff(flat[order]) != 0) | (np.diff(owner[order]) != 0)
         before = np.append(0, np.cumsum(is_new))
         n_owners = before[self._ends] - before[self._first]
-        varied = np.concatenate([*(_find_varied(each, seed_words) for each in self._sequences), np.empty(0, np.bool_)])
+        may_tell = np.concatenate([*(each.tell for each in texts), np.empty(0, np.bool_)])
         tells = (n_owners <= MAX_OWNERS) & (self._ends - self._first <= _MAX_PLACES)
-        tells = self._tells = tells & varied[order][self._first]
+        tells = self._tells = tells & may_tell[order][self._first]
         bits = max(16, min(24, (32 * len(self._hashes)).bit_length()))
         self._shift = np.uint64(64 - bits)
         self._may_be = np.zeros(1 << bits, np.bool_)
         self._may_be[self._hashes[tells] >> self._shift] = True
-        self.telling = [self._find_telling(*each) for each in zip(hashes, map(len, self._sequences), strict=True)]
-        """Of each sequence, which of its words stand in a seed that is no boilerplate."""
+        self.telling = [self._find_telling(each) for each in hashes]
+        """Of each known text, which of its words stand in a seed that is no boilerplate."""
 
-    def _find_telling(self, hashes: Array, count: int) -> Array:
+    def _find_telling(self, hashes: Array) -> Array:
+        count = len(hashes) + self._seed_words - 1 if len(hashes) else 0
         begun = np.zeros(count + 1, np.int64)
         at = np.flatnonzero(self._tells[np.searchsorted(self._hashes, hashes)])
         np.add.at(begun, at, 1)
@@ -128,30 +148,29 @@ class RunFinder:
             for known, place in zip(self._known[here].tolist(), self._at[here].tolist(), strict=True):
                 if done[known, at - place] > at:
                     continue
-                run = self._follow(numbers, known, place, at)
+                run = self._follow(hashes, known, place, at)
                 done[known, at - place] = run.at + run.end - run.start
-                if run.end - run.start >= self._seed_words:  # else two texts with one hash
-                    runs.append(run)
+                runs.append(run)
         return runs
 
-    def _follow(self, numbers: Array, known: int, place: int, at: int) -> Run:
-        """The run around a seed, as far as the words are the same."""
-        sequence = self._sequences[known]
+    def _follow(self, hashes: Array, known: int, place: int, at: int) -> Run:
+        """The run around a seed, as far as the windows are the same."""
+        windows = self._windows[known]
         back = min(place, at)
-        before = sequence[place - back : place] == numbers[at - back : at]
+        before = windows[place - back : place] == hashes[at - back : at]
         left = back if before.all() else back - 1 - int(np.flatnonzero(~before)[-1])
-        ahead = min(len(sequence) - place, len(numbers) - at)
-        behind = sequence[place : place + ahead] == numbers[at : at + ahead]
+        ahead = min(len(windows) - place, len(hashes) - at)
+        behind = windows[place : place + ahead] == hashes[at : at + ahead]
         right = ahead if behind.all() else int(np.flatnonzero(~behind)[0])
-        return Run(known, place - left, place + right, at - left)
+        return Run(known, place - left, place + right + self._seed_words - 1, at - left)
 
 
 class Reading:
     """Some texts as one sequence of numbered words."""
 
-    def __init__(self, texts: Sequence[str], vocabulary: Vocabulary) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         self._blanked = [blank(text) for text in texts]
-        self.numbers = vocabulary.number(_BOUND.join(self._blanked))
+        self.numbers = _number(_BOUND.join(self._blanked))
         self._starts: list[int] | None = None
 
     def find_text(self, at: int) -> int:
@@ -170,6 +189,43 @@ class Reading:
             for data in self._blanked[:-1]:
                 self._starts.append(self._starts[-1] + len(data.split()) + 1)
         return self._starts
+
+
+def number_words(text: str) -> Array:
+    """The words of a text as numbers, uint32: the same word has the same number in every process."""
+    return _number(blank(text))
+
+
+def _number(blanked: bytes) -> Array:
+    numbers: list[Array] = [np.empty(0, np.uint32)]
+    start = 0
+    while start < len(blanked):
+        end = start + _BLOCK
+        if end >= len(blanked):
+            end = len(blanked)
+        elif (cut := blanked.rfind(b" ", start, end)) >= 0:
+            end = cut
+        else:  # one word, which is longer
+            stop = blanked.find(b" ", end)
+            end = stop if stop >= 0 else len(blanked)
+            numbers.append(np.array([zlib.crc32(blanked[start:end])], np.uint32))
+            start = end
+        numbers.append(_number_block(np.frombuffer(blanked, np.uint8, end - start, start)))
+        start = end + 1
+    return np.concatenate(numbers)
+
+
+def _number_block(data: Array) -> Array:
+    """The words of up to `_BLOCK` bytes as numbers: of each the sum of its bytes times powers of a factor, which is the
+    difference of two sums over the whole block."""
+    is_word = np.zeros(len(data) + 2, np.bool_)
+    np.not_equal(data, ord(" "), out=is_word[1:-1])
+    edges = np.flatnonzero(is_word[1:] != is_word[:-1])
+    starts, ends = edges[::2], edges[1::2]
+    sums = np.zeros(len(data) + 1, np.uint64)
+    np.cumsum(data * _POWERS[: len(data)], out=sums[1:])
+    hashes = (sums[ends] - sums[starts]) * _INVERSE_POWERS[starts]
+    return (hashes * _FACTOR >> np.uint64(32)).astype(np.uint32)
 
 
 def blank(text: str) -> bytes:
@@ -194,8 +250,7 @@ def _has_line_numbers(data: bytes) -> bool:
 
 
 def _find_varied(numbers: Array, size: int) -> Array:
-    """Of each `size` neighbours, whether they are more than a few words again and again: a table of zeros would be
-    found at every word."""
+    """Of each `size` neighbours, whether they are more than a few words again and again."""
     if len(numbers) < size:
         return np.empty(0, np.bool_)
     windows = np.sort(np.lib.stride_tricks.sliding_window_view(numbers, size), axis=1)

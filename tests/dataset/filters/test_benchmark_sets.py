@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from foretrace.clean.benchmarks import BenchmarkProblem
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.dataset.filters import benchmark_sets
 from foretrace.dataset.filters.benchmark_sets import (
+    FINGERPRINTS,
     describe_unusable_rows,
     gather_benchmarks,
-    list_known_ids,
+    list_known_problems,
     parse_benchmark,
     read_benchmarks,
 )
@@ -134,7 +136,17 @@ def test_file_without_problems_is_refused(tmp_path: Path) -> None:
         read_benchmarks([str(tmp_path / "b.parquet")])
 
 
-def test_known_ids_are_those_of_benchmarks_that_were_not_given() -> None:
-    ids = list_known_ids(but=["mbpp"])
-    assert {each.benchmark for each in ids} == {"humaneval"}
-    assert (ids[0].id, len(ids)) == ("HumanEval/0", 164)
+def test_known_problems_are_those_of_benchmarks_that_were_not_given() -> None:
+    (first, *others) = list_known_problems(but=["mbpp"])
+    assert {each.benchmark for each in (first, *others)} == {"humaneval"}
+    assert (first.id, len(others)) == ("HumanEval/0", 163)
+    assert first.list_fields() == ["statement", "solution"]
+    ids = list_known_problems(but=["humaneval"])
+    assert (ids[0].id, len(ids), ids[0].list_fields()) == ("mbpp/1", 974, [])
+
+
+def test_fingerprints_hold_no_text() -> None:
+    for path in FINGERPRINTS.glob("*.jsonl"):
+        _, *rows = (json.loads(line) for line in path.read_text().splitlines())
+        texts = [text for row in rows for each in row["fingerprints"].values() for text in each.values()]
+        assert all(isinstance(text, int) or base64.b64decode(text, validate=True) for text in texts if text)

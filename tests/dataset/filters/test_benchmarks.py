@@ -14,6 +14,7 @@ from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.build import build
+from foretrace.dataset.filters.benchmark_sets import read_benchmarks
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.trace_filters import TraceSelection, examine_trace, select_traces
@@ -88,15 +89,30 @@ def test_reported_alone_where_that_is_asked_for(settings: BuildSettings) -> None
         BuildSettings(keep_contaminated=True).check()
 
 
-def test_without_a_setting_known_benchmarks_are_reported_by_id() -> None:
+def test_without_a_setting_known_benchmarks_are_reported() -> None:
     ids = ("HumanEval/12", "mbpp/601", "django__django-11099", "django__django.1a2b.func_1", "HumanEval/164")
     selection = select(BuildSettings(), *(trace(n, user("Go."), says("Done."), task=n) for n in ids))
     found = selection.filters["benchmarks"]
     assert not selection.left_out
     assert {name: counts["traces"] for name, counts in found["found"].items()} == {"humaneval": 1, "mbpp": 1}
     assert found["traces_like_swebench"] == {"little:train": 1}
-    assert "humaneval by id (164 problems)" in found["notes"][0]
-    assert found["notes"][1].startswith("Of humaneval, mbpp, ids in the names of tasks alone were looked for")
+    assert "humaneval by id, statement, solution (164 problems); mbpp by id (974" in found["notes"][0]
+    assert found["notes"][1] == "What is found of humaneval, mbpp is reported, and not left out."
+
+
+def test_texts_of_humaneval_are_reported_by_every_build() -> None:
+    rows = Path(__file__).parents[4] / "shared/data/problems/HumanEval.jsonl.gz"
+    if not rows.is_file():
+        pytest.skip("the rows of HumanEval are not at hand")
+    problems = [each for each in read_benchmarks((f"humaneval={rows}",)) if int(each.id.partition("/")[2]) % 20 == 0]
+    traces = [trace(f"{p.id}s", user(p.statement), says("Yes.")) for p in problems]
+    traces += [trace(f"{p.id}c", user("Go."), calls("bash", {"command": p.solution})) for p in problems]
+    selection = select(BuildSettings(), *traces)
+    assert not selection.left_out
+    found = {(trace, problem, field) for trace, problem, field, *_ in list_copies(selection)}
+    assert {(f"{p.id}s", p.id, "statement") for p in problems} <= found
+    long = [p for p in problems if len(p.solution.split()) >= 20]
+    assert long and {(f"{p.id}c", p.id, "solution") for p in long} <= found
 
 
 def test_what_many_tasks_share_is_no_copy(settings: BuildSettings) -> None:

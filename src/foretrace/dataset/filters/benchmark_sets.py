@@ -1,4 +1,8 @@
-"""The problems of benchmarks: of those that foretrace knows by name, and of files of the user."""
+"""The problems of benchmarks: of those that foretrace knows by name, and of files of the user.
+
+No benchmark's text ships with foretrace. Of some it has fingerprints, hashes of eight words in a row, and every build
+looks for these. scripts/make_benchmark_fingerprints.py makes them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from foretrace.clean.benchmarks import BenchmarkProblem
+from foretrace.clean.benchmarks import BenchmarkProblem, Field, Fingerprint
 from foretrace.core.digest import digest
 from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
 from foretrace.problems.base import UnusableRow
@@ -28,6 +32,8 @@ _IDS = {
     "mbpp": tuple(f"mbpp/{number}" for number in range(1, 975)),
 }
 """Ids of the benchmarks that count their problems."""
+FINGERPRINTS = Path(__file__).with_name("fingerprints")
+"""A file for each benchmark of which there are fingerprints: NAME.jsonl."""
 _ID = ("id", "instance_id", "task_id", "problem_id", "question_id")
 _STATEMENT = ("statement", "problem_statement", "prompt", "question", "problem", "text", "instruction")
 _SOLUTION = ("solution", "canonical_solution", "patch", "reference", "code")
@@ -49,6 +55,26 @@ class _Unusable(NamedTuple):
     """A row in which there is nothing to look for."""
 
     why: str
+
+
+class FingerprintHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a file of fingerprints."""
+
+    format: Literal[1] = 1
+    """Another one is needed when words are read or hashed in another way."""
+    benchmark: str
+    origin: str
+    """Where its rows are from."""
+    license: str
+    left_out: int
+    """Windows that are not looked up, since they stand in common code."""
+
+
+class FingerprintRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of such a file: one problem."""
+
+    id: str
+    fingerprints: dict[Field, Fingerprint]
 
 
 class BenchmarkName(NamedTuple):
@@ -128,10 +154,22 @@ def _read_problems(name: str, path: Path | None) -> tuple[BenchmarkProblem, ...]
     return _read_once(name, path, _stamp(path)).problems
 
 
-def list_known_ids(*, but: Iterable[str]) -> list[BenchmarkProblem]:
-    """The problems, by their ids alone, of the benchmarks that count theirs, but for those named."""
+def list_known_problems(*, but: Iterable[str]) -> list[BenchmarkProblem]:
+    """The problems of the benchmarks that foretrace knows, but for those named: by fingerprints where it has them, else
+    by the ids alone of those that count theirs."""
     left = [name for name in _IDS if name not in {*but}]
-    return [BenchmarkProblem(benchmark=name, id=each) for name in left for each in _IDS[name]]
+    return [problem for name in left for problem in _list_known(name)]
+
+
+@functools.cache
+def _list_known(name: str) -> tuple[BenchmarkProblem, ...]:
+    path = FINGERPRINTS / f"{name}.jsonl"
+    if not path.is_file():
+        return tuple(BenchmarkProblem(benchmark=name, id=each) for each in _IDS[name])
+    header, *lines = path.read_bytes().splitlines()
+    msgspec.json.decode(header, type=FingerprintHeader)
+    rows = (msgspec.json.decode(line, type=FingerprintRow) for line in lines)
+    return tuple(BenchmarkProblem(benchmark=name, id=row.id, fingerprints=row.fingerprints) for row in rows)
 
 
 def gather_benchmarks(texts: Sequence[str], folder: Path) -> tuple[str, ...]:
@@ -147,7 +185,16 @@ def gather_benchmarks(texts: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
     """A digest of all that is looked for."""
-    return digest(*(part for p in problems for part in (p.benchmark, p.id, p.statement, p.solution, p.tests)))
+    return digest(
+        *(
+            part
+            for p in problems
+            for part in (
+                *(p.benchmark, p.id, p.statement, p.solution, p.tests),
+                *((each.hashes + each.tell).hex() for _, each in sorted(p.fingerprints.items())),
+            )
+        )
+    )
 
 
 @functools.lru_cache(maxsize=16)

@@ -16,7 +16,7 @@ from foretrace.dataset.filters.base import Decision, ExaminedTrace
 from foretrace.dataset.filters.benchmark_sets import (
     FileStamp,
     compute_digest,
-    list_known_ids,
+    list_known_problems,
     parse_benchmark,
     read_benchmarks,
     stamp_benchmarks,
@@ -60,7 +60,7 @@ class Found(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class BenchmarkFilter:
     """Looks for the benchmarks of the settings by id, statement, solution and tests, and for the others that foretrace
-    knows by id."""
+    knows by what it has of them: fingerprints of statements and solutions, or ids alone."""
 
     name = "benchmarks"
 
@@ -72,9 +72,7 @@ class BenchmarkFilter:
 
     def examine(self, trace: Trace) -> Any:
         """What of benchmarks stands in the trace."""
-        hits = list(self._find_in_names(trace))
-        if self._named:
-            hits += self._find_in_texts(trace)
+        hits = [*self._find_in_names(trace), *self._find_in_texts(trace)]
         names = "" if "swebench" in self._named else _find_swebench_id(trace)
         if not hits and not names:
             return None
@@ -166,7 +164,7 @@ class BenchmarkFilter:
         return {
             name: {
                 "problems": len(problems),
-                "by": [f for f in ("id", "statement", "solution", "tests") if any(getattr(p, f) for p in problems)],
+                "by": _list_what_is_looked_for(problems),
                 "digest": compute_digest(problems),
             }
             for name, problems in sets.items()
@@ -194,17 +192,13 @@ class BenchmarkFilter:
             for name, each in figures["looked_for"].items()
         )
         notes = [f"Benchmarks that were looked for: {looked}."]
-        by_id = [name for name in figures["looked_for"] if name not in self._named]
-        if by_id:
-            notes.append(
-                f"Of {', '.join(by_id)}, ids in the names of tasks alone were looked for, no statements or solutions, "
-                "and nothing is left out."
-            )
-        if self._named:
-            notes.append(
-                f"Hits of 13 words in a row, or of a whole shorter text: {figures['hits_of_13_words']}; copies among "
-                f"these, by how much of a problem they hold: {figures['copies_among_them']}."
-            )
+        only_reported = [name for name in figures["looked_for"] if name not in self._named]
+        if only_reported:
+            notes.append(f"What is found of {', '.join(only_reported)} is reported, and not left out.")
+        notes.append(
+            f"Hits of 13 words in a row, or of a whole shorter text: {figures['hits_of_13_words']}; copies among "
+            f"these, by how much of a problem they hold: {figures['copies_among_them']}."
+        )
         for name, counts in figures["found"].items():
             how = ", ".join(f"{kind} {n}" for kind, n in counts.items() if kind != "traces")
             done = "left out" if self._removes and name in self._named else "not left out"
@@ -218,7 +212,12 @@ class BenchmarkFilter:
 def _make_finder(texts: tuple[str, ...], stamps: tuple[FileStamp, ...]) -> BenchmarkFinder:
     """Made once in a process, while the files are as they were: a worker looks at the traces of many jobs."""
     named = [parse_benchmark(text).name for text in texts]
-    return BenchmarkFinder([*read_benchmarks(texts), *list_known_ids(but=named)])
+    return BenchmarkFinder([*read_benchmarks(texts), *list_known_problems(but=named)])
+
+
+def _list_what_is_looked_for(problems: Sequence[BenchmarkProblem]) -> list[str]:
+    found = {field for problem in problems for field in problem.list_fields()} | {"id" for p in problems if p.id}
+    return [field for field in ("id", "statement", "solution", "tests") if field in found]
 
 
 def _is_in_reach(found: FoundHit) -> bool:
