@@ -34,7 +34,7 @@ bench: .venv/dev
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
 # kept in screenshots/.
-test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/ray .venv/browser
+test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/ray .venv/s3 .venv/browser
 	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -m "integration or slow" tests
 
 .venv/bin/python:
@@ -69,6 +69,10 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/r
 
 .venv/ray: .venv/atropos
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos,ray]"
+	touch $@
+
+.venv/s3: .venv/ray
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos,ray,s3]" "moto[server]>=5.1"
 	touch $@
 
 # Chromium is the system's: installed where that is allowed, else the tests of pages are skipped and say so, and the next

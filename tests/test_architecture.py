@@ -18,7 +18,7 @@ import pytest
 SRC = Path(__file__).resolve().parents[1] / "src"
 FLOORS = [
     {"core", "samples"},  # the samples are rows, without code
-    {"encodings", "rows", "engines"},
+    {"encodings", "rows", "engines", "objectstores"},
     {"models", "sandbox", "protocols", "problems", "sources", "actions", "clean"},
     {"episodes", "dataset", "exports", "evaluation"},
     {"registry", "report"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,11 +93,13 @@ def build(
         GateError: a gate failed; nothing was written.
     """
     from foretrace.api.engines import make_engine
+    from foretrace.core.progress import ignore_progress
     from foretrace.dataset.build import build as run
     from foretrace.dataset.settings import BuildSettings
+    from foretrace.objectstores.dataset import open_dataset_for_writing
+    from foretrace.objectstores.traces import open_traces_for_reading
     from foretrace.report.view import write_dataset_report
 
-    folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
     settings = make_settings(
         BuildSettings,
         target=target,
@@ -127,12 +130,19 @@ def build(
     where = make_engine(engine, workers, ray_address)
     if references:
         check_references(target)
-    report = run(folders, Path(out), settings, engine=where, overwrite=overwrite, progress=progress)
-    if references:
-        from foretrace.api.scoring import add_references
+    with (
+        open_dataset_for_writing(out, overwrite=overwrite, progress=progress or ignore_progress) as (folder, publish),
+        ExitStack() as stack,
+    ):
+        places = [traces] if isinstance(traces, (str, Path)) else traces
+        folders = [stack.enter_context(open_traces_for_reading(place, progress or ignore_progress)) for place in places]
+        report = run(folders, folder, settings, engine=where, overwrite=overwrite, progress=progress)
+        if references:
+            from foretrace.api.scoring import add_references
 
-        add_references(out, progress=progress)
-    write_dataset_report(Path(out))
+            add_references(folder, progress=progress)
+        write_dataset_report(folder)
+        publish()
     return report
 
 

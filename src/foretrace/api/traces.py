@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def import_source(
     progress: ProgressFunc | None = None,
 ) -> ImportReport:
     """Import raw rows or session files into the traces folder `out`, which is made if absent; an interrupted import
-    goes on.
+    goes on. It may lie in an object store, `s3://BUCKET/FOLDER` (docs/scale.md).
 
     Args:
         source: `auto`, the name of a source (`swe_smith`, `swe_smith:tool`, `module:Class`), or a source itself.
@@ -172,7 +172,7 @@ def label_folder(
     ray_address: str | None = None,
     progress: ProgressFunc | None = None,
 ) -> LabelReport:
-    """Label all traces of a folder, one row a step.
+    """Label all traces of a folder, one row a step. Folder and files may lie in an object store (docs/scale.md).
 
     Args:
         out: File of all labels (.parquet, .jsonl or .csv).
@@ -186,44 +186,83 @@ def label_folder(
         UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
         SourceError, StoreError: the corrections or traces cannot be read, or a file cannot be written.
     """
+    from foretrace.api.engines import make_engine
+    from foretrace.core.progress import ignore_progress
+    from foretrace.objectstores.address import write_place
+    from foretrace.objectstores.file import open_file_for_writing
+    from foretrace.objectstores.traces import open_traces_for_reading
+
+    where = make_engine(engine, workers, ray_address)
+    _check_label_files(Path(traces), out, review)
+    watch = progress or ignore_progress
+    with (
+        open_file_for_writing(out) as labels,
+        open_file_for_writing(review) as reviewed,
+        open_traces_for_reading(traces, watch) as folder,
+    ):
+        doing = f"labelling {write_place(traces)}"
+        report = _label(
+            folder,
+            labels.path,
+            reviewed.path,
+            lowest,
+            corrections,
+            where,
+            lambda done, total: watch(doing, done, total),
+        )
+        labels.publish()
+        reviewed.publish()
+    return msgspec.structs.replace(
+        report,
+        out=None if out is None else write_place(out),
+        replaced=labels.replaces,
+        review=None if review is None else write_place(review),
+    )
+
+
+def _label(
+    traces: Path,
+    out: Path | None,
+    review: Path | None,
+    lowest: int,
+    corrections: str | Path | None,
+    engine: Engine,
+    report_traces: Callable[[int, int], None],
+) -> LabelReport:
     from foretrace.actions.corrections import read_corrections
     from foretrace.actions.label_table import make_label_tables, write_labels
     from foretrace.actions.review import write_review
     from foretrace.actions.taxonomy import ActionType
-    from foretrace.api.engines import make_engine
     from foretrace.core.store import TraceStore
 
-    where = make_engine(engine, workers, ray_address)
-    files = _check_label_files(Path(traces), out, review)
     given = None if corrections is None else read_corrections(Path(corrections))
     store = TraceStore(traces)
-    for file in files:
-        _check_sealed(store, file)
-    replaced, total = out is not None and Path(out).is_file(), len(store.read_columns("key"))
+    for file in (out, review):
+        if file is not None:
+            _check_sealed(store, file)
+    total = len(store.read_columns("key"))
     counts = _LabelCounts(lowest if review is not None else 0)
 
-    def report_traces(done: int) -> None:
+    def note_traces(done: int) -> None:
         counts.traces = done
-        if progress is not None:
-            progress(f"labelling {traces}", done, total)
+        report_traces(done, total)
 
-    tables = make_label_tables(Path(traces), corrections=given, engine=where, report_traces=report_traces)
+    tables = make_label_tables(traces, corrections=given, engine=engine, report_traces=note_traces)
     if out is not None:
-        write_labels(tables, Path(out), counts.add)
+        write_labels(tables, out, counts.add)
     else:
         counts.add_all(tables)
     unsure = counts.unsure.take()
     if review is not None:
-        write_review(unsure, store, Path(review))
+        write_review(unsure, store, review)
     return LabelReport(
         traces=counts.traces,
         steps=counts.actions.total() - counts.actions[None],
         nonsteps=counts.actions[None],
         actions={str(action): counts.actions[str(action)] for action in ActionType},
         flags=dict(sorted(counts.flags.items())),
-        out=None if out is None else str(out),
-        replaced=replaced,
-        review=None if review is None else str(review),
+        out=None,
+        replaced=False,
         review_steps=len(unsure),
         corrections=None if given is None else given.count([store], counts.corrected),
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli.output import Output
+from foretrace.objectstores.address import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.api.traces import LabelReport
@@ -30,9 +31,11 @@ def label_with_progress(
     from foretrace.api.traces import label_folder
     from foretrace.cli.display.traces import warn_unsealed
 
-    warn_unsealed(output, traces)
-    output.interrupt_message = f"interrupted; nothing was written to {out or review}"
-    with output.progress(f"labelling {traces}") as progress:
+    if find_address(traces) is None:
+        warn_unsealed(output, traces)
+    written = out or review
+    output.interrupt_message = f"interrupted; nothing was written to {written and write_place(written)}"
+    with output.progress(f"labelling {write_place(traces)}") as progress:
         return label_folder(
             traces,
             out=out,
@@ -45,14 +48,21 @@ def label_with_progress(
 
 
 def build_with_progress(
-    output: Output, folders: list[Path], out: Path, settings: BuildSettings, *, engine: Engine, overwrite: bool
+    output: Output,
+    folders: list[Path],
+    out: Path,
+    settings: BuildSettings,
+    *,
+    engine: Engine,
+    overwrite: bool,
+    shown: str = "",
 ) -> BuildReport:
-    """Build a dataset from traces folders."""
+    """Build a dataset from traces folders. It is called `shown` where that is not `out`."""
     from foretrace.dataset.build import build
     from foretrace.report.view import write_dataset_report
 
-    output.interrupt_message = f"interrupted; {out} is as it was before"
-    with output.progress(f"building {out}") as progress:
+    output.interrupt_message = f"interrupted; {shown or out} is as it was before"
+    with output.progress(f"building {shown or out}") as progress:
         report = build(folders, out, settings, engine=engine, overwrite=overwrite, progress=progress)
         write_dataset_report(out)
     return report

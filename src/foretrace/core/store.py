@@ -175,14 +175,26 @@ def unpack_record(record: bytes, packed: bytes | None) -> Trace:
 
 
 class TraceWriter:
-    """Adds traces to a folder: `with TraceWriter(folder) as writer`, then `add` and `checkpoint`."""
+    """Adds traces to a folder: `with TraceWriter(folder) as writer`, then `add` and `checkpoint`.
 
-    def __init__(self, folder: Path | str, *, shards: int | None = None, replace: bool = False) -> None:
+    Args:
+        publish: Called when the manifest was written, while the segments still stand that it does not list any more.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        shards: int | None = None,
+        replace: bool = False,
+        publish: Callable[[], None] | None = None,
+    ) -> None:
         if shards is not None and not 1 <= shards <= MAX_SHARDS:
             raise UsageError(Setting("shards", shards), f": choose 1 to {MAX_SHARDS}")
         self.folder = Path(folder)
         self._asked_shards = shards
         self._replace = replace
+        self._publish = publish
         self._stack = ExitStack()
 
     def __enter__(self) -> TraceWriter:
@@ -384,6 +396,8 @@ class TraceWriter:
         self.manifest.counts["traces"] = sum(s.rows for s in self.manifest.segments)
         data = msgspec.json.format(msgspec.json.encode(self.manifest, order="deterministic"), indent=1)
         replace_file(self.folder / "manifest.json", data)
+        if self._publish is not None:
+            self._publish()
         for path in removed:
             (self.folder / path).unlink(missing_ok=True)
 

@@ -288,7 +288,10 @@ def _compare_nodes(paths: Sequence[str], marks: set[str]) -> None:
                 is_other = theirs["sees"][path] is not None
                 place = Path(path).parent if path in marks else path
                 why = f"sees another {place} than this one" if is_other else f"does not see {place}"
-                raise UsageError(f"node {name} {why}: name a folder that all nodes share")
+                raise UsageError(
+                    f"node {name} {why}: name a folder that all nodes share (for what lies in an object store: set "
+                    "TMPDIR to one)"
+                )
 
 
 def _find_answer(name: str, answer: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import ast
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -81,7 +81,7 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.faults
 
 
-class _ProblemResult(msgspec.Struct):
+class ProblemResult(msgspec.Struct):
     """The result of one problem."""
 
     problem: Problem
@@ -115,8 +115,21 @@ async def validate_problems(
         SandboxError: the sandbox cannot serve.
     """
     started = time.monotonic()
+    results = await judge_problems(problems, sandbox, workers=workers, limits=limits, progress=progress)
+    return make_report(results, time.monotonic() - started)
+
+
+async def judge_problems(
+    problems: Iterable[Problem],
+    sandbox: Sandbox,
+    *,
+    workers: int = 2,
+    limits: Limits | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[ProblemResult]:
+    """The results of `validate_problems`, one for each problem, in their order."""
     numbered = enumerate(problems)
-    results: dict[int, _ProblemResult] = {}
+    results: dict[int, ProblemResult] = {}
 
     async def work() -> None:
         for number, problem in numbered:
@@ -131,10 +144,11 @@ async def validate_problems(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return _make_report([results[number] for number in sorted(results)], time.monotonic() - started)
+    return [results[number] for number in sorted(results)]
 
 
-def _make_report(results: list[_ProblemResult], seconds: float) -> ValidationReport:
+def make_report(results: Sequence[ProblemResult], seconds: float) -> ValidationReport:
+    """The report on a set, from the results of its problems in their order."""
     return ValidationReport(
         problems=len(results),
         references_passed=sum(result.reference_passed for result in results),
@@ -150,8 +164,8 @@ def _make_report(results: list[_ProblemResult], seconds: float) -> ValidationRep
     )
 
 
-async def _validate(problem: Problem, sandbox: Sandbox, limits: Limits | None) -> _ProblemResult:
-    result = _ProblemResult(problem, [], hidden=len(problem.hidden_tests))
+async def _validate(problem: Problem, sandbox: Sandbox, limits: Limits | None) -> ProblemResult:
+    result = ProblemResult(problem, [], hidden=len(problem.hidden_tests))
     _plan_tests(result)
     if result.faults:
         return result
@@ -173,7 +187,7 @@ async def _validate(problem: Problem, sandbox: Sandbox, limits: Limits | None) -
     return result
 
 
-def _plan_tests(result: _ProblemResult) -> None:
+def _plan_tests(result: ProblemResult) -> None:
     """Find the form of the public and of the hidden tests, or which of them cannot be judged."""
     problem = result.problem
     for which, tests in (("public", problem.public_tests), ("hidden", problem.hidden_tests)):
@@ -201,7 +215,7 @@ def _find_reason(problem: Problem, number: int, test: Test) -> str:
     return ""
 
 
-async def _validate_reference(result: _ProblemResult, reference: str, sandbox: Sandbox, limits: Limits | None) -> bool:
+async def _validate_reference(result: ProblemResult, reference: str, sandbox: Sandbox, limits: Limits | None) -> bool:
     problem = result.problem
     passed = True
     for which, tests in (("public", problem.public_tests), ("hidden", problem.hidden_tests)):

@@ -21,6 +21,7 @@ from foretrace.core.store import TraceWriter
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.in_order import Job, run_in_order
 from foretrace.engines.processes import THIS_PROCESS
+from foretrace.objectstores.traces import open_traces_for_writing
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import Cleaner, SharedSource
@@ -60,7 +61,7 @@ def import_inputs(
     cleaner: Cleaner | None = None,
     progress: ProgressFunc | None = None,
 ) -> ImportReport:
-    """Import rows and files into the traces folder `out` (made if absent).
+    """Import rows and files into the traces folder `out` (made if absent), which may lie in an object store.
 
     An interrupted import continues: run it again with the same arguments. The bytes do not depend on the engine; with
     more than one process, call it under `if __name__ == "__main__":`.
@@ -76,23 +77,26 @@ def import_inputs(
     """
     report = ImportReport()
     since_s = None if since is None else parse_date(since)
-    with TraceWriter(out, shards=shards, replace=replace) as writer:
-        report.made_folder = writer.made_folder
+    watch = progress or ignore_progress
+    with (
+        open_traces_for_writing(out, watch) as (folder, publish),
+        TraceWriter(folder, shards=shards, replace=replace, publish=publish) as writer,
+    ):
+        report.made_folder = writer.made_folder and publish is None
         taker = Taker(writer, report)
-        watch = progress or ignore_progress
         common: dict[str, Any] = {"limit": limit, "since": since or "", "taker": taker, "progress": watch}
         row_jobs = [
             [RowImport(source=group.source, rows=rows, **common) for rows in group.rows]  # type: ignore[arg-type]
             for group in inputs
         ]
         try:
-            with _open_pool(engine, inputs, limit, Path(out)) as pool:
+            with _open_pool(engine, inputs, limit, folder) as pool:
                 for number, (group, jobs) in enumerate(zip(inputs, row_jobs, strict=True)):
                     _scan(group.source, jobs, replace)
                     source: Any = group.source
                     files = FileImport(source=source, paths=group.files, replace=replace, **common)
                     shared = SharedSource(group.source, since_s, cleaner)
-                    with _share(shared, Path(out), number, pool) as own_pool:
+                    with _share(shared, folder, number, pool) as own_pool:
                         for job in [*jobs, *([files] if group.files else [])]:
                             job.run(shared, own_pool)
                 if not writer.manifest.inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -11,6 +12,9 @@ from foretrace.cli.options import EngineOptions, NoRedact, corrections_option, o
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.engines.processes import release_memory, usable_cores
+from foretrace.objectstores.address import find_address, write_place
+from foretrace.objectstores.dataset import open_dataset_for_writing
+from foretrace.objectstores.traces import open_traces_for_reading
 
 if TYPE_CHECKING:
     from foretrace.engines.engine import Engine
@@ -214,7 +218,7 @@ def build(
         why = " is for a demonstration, which is never pushed; leave out it or "
         raise UsageError(Setting("allow_demo"), why, Setting("push"))
     if (
-        all(Path(text).is_dir() or ("=" in text and ":" not in text) for text in inputs)
+        all(Path(text).is_dir() or find_address(text) or ("=" in text and ":" not in text) for text in inputs)
         and not any(":" in r for r in recipes or ())
         and all(Path(name.partition("=")[2] or name).is_file() for name in _split_names(decontaminate))
     ):
@@ -250,30 +254,37 @@ def build(
     settings.check()
     if references:
         check_references(target)
-    check_output(out, overwrite=overwrite)
     importing = engine.make_engine(workers, processes=usable_cores())
-    folders, imported = _collect_folders(
-        output, inputs, out, limit, allow_demo=allow_demo, redact=not no_redact, engine=importing
-    )
     building = engine.make_engine(workers, processes=min(4, usable_cores()))
-    report = build_with_progress(output, folders, out, settings, engine=building, overwrite=overwrite)
-    facts: dict[str, Any] = {
-        "out": str(out),
-        "imported": imported,
-        "demonstration": describe_demonstration(report.manifest),
-        "manifest": report.manifest,
-    }
-    if references:
-        facts["references"] = add_references_with_progress(output, out)
-    if not output.json:
-        show_dataset(output, report.manifest, out)
-    if push is not None:
-        import msgspec
-
-        pushed = push_with_progress(output, out, push, private=private, allow_undecided=allow_undecided)
-        facts["repositories"] = msgspec.to_builtins(pushed)
+    with ExitStack() as places:
+        with output.progress(f"opening {write_place(out)}") as progress:
+            opened = open_dataset_for_writing(out, overwrite=overwrite, progress=progress)
+            folder, publish = places.enter_context(opened)
+            check_output(folder, overwrite=overwrite)
+        folders, imported = _collect_folders(
+            output, inputs, out, limit, places, allow_demo=allow_demo, redact=not no_redact, engine=importing
+        )
+        report = build_with_progress(
+            output, folders, folder, settings, engine=building, overwrite=overwrite, shown=write_place(out)
+        )
+        facts: dict[str, Any] = {
+            "out": write_place(out),
+            "imported": imported,
+            "demonstration": describe_demonstration(report.manifest),
+            "manifest": report.manifest,
+        }
+        if references:
+            facts["references"] = add_references_with_progress(output, folder)
+        publish()
         if not output.json:
-            show_pushed(output, pushed, dry_run=False)
+            show_dataset(output, report.manifest, out)
+        if push is not None:
+            import msgspec
+
+            pushed = push_with_progress(output, folder, push, private=private, allow_undecided=allow_undecided)
+            facts["repositories"] = msgspec.to_builtins(pushed)
+            if not output.json:
+                show_pushed(output, pushed, dry_run=False)
     output.write_json(facts)
 
 
@@ -282,18 +293,25 @@ def _collect_folders(
     inputs: list[str],
     out: Path,
     limit: int | None,
+    places: ExitStack,
     *,
     allow_demo: bool,
     redact: bool,
     engine: Engine,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Traces folders as they are, and the one into which sources are imported; a report of each import."""
+    """Traces folders as they are, copies of those in object stores (which last as long as `places`), and the one into
+    which sources are imported; a report of each import."""
     from foretrace.cli.display.traces import warn_unsealed
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import refuse_demo_traces
 
-    folders = [Path(text) for text in inputs if Path(text).is_dir()]
-    sources = [text for text in inputs if not Path(text).is_dir()]
+    def open_folder(place: Path | str) -> Path:
+        with output.progress(f"fetching {write_place(place)}") as progress:
+            return places.enter_context(open_traces_for_reading(place, progress))
+
+    are_folders = [text for text in inputs if Path(text).is_dir() or find_address(text)]
+    folders = [open_folder(text) for text in are_folders]
+    sources = [text for text in inputs if text not in are_folders]
     for folder in folders:
         if not (folder / "manifest.json").is_file():
             raise StoreError(f"{folder}: is no traces folder (it has no manifest.json); import its files first")
@@ -307,10 +325,10 @@ def _collect_folders(
     if not sources:
         return folders, []
     jobs = [_parse_source(text) for text in sources]  # all of them before the first row is read
-    into = out.with_name(out.name + "-traces")
+    into = Path(f"{out}-traces")
     imported = [_import(output, *job, into, limit, redact=redact, engine=engine) for job in jobs]
     release_memory()
-    return [*folders, into], imported
+    return [*folders, open_folder(into)], imported
 
 
 def _parse_source(text: str) -> tuple[str, SourceSpec, str | Source | FileSource]:
@@ -348,7 +366,7 @@ def _import(
     from foretrace.sources.report import check_not_empty
 
     output.interrupt_message = (
-        f"interrupted; what was sealed so far is kept in {into}, the same command goes on from there"
+        f"interrupted; what was sealed so far is kept in {write_place(into)}, the same command goes on from there"
     )
     with output.progress(f"opening {text}") as progress:
         inputs = [spec.path] if spec.path is not None else []
@@ -357,7 +375,7 @@ def _import(
         )
     note_redactions(output, report.total.counts)
     check_not_empty(report, text, into)
-    output.note(f"imported {text} into {into}: {sum_import(report)}")
+    output.note(f"imported {text} into {write_place(into)}: {sum_import(report)}")
     if report.found is not None and report.found.unknown:
         first = report.found.unknown[0]
         output.note(f"not recognised: {report.found.unknown_count:,} files, e.g. {first.path}: {first.seen}")

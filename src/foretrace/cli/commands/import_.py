@@ -14,6 +14,7 @@ import typer
 
 from foretrace.cli.options import EngineOptions, NoRedact, RedactAddresses, RedactEmails, out_option
 from foretrace.cli.output import Output
+from foretrace.objectstores.address import write_place
 
 _Source = Annotated[
     str,
@@ -125,7 +126,7 @@ def import_(
     cleaner = make_redactor(not no_redact, emails=redact_emails, addresses=redact_addresses)
     hub = {"split": split, "revision": revision, "repo": repo}
     output.interrupt_message = (
-        f"interrupted; what was sealed so far is kept in {out}, the same command goes on from there"
+        f"interrupted; what was sealed so far is kept in {write_place(out)}, the same command goes on from there"
     )
     with _keep_stdin(paths or []) as files:
         with output.progress(f"opening {source}") as progress:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretrace.cli.options import AllSandboxOptions
+from foretrace.cli.options import AllSandboxOptions, EngineOptions
 from foretrace.cli.output import Output
 from foretrace.core.progress import ProgressFunc
 from foretrace.engines.processes import usable_cores
 
 if TYPE_CHECKING:
-    from foretrace.episodes.validate import ValidationReport
+    from foretrace.api.problem_checks import CheckedProblems
 
 HELP = "List problem sets, and check them without a model."
 
@@ -49,10 +49,12 @@ def check(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")] = None,
     sandbox: AllSandboxOptions,
+    engine: EngineOptions,
 ) -> None:
     """Prove a problem set without a model.
 
-    Every reference solution must pass, and an answer that does nothing must fail.
+    Every reference solution must pass, and an answer that does nothing must fail. With --engine ray, each node of a
+    cluster judges in its own sandbox.
     """
     import msgspec
 
@@ -62,11 +64,14 @@ def check(
 
     name, path = split_problem_spec(name, path)
     with output.progress(f"checking {name}") as progress:
-        isolation, checked = _check(name, path, limit, sandbox, progress)
+        found = _check(name, path, limit, sandbox, engine, progress)
+    isolation, checked = msgspec.to_builtins(found.isolation), found.report
     if not checked.problems and not checked.faults:
         raise ProblemError(f"{path or name}: there is no problem in it")
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
     facts |= {"sound": checked.sound, "isolation": isolation}
+    if engine.engine == "ray":
+        facts["nodes"] = msgspec.to_builtins(found.nodes)
     if not output.write_json(facts):
         show_check(output, checked, isolation)
     if not checked.sound:
@@ -74,33 +79,35 @@ def check(
 
 
 def _check(
-    name: str, path: Path | None, limit: int | None, sandbox: AllSandboxOptions, progress: ProgressFunc
-) -> tuple[Any, ValidationReport]:
+    name: str,
+    path: Path | None,
+    limit: int | None,
+    sandbox: AllSandboxOptions,
+    engine: EngineOptions,
+    progress: ProgressFunc,
+) -> CheckedProblems:
     """How well the code was isolated, and what was found."""
-    import asyncio
-
     import msgspec
 
-    from foretrace.episodes.validate import Fault, validate_problems
+    from foretrace.api.problem_checks import check_problems
+    from foretrace.engines.ray_tasks import RayTasks
+    from foretrace.episodes.validate import Fault
     from foretrace.problems.base import collect_problems
-    from foretrace.registry import make_problem_set, make_sandbox
+    from foretrace.registry import make_problem_set
 
+    where = engine.make_engine(sandbox.workers or None, processes=1)
     problems, drops = collect_problems(make_problem_set(name).load(path), limit)
     bad = [Fault(problem=drop.at.removeprefix(f"{path} "), kind="bad_row", detail=drop.reason) for drop in drops]
-    judge = make_sandbox(sandbox.names, sandbox.make_settings())
-
-    def report(done: int) -> None:
-        progress(f"checking {name}", done, len(problems))
-
-    async def run() -> tuple[Any, ValidationReport]:
-        async with judge:
-            isolation = await judge.start()
-            return isolation, await validate_problems(
-                problems, judge, workers=sandbox.workers or usable_cores(), progress=report
-            )
-
-    isolation, checked = asyncio.run(run())
-    return msgspec.to_builtins(isolation), msgspec.structs.replace(checked, faults=(*bad, *checked.faults))
+    checked = check_problems(
+        problems,
+        sandbox.names,
+        sandbox.make_settings(),
+        workers=sandbox.workers or usable_cores(),
+        cluster=where if isinstance(where, RayTasks) else None,
+        progress=progress,
+        doing=f"checking {name}",
+    )
+    return checked._replace(report=msgspec.structs.replace(checked.report, faults=(*bad, *checked.report.faults)))
 
 
 COMMANDS = {"list": list_, "check": check}

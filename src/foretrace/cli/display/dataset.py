@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output
+from foretrace.objectstores.address import write_place
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
@@ -60,11 +61,11 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     output.print()
     if demonstration := describe_demonstration(manifest):
         output.print((demonstration, "yellow"))
-    output.print(f"dataset: {out}")
+    output.print(f"dataset: {write_place(out)}")
     if (out / "report.html").is_file():
         output.print(f"in a browser: {out / 'report.html'}")
     first = next(iter(configs), "proposer")
-    output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{out}", "{first}"))\'')
+    output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{write_place(out)}", "{first}"))\'')
 
 
 def _show_copies(output: Output, found: dict[str, Any] | None) -> None:

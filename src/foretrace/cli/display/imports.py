@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.cli.options import write_flag
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting
+from foretrace.objectstores.address import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.sources.recognizing import FoundFiles
@@ -29,7 +30,7 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
     """The report as one JSON object."""
     facts = {
         "input": label,
-        "out": str(out),
+        "out": write_place(out),
         "rows": report.rows,
         "traces": report.traces,
         "replaced": report.replaced,
@@ -108,6 +109,8 @@ def _print_rest(output: Output, rest: int) -> None:
 
 
 def _name_folder(out: Path) -> list[tuple[str, str]]:
+    if find_address(out) is not None:
+        return [("traces folder", write_place(out))]
     return [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
 
 

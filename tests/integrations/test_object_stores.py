@@ -1,0 +1,426 @@
+"""Import, label and build in a real S3 server (moto's server mode), which also fails, answers slowly, and refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretrace
+from foretrace.core.errors import BuildError, StoreError
+from foretrace.core.store import TraceStore
+from foretrace.objectstores import lock, objects
+from foretrace.objectstores.address import Address
+from foretrace.objectstores.lock import StoreLock
+from foretrace.objectstores.objects import ChangedObjectError, S3Objects
+from foretrace.objectstores.traces import open_traces_for_reading, open_traces_for_writing
+from foretrace.rows.files import FileRows
+from foretrace.sources import importing, taking
+from foretrace.sources.importing import import_source
+from foretrace.sources.swe_smith import SweSmith
+from sources.raw_rows import swe_rows, write_jsonl
+
+pytestmark = pytest.mark.integration
+BUILD: dict[str, Any] = {"outcomes": "all", "statistical_gates": False, "max_context_tokens": 2048}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    pytest.importorskip("s3fs", reason="s3fs is not installed (make test-integrations)")
+    moto = pytest.importorskip("moto.server", reason="moto is not installed (make test-integrations)")
+    made = moto.ThreadedMotoServer(port=0, verbose=False)
+    made.start()
+    host, port = made.get_host_and_port()
+    yield f"http://{host}:{port}"
+    made.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> S3Objects:
+    """An empty bucket, with the credentials for it in the environment."""
+    use_server(monkeypatch, server)
+    name = f"b{abs(hash(request.node.name))}"
+    made = S3Objects(Address("s3", name))
+    made._files.call_s3("create_bucket", Bucket=name)
+    return made
+
+
+def use_server(patch: pytest.MonkeyPatch, url: str) -> None:
+    for key, value in (("ENDPOINT_URL", url), ("ACCESS_KEY_ID", "k"), ("SECRET_ACCESS_KEY", "s")):
+        patch.setenv(f"AWS_{key}", value)
+    patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    patch.setattr(objects, "TRIES", 2)
+    patch.setattr(objects, "READ_TIMEOUT_S", 1.0)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> FileRows:
+    return FileRows(write_jsonl(tmp_path_factory.mktemp("rows") / "r.jsonl", swe_rows(120)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_checkpoints() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importing, "_MIN_POOL_BYTES", 0)
+        patch.setattr(taking, "CHECKPOINT_ROWS", 30)
+        yield
+
+
+@pytest.fixture(scope="module")
+def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is made without a store: traces, labels and a dataset."""
+    folder = tmp_path_factory.mktemp("local")
+    import_source(SweSmith(), [rows], folder / "t")
+    foretrace.label_folder(folder / "t", out=folder / "l.parquet")
+    foretrace.build(folder / "t", out=folder / "d", **BUILD)
+    return folder
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    names = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in names}
+
+
+def read_objects(bucket: S3Objects, folder: str) -> dict[str, bytes]:
+    names = [name for name in bucket.list_names() if name.startswith(f"{folder}/")]
+    return {name.removeprefix(f"{folder}/"): bucket.get(name).data for name in names}  # type: ignore[union-attr]
+
+
+def run_all(bucket: S3Objects, rows: FileRows, local: Path, **options: Any) -> None:
+    """Import, label and build from store to store, and compare."""
+    place = str(bucket.address)
+    import_source(SweSmith(), [rows], f"{place}/t")
+    assert read_objects(bucket, "t") == read_files(local / "t")
+    report = foretrace.label_folder(f"{place}/t", out=f"{place}/l.parquet", **options)
+    assert report.out == f"{place}/l.parquet" and not report.replaced
+    assert bucket.get("l.parquet").data == (local / "l.parquet").read_bytes()  # type: ignore[union-attr]
+    foretrace.build(f"{place}/t", out=f"{place}/d", **BUILD, **options)
+    assert read_objects(bucket, "d") == read_files(local / "d")
+
+
+def test_a_store_gets_the_bytes_of_a_local_folder(bucket: S3Objects, rows: FileRows, local: Path) -> None:
+    run_all(bucket, rows, local, workers=2)
+    before = read_objects(bucket, "t")
+    report = import_source(SweSmith(), [rows], f"{bucket.address}/t")
+    assert report.already_done == 120 and read_objects(bucket, "t") == before
+    with pytest.raises(BuildError, match=f"{bucket.address}/d: holds 'README.md'; choose another folder"):
+        foretrace.build(f"{bucket.address}/t", out=f"{bucket.address}/d", **BUILD, overwrite=True)
+
+
+def test_commands_read_and_write_a_store(bucket: S3Objects, rows: FileRows, tmp_path: Path) -> None:
+    place = str(bucket.address)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "foretrace", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    done = run("import", "swe_smith", str(rows.path), "--out", f"{place}/t")
+    assert done.returncode == 0 and f"{place}/t" in done.stdout, done.stderr
+    done = run("label", f"{place}/t", "--out", f"{place}/l.parquet")
+    assert done.returncode == 0 and f"{place}/l.parquet" in done.stdout, done.stderr
+    build = ("--outcomes", "all", "--no-statistical-gates", "--max-context-tokens", "2048")
+    done = run("build", f"{place}/t", "--out", f"{place}/d", *build)
+    assert done.returncode == 0 and f"dataset: {place}/d" in done.stdout, done.stderr
+    done = run("build", f"{place}/none", "--out", "none")
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(f"foretrace: {place}/none: is no traces")
+    assert not list(tmp_path.iterdir())
+    done = run("build", f"{place}/t", "--out", "d", *build)
+    assert done.returncode == 0 and read_objects(bucket, "d") == read_files(tmp_path / "d")
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    """So many requests that write succeed, and then nothing is ever sent again, as when the process is killed."""
+    left = [calls]
+
+    def count(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Interrupted
+            return function(*arguments, **options)
+
+        return run
+
+    for name in ("put", "_send", "remove"):
+        monkeypatch.setattr(S3Objects, name, count(getattr(S3Objects, name)))
+    monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 17, 18, 40, 76])
+def test_an_import_that_was_killed_goes_on_from_the_store(
+    bucket: S3Objects, rows: FileRows, local: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    place = f"{bucket.address}/t"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, calls)
+        with pytest.raises(Interrupted):
+            import_source(SweSmith(), [rows], place)
+    if "t/manifest.json" in bucket.list_names():  # what is listed can be read by anybody
+        with open_traces_for_reading(place) as folder:
+            assert sum(1 for _ in TraceStore(folder).read()) % 30 == 0
+    monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
+    import_source(SweSmith(), [rows], place)
+    assert read_objects(bucket, "t") == read_files(local / "t")
+
+
+@pytest.mark.parametrize("calls", [1, 3, 8])
+def test_a_build_that_was_killed_shows_no_dataset_and_can_be_run_again(
+    bucket: S3Objects, local: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, calls)
+        with pytest.raises(Interrupted):
+            foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
+    assert "d/manifest.json" not in bucket.list_names()
+    with pytest.raises(StoreError, match=f"{bucket.address}/d: process {os.getpid()} on .* is writing here; wait"):
+        foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
+    monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
+    foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
+    assert read_objects(bucket, "d") == read_files(local / "d")
+
+
+SLOW_IMPORT = """
+import sys, time
+from pathlib import Path
+from foretrace.objectstores.traces import _Publisher
+from foretrace.rows.files import FileRows
+from foretrace.sources import taking
+from foretrace.sources.importing import import_source
+from foretrace.sources.swe_smith import SweSmith
+taking.CHECKPOINT_ROWS = 30
+publish = _Publisher.publish
+def publish_and_wait(self):
+    publish(self)
+    print("published", flush=True)
+    time.sleep(60)
+_Publisher.publish = publish_and_wait
+import_source(SweSmith(), [FileRows(Path(sys.argv[1]))], sys.argv[2])
+"""
+
+
+def test_a_driver_that_is_killed_leaves_its_lock_and_the_next_one_goes_on(
+    bucket: S3Objects, rows: FileRows, local: Path
+) -> None:
+    place = f"{bucket.address}/t"
+    command = [sys.executable, "-c", SLOW_IMPORT, str(rows.path), place]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert driver.stdout is not None and driver.stdout.readline() == "published\n"
+        with pytest.raises(StoreError, match=f"{place}: process {driver.pid} on .* is writing here; wait for it"):
+            import_source(SweSmith(), [rows], place)
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    assert "t/.lock" in bucket.list_names()
+    report = import_source(SweSmith(), [rows], place)
+    assert report.traces == 90 and report.already_done == 30
+    assert read_objects(bucket, "t") == read_files(local / "t")
+
+
+def test_a_driver_that_lost_its_lock_can_publish_nothing(
+    bucket: S3Objects, rows: FileRows, local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"{bucket.address}/t"
+    with open_traces_for_writing(place) as (folder, publish):
+        assert publish is not None
+        import_source(SweSmith(), [rows], folder, limit=30)
+        monkeypatch.setattr(lock, "_is_gone", lambda owner: True)  # or its lease is over
+        import_source(SweSmith(), [rows], place)
+        with pytest.raises(StoreError, match=f"{place}/.*: another process has written it, so this one stops"):
+            publish()
+    with open_traces_for_reading(place) as folder:
+        assert read_files(folder) == read_files(local / "t")
+    import_source(SweSmith(), [rows], place)  # removes what nobody lists
+    assert {**read_objects(bucket, "t"), "manifest.json": b""} == {**read_files(local / "t"), "manifest.json": b""}
+
+
+def test_a_lock_is_renewed_and_free_when_it_is_not(bucket: S3Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "LEASE_S", 2.0)
+    first, second = StoreLock(bucket), StoreLock(bucket)
+    first.acquire()
+    time.sleep(3)
+    with pytest.raises(StoreError, match="is writing here"):
+        second.acquire()
+    first._ended.set()  # as when the machine sleeps
+    first._thread.join()
+    time.sleep(3.5)
+    assert StoreLock(bucket).acquire()
+    monkeypatch.setattr(first, "_ended", threading.Event())
+    first._renew()
+    with pytest.raises(StoreError, match="another process took over"):
+        first.check()
+
+
+def test_of_two_that_write_at_once_one_wins(bucket: S3Objects) -> None:
+    assert bucket.put("o", b"1", instead_of=None)
+    with pytest.raises(ChangedObjectError):
+        bucket.put("o", b"2", instead_of=None)
+    first = bucket.get("o")
+    assert first is not None
+    bucket.put("o", b"3", instead_of=first.version)
+    with pytest.raises(ChangedObjectError):
+        bucket.put("o", b"4", instead_of=first.version)
+    assert bucket.get("o").data == b"3"  # type: ignore[union-attr]
+    (won, lost), barrier = ([], []), threading.Barrier(4)
+
+    def race(number: int) -> None:
+        barrier.wait()
+        try:
+            won.append(S3Objects(bucket.address).put("race", str(number).encode(), instead_of=None))
+        except ChangedObjectError:
+            lost.append(number)
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1 and len(lost) == 3
+
+
+class FaultyProxy:
+    """A proxy before the server, which does to some requests what it is told."""
+
+    def __init__(self, server: str) -> None:
+        self.fault: Callable[[str, str, int], str] = lambda method, path, number: ""
+        """By method, path and number of a request: "error", "slow", "cut" (before it is passed on), "lost" (after)."""
+        target, proxy = server.removeprefix("http://"), self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one_request(self) -> None:
+                self.raw_requestline = self.rfile.readline(65537)
+                if not self.raw_requestline or not self.parse_request():
+                    self.close_connection = True
+                    return
+                if self.headers.get("Expect", "").lower() == "100-continue":
+                    self.send_response_only(100)
+                    self.end_headers()
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                proxy.requests += 1
+                fault = proxy.fault(self.command, self.path, proxy.requests)
+                if fault == "slow":
+                    time.sleep(3)
+                if fault in ("cut", "slow"):
+                    self.close_connection = True
+                    return
+                if fault == "error":
+                    self.send_response(503)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                back = http.client.HTTPConnection(target)
+                headers = {key: value for key, value in self.headers.items() if key.lower() != "expect"}
+                back.request(self.command, self.path, body, headers)
+                answer = back.getresponse()
+                data = answer.read()
+                if fault == "lost":
+                    self.close_connection = True
+                    return
+                self.send_response_only(answer.status)
+                for key, value in answer.getheaders():
+                    if key.lower() not in ("transfer-encoding", "connection", "content-length"):
+                        self.send_header(key, value)
+                length = answer.headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
+                self.send_header("Content-Length", length)
+                self.end_headers()
+                self.wfile.write(data)
+
+        self.requests = 0
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def proxy(server: str, bucket: S3Objects, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
+    made = FaultyProxy(server)
+    use_server(monkeypatch, made.url)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("fault", ["error", "slow", "cut", "lost"])
+def test_requests_that_fail_once_are_tried_again(
+    proxy: FaultyProxy, bucket: S3Objects, rows: FileRows, local: Path, fault: str
+) -> None:
+    tried: set[tuple[str, str]] = set()
+
+    def fail_once(method: str, path: str, number: int) -> str:
+        if number % 9 or (method, path) in tried:
+            return ""
+        tried.add((method, path))
+        return fault
+
+    proxy.fault = fail_once
+    import_source(SweSmith(), [rows], f"{bucket.address}/t")
+    assert len(tried) > 5
+    assert read_objects(bucket, "t") == read_files(local / "t")
+    with open_traces_for_reading(f"{bucket.address}/t") as folder:
+        assert read_files(folder) == read_files(local / "t")
+
+
+@pytest.mark.parametrize("fault", ["error", "slow", "cut"])
+def test_a_store_that_goes_on_failing_is_named_and_what_was_published_is_whole(
+    proxy: FaultyProxy, bucket: S3Objects, rows: FileRows, local: Path, fault: str
+) -> None:
+    place = f"{bucket.address}/t"
+    proxy.fault = lambda method, path, number: fault if number > 45 else ""
+    with pytest.raises(StoreError, match=f"^{place}/.*: cannot (write|read).*what was published is whole") as caught:
+        import_source(SweSmith(), [rows], place)
+    assert "\n" not in str(caught.value)
+    assert json.loads(bucket.get("t/manifest.json").data)["counts"]["traces"] % 30 == 0  # type: ignore[union-attr]
+    proxy.fault = lambda method, path, number: ""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(lock, "_is_gone", lambda owner: True)
+        import_source(SweSmith(), [rows], place)
+    assert read_objects(bucket, "t") == read_files(local / "t")
+
+
+def test_what_cannot_be_used_is_said_before_work_begins(
+    bucket: S3Objects, rows: FileRows, local: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match=r"s3://no-such-bucket/t/.*: cannot .*bucket does not exist"):
+        import_source(SweSmith(), [rows], "s3://no-such-bucket/t")
+    bucket.put("d/other.txt", b"", instead_of=None)
+    with pytest.raises(BuildError, match=r"holds 'other.txt'; choose another folder"):
+        foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
+    with pytest.raises(StoreError, match=r"is no traces folder and holds 'other.txt'; choose another"):
+        import_source(SweSmith(), [rows], f"{bucket.address}/d")
+    for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(f"AWS_{key}")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(StoreError, match="no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and"):
+        import_source(SweSmith(), [rows], f"{bucket.address}/t")
+    use_server(monkeypatch, "http://127.0.0.1:9")
+    with pytest.raises(StoreError, match=r'/t/.lock: cannot read: Could not connect to the endpoint URL: "http://127'):
+        import_source(SweSmith(), [rows], f"{bucket.address}/t")
+
+
+def test_wrong_credentials_are_said(bucket: S3Objects, rows: FileRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    core: Any = pytest.importorskip("moto.core.responses")
+    monkeypatch.setattr(core.settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)
+    with pytest.raises(StoreError, match=r"/t/.lock: cannot read: .*; check the credentials and rights for s3://"):
+        import_source(SweSmith(), [rows], f"{bucket.address}/t")

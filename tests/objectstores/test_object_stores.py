@@ -1,0 +1,133 @@
+"""Folders in a store, here in fsspec's memory; a real S3 server, with faults: tests/integrations."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foretrace
+from foretrace.core.errors import BuildError, StoreError, UsageError
+from foretrace.objectstores import lock
+from foretrace.objectstores.address import Address, find_address, write_place
+from foretrace.objectstores.dataset import open_dataset_for_writing
+from foretrace.objectstores.objects import Objects, open_objects
+from foretrace.objectstores.scratch import make_scratch
+from foretrace.objectstores.traces import open_traces_for_reading, open_traces_for_writing
+from foretrace.rows.files import FileRows
+from foretrace.sources import taking
+from foretrace.sources.importing import import_source
+from foretrace.sources.swe_smith import SweSmith
+from sources.raw_rows import swe_rows, write_jsonl
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    fsspec: Any = pytest.importorskip("fsspec")
+    yield "memory://bucket/t"
+    fsspec.filesystem("memory").rm("/", recursive=True)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> FileRows:
+    return FileRows(write_jsonl(tmp_path_factory.mktemp("rows") / "r.jsonl", swe_rows(24)))
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    names = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in names}
+
+
+def read_objects(objects: Objects) -> dict[str, bytes]:
+    return {name: objects.get(name).data for name in objects.list_names()}  # type: ignore[union-attr]
+
+
+def test_an_address_is_known_in_a_text_and_in_a_path_and_a_folder_is_none() -> None:
+    for given in ("s3://b/t/x", Path("s3://b/t/x"), "s3://b/t/x/"):
+        assert find_address(given) == Address("s3", "b/t/x") and write_place(given) == "s3://b/t/x"
+    for local in ("s3", "./s3:/b", "s3:", "/data/s3://b", "swe_smith:tool", "x://b"):
+        assert find_address(local) is None and write_place(local) == local
+
+
+def test_a_name_that_would_lead_out_of_the_local_folder_is_refused() -> None:
+    with (
+        pytest.raises(UsageError, match=re.escape("s3://b/../x: has an empty part")),
+        make_scratch(Address("s3", "b/../x")),
+    ):
+        pass
+
+
+def test_errors_name_the_address_and_not_the_local_copy(place: str) -> None:
+    open_objects(Address("memory", "bucket/t")).put("manifest.json", b"{", instead_of=None)
+    with pytest.raises(StoreError, match=re.escape(f"{place}/manifest.json: is damaged")):
+        foretrace.label_folder(place, out=f"{place}.csv")
+
+
+def test_import_label_and_build_give_the_files_of_a_local_folder(
+    place: str, rows: FileRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 8)
+    settings: dict[str, Any] = {"outcomes": "all", "statistical_gates": False}
+    for out in (tmp_path / "t", place):
+        import_source(SweSmith(), [rows], out)
+        labelled = foretrace.label_folder(out, out=f"{out}-labels.jsonl")
+        assert labelled.out == f"{out}-labels.jsonl"
+        foretrace.build(out, out=f"{out}-dataset", **settings)
+    for name in ("t", "t-dataset"):
+        assert read_objects(open_objects(Address("memory", f"bucket/{name}"))) == read_files(tmp_path / name)
+    labels = open_objects(Address("memory", "bucket")).get("t-labels.jsonl")
+    assert labels is not None and labels.data == (tmp_path / "t-labels.jsonl").read_bytes()
+    with pytest.raises(BuildError, match="in a store a dataset is not overwritten"):
+        foretrace.build(place, out=f"{place}-dataset", overwrite=True, **settings)
+
+
+def test_two_do_not_write_to_one_folder(place: str, rows: FileRows) -> None:
+    taken = f"{place}: process {os.getpid()} on .* is writing here; wait for it"
+    with open_traces_for_writing(place), pytest.raises(StoreError, match=taken):
+        import_source(SweSmith(), [rows], place)
+    with open_dataset_for_writing(place), pytest.raises(StoreError, match=taken), open_dataset_for_writing(place):
+        pass
+    assert not open_objects(Address("memory", "bucket/t")).list_names()
+
+
+def test_what_a_killed_writer_left_is_removed_and_it_cannot_list_it_any_more(
+    place: str, rows: FileRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = open_objects(Address("memory", "bucket/t"))
+    import_source(SweSmith(), [rows], tmp_path / "t")
+    (tmp_path / "left").write_bytes(b"of a killed one")
+    objects.upload(tmp_path, ["left"])
+    objects.put("shard-00/000009.parquet", b"of a killed one", instead_of=None)
+    with pytest.raises(StoreError, match="is no traces folder and holds 'left'"):
+        import_source(SweSmith(), [rows], place)
+    objects.remove(["left"])
+    with open_traces_for_writing(place) as (folder, publish):
+        assert publish is not None and objects.get("manifest.json").data == b"\n"  # type: ignore[union-attr]
+        monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
+        import_source(SweSmith(), [rows], place)
+        import_source(SweSmith(), [rows], folder, limit=3)
+        with pytest.raises(StoreError, match="another process has written it, so this one stops; what it published"):
+            publish()
+    with open_traces_for_reading(place) as copy:
+        assert read_files(copy) == read_files(tmp_path / "t")
+
+
+def test_a_dataset_that_was_not_published_is_not_there(place: str) -> None:
+    objects = open_objects(Address("memory", "bucket/t"))
+    with open_dataset_for_writing(place) as (folder, _):
+        folder.mkdir()
+        (folder / "manifest.json").write_text("{}")
+    assert not objects.list_names()
+    with pytest.raises(StoreError, match=f"{place}: is no traces folder"), open_traces_for_reading(place):
+        pass
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, rows: FileRows) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(UsageError, match=r"s3://b/t: needs the library s3fs: pip install 'foretrace\[s3\]'"):
+        import_source(SweSmith(), [rows], "s3://b/t")
