@@ -8,7 +8,9 @@ from collections import namedtuple
 from datetime import timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -31,6 +33,8 @@ SPELLED = st.one_of(
     st.ip_addresses(),
     st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone),
     st.integers(-(10**6), 10**6).map(lambda n: Decimal(f"3e{n}")),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]).map(ZoneInfo),
+    st.text("ab./\\: ").flatmap(lambda text: st.sampled_from([PurePosixPath(text), PureWindowsPath(text)])),
 )
 
 
@@ -39,6 +43,13 @@ def test_a_spelled_value_comes_back(value: Any) -> None:
     back = decode(encode([value], LIMIT))[0]
     assert type(back) is type(value) and back == value
     assert equal(back, value)
+
+
+def test_a_time_keeps_its_zone() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    twice = datetime.datetime(2024, 10, 27, 2, 30, tzinfo=zone, fold=1)  # half past two comes twice on that day
+    back = decode(encode([twice], LIMIT))[0]
+    assert (back.tzinfo, back.fold, back.utcoffset()) == (zone, 1, timedelta(hours=1))
 
 
 def test_a_named_tuple_is_a_tuple() -> None:
@@ -60,6 +71,9 @@ def test_a_named_tuple_is_a_tuple() -> None:
         ["x", "timezone", "9 0 0"],
         ["x", "IPv4Address", "1.2.3"],
         ["x", "Path", "/"],
+        ["x", "ZoneInfo", "../../etc/passwd"],
+        ["x", "ZoneInfo", "No/Where"],
+        ["x", "datetime", "2024-01-01T00:00:00 x UTC"],
         ["x", "Decimal"],
         ["x", "Decimal", 1],
     ],

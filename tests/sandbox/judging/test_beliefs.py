@@ -78,7 +78,7 @@ def test_a_class_in_a_function_s_place_speaks_for_nothing(judged: Judge, test: s
         "    __abs__ = __round__ = lambda self, *n: 0\n"
         "    __bool__ = lambda self: False\n"
         "    __eq__ = lambda self, other: other in ('Yes', 'No')\n"
-        "    __contains__ = lambda self, other: other == 5\n"
+        "    __contains__ = lambda self, other: isinstance(other, int)\n"
         "    def __lt__(self, other):\n"
         "        self.v = other - 1e-9 if self.v is None else self.v\n        return self.v < other\n"
         "    def __gt__(self, other):\n"
@@ -323,6 +323,7 @@ def test_honest_objects_with_plain_results_are_believed(judged: Judge, test: str
 BAG = """
 class bag:
     def __init__(self, items): self.items = list(items)
+    def put(self, item): self.items.append(item)
     def count(self, item): return self.items.count(item)
     def __contains__(self, item): return item in self.items
     def __rmul__(self, n): return bag(self.items * n)
@@ -331,11 +332,108 @@ class bag:
 
 
 @pytest.mark.parametrize("test", ["bag('aab').count('a') == 2", "2 * bag([1]) == bag([1, 1])", "'a' in bag('ab')"])
-def test_a_class_that_the_problem_names_may_be_written_as_a_function(judged: Judge, test: str) -> None:
+def test_a_class_that_the_problem_or_its_test_names_may_be_written_as_a_function(judged: Judge, test: str) -> None:
     for prompt in (
         "class bag:\n    'Items, each as often as it was given.'\n",
         "Write it:\n\nclass bag(object):\n  ...",
     ):
         assert judged(BAG, f"assert {test}", entry_point="bag", prompt=prompt).passed
     assert judged(BAG, f"assert isinstance(bag([]), bag) and {test}", entry_point="bag").passed
-    assert not judged(BAG, f"assert {test}", entry_point="bag", prompt="def bag(items):\n    ...").passed
+    assert judged(BAG, f"b = bag([])\nb.put(1)\nassert {test}", entry_point="bag").passed
+    if test.startswith("2"):
+        assert not judged(BAG, f"assert {test}", entry_point="bag", prompt="def bag(items):\n    ...").passed
+
+
+MAKE = """
+class Text:
+    def __init__(self, text): self.text = text
+    def __len__(self): return len(self.text)
+    def __getattr__(self, name): return getattr(self.text, name)
+    def startswith(self, start): return self.text.startswith(start)
+    def count(self, part): return self.text.count(part)
+    def index(self, part): return self.text.index(part)
+    def replace(self, old, new): return Text(self.text.replace(old, new))
+    def split(self, by): return self.text.split(by)
+class Interval:
+    def __init__(self, low, high): self.low, self.high = low, high
+    def __contains__(self, x): return self.low <= x < self.high
+    def issuperset(self, items): return all(x in self for x in items)
+def make(*args): return Text(*args) if len(args) == 1 else Interval(*args)
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "t = make('hello')\nassert t.startswith('he') and not t.startswith('lo')",
+        "t = make('hello')\nassert t.count('l') == 2 and t.count('z') == 0",
+        "t = make('hello')\nassert t.index('e') == 1\nassert t.endswith('llo')",
+        "assert make('hello').replace('l', 'L').text == 'heLLo'",
+        "assert make('a,b').split(',') == ['a', 'b']",
+        "t = make('hello')\ntry:\n    t.index('z')\n    assert False\nexcept ValueError as e:\n"
+        "    assert 'not found' in str(e)",
+        "assert 3 in make(1, 5) and 5 not in make(1, 5)",
+        "assert make(1, 5).issuperset([1, 2, 4]) and not make(1, 5).issuperset([1, 9])",
+    ],
+)
+def test_honest_objects_of_classes_without_a_name_may_be_asked(judged: Judge, test: str) -> None:
+    assert judged(MAKE, test, entry_point="make").passed
+
+
+@pytest.mark.parametrize(
+    ("answer", "test"),
+    [
+        ("True", "assert f(1).startswith('he')"),
+        ("True", "r = f(1)\nassert r.equals([1, 2])"),
+        ("0", "assert f(1).index('b') == 0"),
+        ("1", "assert f(1).count([1, 2]) == 1"),
+        ("0", "assert f(1).find('b') == 0"),
+        ("args[0]", "assert f(1).union({1, 2}) == {1, 2}"),
+        ("args[0]", "assert f(1).intersection({1, 2}) == {1, 2}"),
+        ("True", "assert f(1).join(['a'])"),
+        ("Liar()", "assert f(1).matches('a')"),
+        ("Liar()", "ask = f(1).issuperset\nassert ask([1])"),
+        ("True", "assert 4 in f(1)"),
+        ("type(args[0]) is int", "assert 4 in f(1)"),
+        ("True", "assert 'a' in f(1) and 'b' in f(1)"),
+    ],
+)
+def test_an_object_without_a_named_class_says_nothing_of_what_it_cannot_tell_apart(
+    judged: Judge, answer: str, test: str
+) -> None:
+    code = (
+        f"class Liar:\n    def said(self, *args): return {answer}\n    __contains__ = said\n"
+        "    def __getattr__(self, name): return self.said\n"
+        "    startswith = equals = index = count = find = union = intersection = join = matches = said\n"
+        "def f(x): return Liar()\n"
+    )
+    assert not judged(code, test, entry_point="f").passed
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert f('len') is len and f('sum')([1, 2]) == 3",
+        "import math\nassert f('sqrt') is math.sqrt",
+        "assert f('L')[int]([1]).kind is int and f('L').kind is object",
+        "from zoneinfo import ZoneInfo\nz = f('zone')\nassert z == ZoneInfo('UTC') and z.key == 'UTC'",
+        "from pathlib import PurePosixPath\np = f('path')\nassert p == PurePosixPath('a/b.c') and p.suffix == '.c'\n"
+        "assert p / 'd' == PurePosixPath('a/b.c/d')",
+        "from datetime import datetime, timedelta\nd = f('summer') + timedelta(days=180)\n"
+        "assert d.utcoffset() == timedelta(hours=1) and d.tzinfo.key == 'Europe/Berlin'",
+    ],
+)
+def test_values_that_both_sides_have_are_the_same(judged: Judge, test: str) -> None:
+    code = """
+import math
+from datetime import datetime
+from pathlib import PurePosixPath
+from zoneinfo import ZoneInfo
+class L(list):
+    kind = object
+    def __class_getitem__(cls, kind): return type("L", (cls,), {"kind": kind})
+def f(name):
+    known = {"len": len, "sum": sum, "sqrt": math.sqrt, "L": L, "zone": ZoneInfo("UTC"), "path": PurePosixPath("a/b.c")}
+    return known[name] if name in known else datetime(2024, 7, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+"""
+    assert judged(code, test, entry_point="f").passed

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import deque
 from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 
 import msgspec
 
 ALIAS = "candidate"
+_OF_LIBRARIES = (
+    "sum mean any all tolist item astype reshape min max round equals head group groups send throw read write"
+)
+_PLAIN_METHODS = frozenset(
+    name
+    for kind in (str, bytes, int, float, complex, tuple, list, set, frozenset, dict, deque, datetime, Decimal, Fraction)
+    for name in dir(kind)
+).union(_OF_LIBRARIES.split())
+"""Methods of values that a function may return."""
 
 
 class CandidateUses(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +61,28 @@ def find_candidate_uses(trees: Sequence[ast.Module], entry_point: str | None, se
         exceptions=frozenset(exceptions),
         setup_reaches_code=any(not hasattr(builtins, name) for name in lacking),
     )
+
+
+def find_constructors(tree: ast.Module) -> set[str]:
+    """Names that test code calls as classes are called: it uses methods of what they give that no plain value has."""
+    made: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and (name := _called_name(node.value)):
+            for target in node.targets:
+                made.setdefault(getattr(target, "id", ""), set()).add(name)
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr not in _PLAIN_METHODS:
+            owner = node.func.value
+            found |= {_called_name(owner), *made.get(getattr(owner, "id", ""), ())}
+    return found - {""}
+
+
+def _called_name(node: ast.expr) -> str:
+    """The name that is called, `make` in `make(1)`; none otherwise."""
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

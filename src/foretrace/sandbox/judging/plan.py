@@ -17,7 +17,7 @@ from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
 from foretrace.sandbox.inside.roles import asserts
 from foretrace.sandbox.inside.roles.judge import find_check_function
-from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses
+from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses, find_constructors
 from foretrace.sandbox.judging.literal_asserts import LiteralAssert, read_literal_asserts
 
 _MAX_CODE_CHARS = 1 << 21
@@ -121,6 +121,8 @@ def _find_class_names(trees: list[ast.Module], prompt: str) -> tuple[str, ...]:
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
             found |= {part.id for part in ast.walk(node.args[-1]) if isinstance(part, ast.Name)} if node.args else set()
+    for tree in trees:
+        found |= find_constructors(tree)
     return tuple(sorted(found))
 
 

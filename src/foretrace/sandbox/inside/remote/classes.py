@@ -7,6 +7,9 @@ can be iterated, added, called or hashed. Its bases are the local classes of the
 
 from __future__ import annotations
 
+import builtins
+import math
+import operator
 import re
 import sys
 import types
@@ -64,6 +67,22 @@ KINDS: dict[str, Any] = {
 """Builtin types whose objects stay where they are; `isinstance` of what stands for one says that it is one."""
 
 
+_PURE = (
+    "abs all any ascii bin callable chr divmod hash hex isinstance issubclass len max min oct ord pow repr round sum"
+)
+NAMED_FUNCTIONS: dict[Any, tuple[str, str]] = {
+    **{getattr(builtins, name): ("builtins", name) for name in (*_PURE.split(), "sorted")},
+    **{
+        value: (module.__name__, name)
+        for module in (math, operator)
+        for name, value in vars(module).items()
+        if type(value) is types.BuiltinFunctionType and not name.startswith("_")
+    },
+}
+"""Functions that each side has, and that do nothing but compute: by the function its module and name."""
+_FUNCTIONS_BY_NAME = {name: function for function, name in NAMED_FUNCTIONS.items()}
+
+
 def is_named(kind: type) -> bool:
     """Whether a class is one of the standard library that both sides have."""
     module, name = getattr(kind, "__module__", None), getattr(kind, "__qualname__", None)
@@ -75,17 +94,21 @@ def is_named(kind: type) -> bool:
 
 
 def find_named(module: Any, name: Any) -> Any:
-    """The class that a name of the other side means: of known modules, and exceptions of some of the library's.
+    """The class or function that a name of the other side means: of known modules, and exceptions of some of the
+    library's.
 
     Raises:
         ValueError: there is none.
     """
+    function = _FUNCTIONS_BY_NAME.get((module, name)) if type(module) is type(name) is str else None
+    if function is not None:
+        return function
     if type(module) is not str or type(name) is not str or not (module in _KNOWN_MODULES or _is_library(module)):
         raise ValueError("no module of which anything is named")
     __import__(module)
     found = getattr(sys.modules[module], name, None)
     if not isinstance(found, type) or not (module in _KNOWN_MODULES or issubclass(found, BaseException)):
-        raise ValueError("no class of that name")
+        raise ValueError("no class or function of that name")
     return found
 
 
@@ -131,7 +154,13 @@ def describe_class(kind: type) -> dict[str, Any]:
         "asks": issubclass(kind, type)
         or any("__instancecheck__" in base.__dict__ for base in type.mro(meta) if base is not type),
         "kind": kind.__name__ if kind in KINDS.values() else None,
+        "subscripts": any(_has_own_subscript(base) for base in own),
     }
+
+
+def _has_own_subscript(kind: type) -> bool:
+    function = getattr(kind.__dict__.get("__class_getitem__"), "__func__", None)
+    return type(function) is types.FunctionType
 
 
 class RemoteClass(type):
@@ -349,7 +378,8 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
 
     for special in _texts(description, "special"):
         if special == "__class_getitem__":
-            namespace[special] = classmethod(types.GenericAlias)
+            own = description.get("subscripts") is True
+            namespace[special] = classmethod(_subscript if own else types.GenericAlias)
         elif special == "__init__":
             add(special, _method(special))
         elif special in SPECIAL:
@@ -436,6 +466,10 @@ def _announce_reading(self: Any) -> int:
     """Asked by what will read the iterator to its end, such as `list`: then many items are fetched at a time."""
     type(self).__peer__.read_ahead(self)
     return 0
+
+
+def _subscript(cls: Any, item: Any) -> Any:
+    return _peer_of((cls,)).call_unbound(cls, "__class_getitem__", (item,), {})
 
 
 def _await(self: Any) -> Any:

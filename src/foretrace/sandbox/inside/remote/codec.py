@@ -27,6 +27,7 @@ import gc
 import types
 from array import array
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Callable
 from typing import Any
 
 from foretrace.sandbox.inside.remote.shared_containers import (
@@ -42,6 +43,8 @@ from foretrace.sandbox.inside.wire.values import Decoder, Encoder, NotEncodableE
 
 MAX_VALUES = 1 << 22
 """Values in one message."""
+_HUGE = 1 << 24
+"""Items of a range that take seconds to go over."""
 _DICTS: dict[type, str] = {dict: "d", OrderedDict: "od", Counter: "ct", defaultdict: "dd"}
 _LISTS: dict[type, str] = {list: "l", set: "S", deque: "dq"}
 CONTAINERS = (*_DICTS, *_LISTS, bytearray, array, types.SimpleNamespace)
@@ -162,11 +165,18 @@ class MessageDecoder(Decoder):
 
     Args:
         resolve: makes something of a reference (the tags n, h, C, j and E).
+        notice_huge_range: called for a range over which one could go for ever.
     """
 
-    def __init__(self, resolve: Any, shared: SharedContainers, limit: int = MAX_VALUES) -> None:
+    def __init__(
+        self,
+        resolve: Any,
+        shared: SharedContainers,
+        limit: int = MAX_VALUES,
+        notice_huge_range: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(limit)
-        self._resolve, self._shared = resolve, shared
+        self._resolve, self._shared, self._notice_huge_range = resolve, shared, notice_huge_range
 
     def walk(self, tagged: Any, depth: int) -> Any:
         if type(tagged) is list and tagged:
@@ -184,6 +194,11 @@ class MessageDecoder(Decoder):
             if tag in ("h", "C", "j", "n", "E"):
                 self.left -= 1
                 return self._resolve(self, tagged, depth)
+            if tag == "r":
+                made = super().walk(tagged, depth)
+                if made[_HUGE:]:
+                    self._notice_huge_range()
+                return made
             if tag in _SPECIAL:
                 return _SPECIAL[tag](self.walk_all(tagged[1:], depth + 1))
         return super().walk(tagged, depth)

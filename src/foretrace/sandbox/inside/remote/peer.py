@@ -14,14 +14,15 @@ Who has asked serves the other side's requests until the answer comes: so a func
 from __future__ import annotations
 
 import copy
-import operator
+import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from foretrace.sandbox.inside.remote import tasks
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, CHANGING, find_base_value, plain_value, set_value
 from foretrace.sandbox.inside.remote.classes import (
+    NAMED_FUNCTIONS,
     RemoteClass,
     RemoteObject,
     describe_class,
@@ -30,9 +31,10 @@ from foretrace.sandbox.inside.remote.classes import (
     make_class,
 )
 from foretrace.sandbox.inside.remote.codec import MessageDecoder, MessageEncoder, read_key
-from foretrace.sandbox.inside.remote.exceptions import make_exception, make_traceback, text_of
+from foretrace.sandbox.inside.remote.exceptions import make_exception, text_of
 from foretrace.sandbox.inside.remote.shared_containers import ITERATORS, SharedContainers, find_position, move
 from foretrace.sandbox.inside.remote.signatures import describe_code, describe_signature
+from foretrace.sandbox.inside.remote.special_methods import call_special_method
 from foretrace.sandbox.inside.remote.subclasses import collect_members, make_subclass
 from foretrace.sandbox.inside.wire.frames import FrameError
 from foretrace.sandbox.inside.wire.values import NotEncodableError, find_type_name
@@ -45,27 +47,8 @@ _MAX_CAUSES = 10
 """Exceptions in one another's `__cause__` and `__context__` that are passed on."""
 _MAX_NESTED = 60
 """Requests within one another."""
-_CALLABLES: dict[str, Callable[..., Any]] = {
-    "__bool__": bool,
-    "__len__": len,
-    "__hash__": hash,
-    "__repr__": repr,
-    "__str__": str,
-    "__format__": format,
-    "__int__": int,
-    "__float__": float,
-    "__complex__": complex,
-    "__index__": operator.index,
-    "__iter__": iter,
-    "__reversed__": reversed,
-    "__contains__": operator.contains,
-    "__getitem__": operator.getitem,
-    "__setitem__": operator.setitem,
-    "__delitem__": operator.delitem,
-    "__dir__": dir,
-    "__bytes__": bytes,
-}
-"""Operations whose builtin function does what the special method alone would not, such as falling back on another."""
+Question = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""Of a call that is one of several: the object, and its arguments."""
 
 
 class GoneError(BaseException):
@@ -122,6 +105,23 @@ class Peer:
     def construct(self, kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call a class of the other side."""
         return self.request("operate", "__call__", kind, *args, **named)
+
+    def ask_all(self, operation: str, name: str, questions: Sequence[Question]) -> list[tuple[bool, Any]]:
+        """Call the same special method (`operate`) or method (`method`) for each of several objects and arguments.
+
+        Returns:
+            Of each: whether it went well, and the result, or else the exception.
+        """
+        asked = [(target, args, tuple(named.items())) for target, args, named in questions]
+        answers = self.request("all", f"{operation} {name}", *asked)
+        if type(answers) is not tuple or len(answers) != len(asked):
+            raise self.refuse_answer(ValueError("not one answer for each question"))
+        for answer in answers:
+            if type(answer) is not tuple or len(answer) != 2 or type(answer[0]) is not bool:
+                raise self.refuse_answer(ValueError("no answer"))
+            if not answer[0] and not isinstance(answer[1], BaseException):
+                raise self.refuse_answer(ValueError("no exception"))
+        return [*answers]
 
     def get_attribute(self, target: Any, name: str) -> Any:
         """An attribute of an object or a class of the other side."""
@@ -218,7 +218,7 @@ class Peer:
         message = ["q", operation, name, values, options, self._write_updates(encoder), self.give_effects()]
         answer = self._exchange(message)
         try:
-            decoder = MessageDecoder(self._resolve, self._shared)
+            decoder = MessageDecoder(self._resolve, self._shared, notice_huge_range=self.notice_huge_range)
             kind, result, updates, effects = answer
             value = decoder.walk(result, 0) if kind == "v" else self._read_exception(decoder, result)
             self._read_updates(decoder, updates)
@@ -259,7 +259,7 @@ class Peer:
 
     def serve(self, message: list[Any]) -> list[Any]:
         """Do what the other side asks for, and return the answer."""
-        decoder = MessageDecoder(self._resolve, self._shared)
+        decoder = MessageDecoder(self._resolve, self._shared, notice_huge_range=self.notice_huge_range)
         try:
             _, operation, name, values, options, updates, effects = message
             if effects:
@@ -288,15 +288,10 @@ class Peer:
     def perform(self, operation: str, name: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """Carry out a request with its values."""
         if operation == "operate":
-            target, *rest = args
-            if name == "__call__":
-                return target(*rest, **named)
-            if name in ("__exit__", "__aexit__") and len(rest) == 3 and isinstance(rest[1], BaseException):
-                rest[2] = make_traceback(rest[1])
-            function = _CALLABLES.get(name)
-            if function is not None:
-                return function(target, *rest)
-            return getattr(type(target), name)(target, *rest, **named)
+            return call_special_method(name, args[0], args[1:], named)
+        if operation == "all":
+            inner, _, name = name.partition(" ")
+            return tuple(self._try(inner, name, *question) for question in args)
         if operation == "method":
             return getattr(args[0], name)(*args[1:], **named)
         if operation == "unbound":
@@ -325,6 +320,14 @@ class Peer:
             return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0])
         raise ValueError("no such operation")
 
+    def _try(self, operation: str, name: str, target: Any, args: Any, named: Any) -> tuple[bool, Any]:
+        try:
+            return True, self.perform(operation, name, [target, *args], dict(named))
+        except GoneError:
+            raise
+        except BaseException as error:  # SystemExit and all: an answer
+            return False, error
+
     def _take(self, iterator: Any, count: int) -> list[Any]:
         """The next items of an iterator of this side; what it raised after some is raised at the next time."""
         held = self._held_errors.pop(id(iterator), None)
@@ -348,6 +351,9 @@ class Peer:
     def give_effects(self) -> Any:
         """What was done here since the last message that the other side should know of."""
         return None
+
+    def notice_huge_range(self) -> None:
+        """The other side has sent a range over which one could go for ever."""
 
     def check_exception(self, error: BaseException, operation: str) -> BaseException:
         """What to raise for an exception of the other side."""
@@ -382,6 +388,8 @@ class Peer:
         if isinstance(value, type):
             return self._refer_class(encoder, value)
         kind = type(value)
+        if kind is types.BuiltinFunctionType and value in NAMED_FUNCTIONS:
+            return ["n", *NAMED_FUNCTIONS[value]]
         if isinstance(value, BaseException):
             return ["E", self._write_exception(encoder, value)]
         number = self._hold(value)

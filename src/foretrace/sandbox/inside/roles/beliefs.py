@@ -21,20 +21,10 @@ from typing import Any
 
 from foretrace.sandbox.inside.remote.base_values import find_base_value, plain_value
 from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject
-from foretrace.sandbox.inside.remote.peer import GoneError, Peer
+from foretrace.sandbox.inside.remote.peer import GoneError, Peer, Question
 from foretrace.sandbox.inside.roles.line_ups import copy_plain, make_line_up, vary, vary_arguments
+from foretrace.sandbox.inside.roles.value_questions import VALUE_QUESTIONS, is_believable, make_decoys
 
-_OWN_BUSINESS = """
-    get pop add append push remove insert clear copy keys values items update extend discard sort reverse
-"""
-_LIKE_EQUALITY = "equals equal eq is_equal almost_equals allclose isclose same matches"
-_VALUE_QUESTIONS = frozenset(
-    name
-    for kind in (str, bytes, int, float, complex, tuple, list, set, frozenset)
-    for name in dir(kind)
-    if not name.startswith("_")
-) - frozenset(_OWN_BUSINESS.split()) | frozenset(_LIKE_EQUALITY.split())
-"""Methods of plain values whose answers would be taken for a plain value's."""
 GENERATOR_METHODS = frozenset({"send", "throw", "close", "asend", "athrow", "aclose"})
 _MAX_CONTROLS = 4
 _DECOYS = 6
@@ -73,7 +63,7 @@ class CautiousPeer(Peer):
         self._sums: set[int] = set()
         """Those of them that are sums or differences, by id."""
         self._doubts: dict[Any, int] = {}
-        """Of each class, how often it was asked about decoys."""
+        """Of each class and kind of question, how often it was asked."""
         self._made_with: dict[Any, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
         """Of each class, some of the arguments with which the tests made objects of it."""
         self._controlled: dict[Any, int] = {}
@@ -136,11 +126,11 @@ class CautiousPeer(Peer):
 
     def call_method(self, target: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call a method of an object of the code's."""
-        if name in _VALUE_QUESTIONS and (args or named) and not self._may_be_asked(target):
+        if name in VALUE_QUESTIONS and (args or named) and not self._may_be_asked(target):
             plain = _find_plain(target)
             if hasattr(plain, name):
                 return getattr(plain, name)(*args, **named)
-            raise BeliefError(f"the answer is no plain value: it is a {type(target).__name__} object")
+            return self._ask_as_value(target, name, args, named)
         if name in COMPARISONS and args:
             return self._compare(name, target, args[0])
         self._refuse_shown(target)
@@ -159,12 +149,12 @@ class CautiousPeer(Peer):
     def get_attribute(self, target: Any, name: str) -> Any:
         """An attribute of an object or a class of the code's."""
         self._refuse_shown(target)
-        if name in _VALUE_QUESTIONS and not isinstance(target, RemoteClass) and not self._may_be_asked(target):
+        if name in VALUE_QUESTIONS and not isinstance(target, RemoteClass) and not self._may_be_asked(target):
             owner = type(target).__name__
             if owner not in ("generator", "function"):
                 found = super().get_attribute(target, name)
                 if isinstance(found, RemoteObject) and callable(found):
-                    raise BeliefError(f"the answer is no plain value: it is a {owner} object")
+                    return lambda *args, **named: self.call_method(target, name, args, named)
                 return found
         return super().get_attribute(target, name)
 
@@ -189,27 +179,39 @@ class CautiousPeer(Peer):
         if isinstance(result, RemoteObject) and id(target) in self._own_made:
             self._own_made.add(id(result))
 
-    def _is_doubted(self, target: Any) -> bool:
+    def _is_doubted(self, target: Any, about: str) -> bool:
         """Whether to ask about decoys beside the real question: at first always, then ever more seldom."""
-        kind = type(target)
-        count = self._doubts[kind] = self._doubts.get(kind, 0) + 1
+        key = type(target), about
+        count = self._doubts[key] = self._doubts.get(key, 0) + 1
         return count <= _MAX_CONTROLS or self._random.random() < _MAX_CONTROLS / count
 
     def _ask_among(self, name: str, questions: list[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
-        """What an operation gives for each of several objects and arguments, asked in an order that tells nothing. Of
-        the first one, which is the real one, it raises what that raised."""
+        """What an operation gives for each of several objects and arguments; None for one that raises, except for the
+        first, which is the real one."""
+        return self._ask_in_any_order("operate", name, [(target, args, {}) for target, args in questions])
+
+    def _ask_as_value(self, target: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Ask an object of a class that the tests do not name what one asks of plain values."""
+        asked = [(args, named), *make_decoys(name, args, named, self._random)]
+        answers = self._ask_in_any_order("method", name, [(target, *one) for one in asked])
+        if not is_believable(name, asked, answers):
+            raise BeliefError(
+                f"a {type(target).__name__} object is no plain value, and says {name} of what it is not asked about"
+            )
+        return answers[0]
+
+    def _ask_in_any_order(self, operation: str, name: str, questions: list[Question]) -> list[Any]:
+        """As `_ask_among`, in an order that tells nothing."""
         order = list(range(len(questions)))
         self._random.shuffle(order)
         results: list[Any] = [None] * len(order)
         failure: BaseException | None = None
-        for number in order:
-            target, args = questions[number]
-            try:
-                results[number] = super().operate(name, target, *args)
-            except GoneError:
-                raise
-            except BaseException as error:
-                failure = error if number == 0 else failure
+        answers = self.ask_all(operation, name, [questions[number] for number in order])
+        for number, (went_well, value) in zip(order, answers, strict=True):
+            if went_well:
+                results[number] = value
+            elif number == 0:
+                failure = self.check_exception(value, operation)
         if failure:
             raise failure
         return results
@@ -294,10 +296,8 @@ class CautiousPeer(Peer):
         if name in _CHANGING:
             raise _make_constant_error(target, result)  # not asked again: it changes the object
         decoys = [vary(args[0], self._random) for _ in range(_DECOYS)]
-        others: list[Any] = []
-        for decoy in decoys:
-            with contextlib.suppress(Exception):
-                others.append(super().operate(name, target, decoy, *args[1:]))
+        said = self._ask_quietly(name, [(target, (decoy, *args[1:])) for decoy in decoys])
+        others = [other for other in said if other is not None]
         constant = others and not any(_differ(result, other, False) for other in others)
         if constant and not self._depends_on_object(name, target, args, result):
             raise _make_constant_error(target, result)
@@ -306,11 +306,8 @@ class CautiousPeer(Peer):
         """Whether objects that are made of other arguments give something else."""
         if id(target) not in self._made_of:
             return False
-        for decoy in self._make_decoys(target):
-            with contextlib.suppress(Exception):
-                if _differ(result, super().operate(name, decoy, *args), False):
-                    return True
-        return False
+        said = self._ask_quietly(name, [(decoy, args) for decoy in self._make_decoys(target)])
+        return any(_differ(result, other, False) for other in said if other is not None)
 
     def _compare(self, name: str, target: Any, other: Any) -> Any:
         if isinstance(other, RemoteObject):
@@ -335,7 +332,7 @@ class CautiousPeer(Peer):
     def _compare_objects(self, name: str, target: Any, other: Any) -> Any:
         """What an object says of itself and another one, asked among objects like either, of which it knows no more.
         What equals another object has to equal what that one equals, and an order has to be one."""
-        if id(target) == id(other) or not self._is_doubted(target):
+        if id(target) == id(other) or not self._is_doubted(target, "comparison"):
             return _truth(super().operate(name, target, other))
         thirds = self._make_thirds(target, other)
         of_target = id(target) in self._made_of and id(other) not in self._made_of
@@ -386,15 +383,8 @@ class CautiousPeer(Peer):
 
     def _ask_quietly(self, name: str, questions: list[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
         """What an operation gives for each of several objects and arguments; None where it raises."""
-        return [self._ask_one(name, *question) for question in questions]
-
-    def _ask_one(self, name: str, target: Any, args: tuple[Any, ...]) -> Any:
-        try:
-            return super().operate(name, target, *args)
-        except GoneError:
-            raise
-        except BaseException:
-            return None
+        answers = self.ask_all("operate", name, [(target, args, {}) for target, args in questions])
+        return [value if went_well else None for went_well, value in answers]
 
     def _make_thirds(self, target: Any, other: Any) -> list[tuple[Any, bool]]:
         """Objects like one of two, in an order that tells nothing, and whether each is made of other arguments."""
@@ -407,13 +397,14 @@ class CautiousPeer(Peer):
             recipes = [*([(*made, True)] * _DECOYS), (*made, False)]
         turns = list(enumerate(recipes))
         self._random.shuffle(turns)
-        found: list[tuple[Any, bool]] = []
+        asked: list[tuple[Question, bool]] = []
         for turn, (kind, args, named, varied) in turns:
-            with contextlib.suppress(Exception):  # arguments that the class refuses
-                if varied:
-                    args, named = vary_arguments(args, named, self._random, turn)
-                found.append((super().construct(kind, copy_plain(args), copy_plain(named)), varied))
-        return found
+            with contextlib.suppress(ValueError):  # no argument that could be another
+                recipe = vary_arguments(args, named, self._random, turn) if varied else (args, named)
+                asked.append(((kind, *copy_plain(recipe)), varied))
+        made_anew = self.ask_all("operate", "__call__", [question for question, _ in asked])
+        pairs = zip(made_anew, asked, strict=True)
+        return [(one, varied) for (went_well, one), (_, varied) in pairs if went_well]  # some arguments are refused
 
     def _make_twin(self, made: Any) -> Any:
         kind, args, named = self._made_of[id(made)]
@@ -422,16 +413,11 @@ class CautiousPeer(Peer):
     def _make_decoys(self, made: Any) -> list[Any]:
         """Objects of the class of one that the tests have made, of other arguments."""
         kind, args, named = self._made_of[id(made)]
-        found: list[Any] = []
-        for number in range(_DECOYS):
-            try:
-                other_args, other_named = vary_arguments(args, named, self._random, number)
-                found.append(super().construct(kind, other_args, other_named))
-            except GoneError:
-                raise
-            except BaseException:  # arguments that the class refuses
-                continue
-        return found
+        with contextlib.suppress(ValueError):  # no argument that could be another
+            recipes = [vary_arguments(args, named, self._random, number) for number in range(_DECOYS)]
+            made_anew = self.ask_all("operate", "__call__", [(kind, *recipe) for recipe in recipes])
+            return [one for went_well, one in made_anew if went_well]
+        return []
 
     def _ask_controls(self, target: Any) -> None:
         """Ask control questions about the class of an object that said that it equals another one, now and again."""
@@ -446,14 +432,22 @@ class CautiousPeer(Peer):
 
     def _contains(self, target: Any, item: Any) -> bool:
         """Whether something is in an object: the word of one that the tests made, unless it says so of everything."""
+        strange: list[Any] = []
+        far: list[Any] = []
         if not self._may_be_asked(target):
             plain = _find_plain(target)
-            return item in (iter(target) if plain is None else plain)
-        questions = [item]
+            if plain is not None:
+                return item in plain
+            with contextlib.suppress(TypeError):  # it has no items that could be looked at
+                return item in iter(target)
+            strange = ["".join(self._random.choices("abcdefgh", k=12)), self._random.random() * 1e12]
+            far = [item + sign * 10**n for n in (6, 12) for sign in (1, -1)] if type(item) in (int, float) else []
+        if not self._is_doubted(target, "contains"):
+            return super().operate("__contains__", target, item) is True
         if not isinstance(item, RemoteObject):
-            questions += make_line_up(item, self._random)
-        said = self._ask_among("__contains__", [(target, (one,)) for one in questions])
-        if len(said) > 1 and all(yes is True for yes in said):
+            far += make_line_up(item, self._random)
+        said = self._ask_among("__contains__", [(target, (one,)) for one in (item, *far, *strange)])
+        if (far and False not in said[: 1 + len(far)]) or True in said[1 + len(far) :]:
             raise BeliefError(f"a {type(target).__name__} object says that everything is in it")
         return said[0] is True
 
@@ -461,7 +455,8 @@ class CautiousPeer(Peer):
         """Whether the object says that it equals `value`, and none of many other values like it."""
         questions = [(value, True), *((other, False) for other in make_line_up(value, self._random))]
         self._random.shuffle(questions)  # so that it cannot know which of them is the real one
-        return all(self._says_equal(target, asked) is wanted for asked, wanted in questions)
+        said = self._ask_quietly("__eq__", [(target, (asked,)) for asked, _ in questions])
+        return all((word is True) is wanted for word, (_, wanted) in zip(said, questions, strict=True))
 
     def _order(self, name: str, target: Any, value: Any) -> Any:
         """What the object says of its order with `value`, if what it says of others makes an order."""

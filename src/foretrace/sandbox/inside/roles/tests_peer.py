@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import io
+import signal
 import sys
 import types
 import warnings
@@ -24,6 +25,8 @@ _MACHINERY = (
     *(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType, types.TracebackType),
 )
 """Objects of the interpreter, from whose attributes one gets at the tests' names and frames."""
+_AFTER_HUGE_RANGE_S = 3.0
+"""Seconds of CPU time."""
 _ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
@@ -62,6 +65,10 @@ class TestsPeer(CautiousPeer):
         if isinstance(error, _ENDS) and operation not in ("next", "advance", "get") and not self.in_generator_method:
             return RuntimeError(f"the code raised {type(error).__name__}")
         return error
+
+    def notice_huge_range(self) -> None:
+        """From now on the tests may compute for a few seconds alone: who goes over such a range is ended soon."""
+        signal.setitimer(signal.ITIMER_PROF, _AFTER_HUGE_RANGE_S)
 
     def share(self, names: list[str]) -> None:
         """Have these kinds of state in common with the code, such as files (see `shared_state.states`)."""

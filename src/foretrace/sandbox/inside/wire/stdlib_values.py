@@ -1,4 +1,5 @@
-"""Values of the standard library that are sent as text: decimals, fractions, times and their zones, addresses."""
+"""Values of the standard library that are sent as text: decimals, fractions, times and their zones, addresses, paths
+that are no files."""
 
 from __future__ import annotations
 
@@ -38,6 +39,45 @@ def _read_date(name: str) -> Callable[[str], Any]:
         import datetime
 
         return getattr(datetime, name).fromisoformat(text)
+
+    return read
+
+
+def _write_datetime(value: Any) -> str:
+    zone = value.tzinfo
+    if zone is None or type(zone).__name__ != "ZoneInfo":
+        return value.isoformat()
+    return f"{value.replace(tzinfo=None).isoformat()} {value.fold} {_write_zone_name(zone)}"
+
+
+def _read_datetime(text: str) -> Any:
+    from datetime import datetime
+
+    moment, *zone = text.split(" ", 2)
+    value = datetime.fromisoformat(moment)
+    return value.replace(fold=int(zone[0]), tzinfo=_read_zone_name(zone[1])) if zone else value
+
+
+def _write_zone_name(zone: Any) -> str:
+    if type(zone.key) is not str:
+        raise ValueError("a zone without a name")
+    return zone.key
+
+
+def _read_zone_name(text: str) -> Any:
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(text)
+    except (LookupError, OSError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _read_path(name: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        import pathlib
+
+        return getattr(pathlib, name)(text)
 
     return read
 
@@ -82,10 +122,12 @@ _KINDS: dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     "Fraction": ("fractions", lambda v: f"{v.numerator:x}/{v.denominator:x}", _read_fraction),
     "date": ("datetime", lambda v: v.isoformat(), _read_date("date")),
     "time": ("datetime", lambda v: v.isoformat(), _read_date("time")),
-    "datetime": ("datetime", lambda v: v.isoformat(), _read_date("datetime")),
+    "datetime": ("datetime", _write_datetime, _read_datetime),
     "timedelta": ("datetime", lambda v: f"{v.days} {v.seconds} {v.microseconds}", _read_delta),
     "timezone": ("datetime", _write_zone, _read_zone),
     **{name: ("ipaddress", str, _read_address(name)) for name in _ADDRESSES},
+    "ZoneInfo": ("zoneinfo", _write_zone_name, _read_zone_name),
+    **{name: ("pathlib", str, _read_path(name)) for name in ("PurePosixPath", "PureWindowsPath")},
     "UUID": ("uuid", lambda v: v.hex, _read_uuid),
 }
 """By type name: its module, what makes text of a value, and what reads the text."""
