@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import foretrace
+
+MODULE = "foretrace.sandbox.inside.server.container_relay"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shows the areas of memory")
 
 _SETTLE = """
@@ -35,7 +39,8 @@ def test_memory_that_is_written_no_more_is_a_file_with_the_same_bytes() -> None:
 
 
 def test_no_module_is_imported_that_acts_at_forks_before_it_is_kept_from_that() -> None:
-    code = "import sys, foretrace.sandbox.inside.server.container_relay\nprint(*sys.modules)"
+    folder = str(Path(foretrace.__file__).parents[1])
+    code = f"import sys; sys.path.insert(0, {folder!r}); import {MODULE}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     assert not {"threading", "random", "logging"} & set(done.stdout.split())

@@ -13,8 +13,6 @@ from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.engines.processes import release_memory, usable_cores
 from foretrace.objectstores.address import find_address, write_place
-from foretrace.objectstores.dataset import open_dataset_for_writing
-from foretrace.objectstores.traces import open_traces_for_reading
 
 if TYPE_CHECKING:
     from foretrace.engines.engine import Engine
@@ -224,6 +222,7 @@ def build(
     ):
         output.stay_small()  # nothing comes from the Hub, and no code from outside
     from foretrace.dataset.build import check_output
+    from foretrace.objectstores.dataset import open_dataset_for_writing
 
     settings = BuildSettings(
         target=target,
@@ -304,6 +303,7 @@ def _collect_folders(
     from foretrace.cli.display.traces import warn_unsealed
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import refuse_demo_traces
+    from foretrace.objectstores.traces import open_traces_for_reading
 
     def open_folder(place: Path | str) -> Path:
         with output.progress(f"fetching {write_place(place)}") as progress:
