@@ -70,6 +70,24 @@ def test_package_is_cheap_to_import() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("view", "s3://b/traces"),
+        ("scrub", "traces", "--out", "s3://b/clean"),
+        ("label", "traces", "--out", "l.csv", "--corrections", "gs://b/c.csv"),
+    ],
+)
+def test_no_local_folder_is_named_like_a_store(
+    run: Run, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    address = next(each for each in arguments if "://" in each)
+    assert result.code == 2 and result.err.startswith(f"foretrace: {address}: has to be on this machine")
+    assert not list(tmp_path.iterdir())
+
+
 def test_unknown_verb(run: Run) -> None:
     result = run("frobnicate")
     assert (result.code, result.out) == (2, "")

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,6 +134,10 @@ def test_commands_read_and_write_a_store(bucket: S3Objects, rows: FileRows, tmp_
     build = ("--outcomes", "all", "--no-statistical-gates", "--max-context-tokens", "2048")
     done = run("build", f"{place}/t", "--out", f"{place}/d", *build)
     assert done.returncode == 0 and f"dataset: {place}/d" in done.stdout, done.stderr
+    load = re.search(r"next: python -c '(.+)'", done.stdout)
+    assert load is not None
+    loaded = subprocess.run([sys.executable, "-c", load[1]], capture_output=True, text=True, check=False)
+    assert loaded.returncode == 0 and "completion" in loaded.stdout, loaded.stderr
     done = run("build", f"{place}/none", "--out", "none")
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(f"foretrace: {place}/none: is no traces")
     assert not list(tmp_path.iterdir())

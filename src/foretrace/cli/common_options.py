@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from foretrace.cli.output import Output
+from foretrace.core.errors import UsageError
+from foretrace.objectstores.address import find_address
 
 
 class Invocation:
@@ -100,10 +102,11 @@ HIDDEN = "hidden"
 """Mark of a record whose options are left out of `--help`: `Annotated[SandboxOptions, HIDDEN]`."""
 
 
-def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
+def with_common_options(function: Callable[..., None], in_stores: Collection[str] = ()) -> Callable[..., None]:
     """Turn `function(output, **own options)` into what typer calls: the common options added, `output` made.
 
-    A parameter whose type is a dataclass stands for the options that are its fields, and gets a record of them.
+    A parameter whose type is a dataclass stands for the options that are its fields, and gets a record of them. Paths
+    are local, but for the parameters of `in_stores`, which may lie in an object store.
     """
     hints = get_type_hints(function, include_extras=True)
     parameters = [_keyword("ctx", typer.Context)]
@@ -125,6 +128,9 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
         if isinstance(invocation, Invocation):
             invocation.output = output
             output.own_process = invocation.own_process
+        for name, value in given.items():
+            if name not in in_stores:
+                _refuse_addresses(value)
         made = {name: record(**{n: given.pop(n) for n in options}) for name, (record, options) in records.items()}
         function(output, **given, **made)
 
@@ -132,6 +138,16 @@ def with_common_options(function: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _refuse_addresses(value: Any) -> None:
+    """Refuse the address of an object store where a path is wanted: a folder of that name would be made here."""
+    for place in value if isinstance(value, list) else [value]:
+        if isinstance(place, Path) and (address := find_address(place)) is not None:
+            raise UsageError(
+                f"{address}: has to be on this machine; what `import`, `label` and `build` read and write in an object "
+                "store is copied from there with tools of its own"
+            )
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

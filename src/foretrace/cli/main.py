@@ -48,11 +48,14 @@ _problems = typer.Typer(
     help=problems.HELP, rich_markup_mode=None, invoke_without_command=True, callback=problems.show_help
 )
 
+_IN_STORES = {"import": ("out",), "label": ("traces", "out", "review"), "build": ("out",)}
+"""By command, the parameters that may be the address of an object store."""
+
 
 def _add(parent: typer.Typer, name: str, function: Callable[..., None]) -> None:
     # As the short help, the first line of the help is wrapped and not cut in the list of commands.
     short = (function.__doc__ or "").strip().split("\n")[0]
-    parent.command(name, short_help=short)(with_common_options(function))
+    parent.command(name, short_help=short)(with_common_options(function, _IN_STORES.get(name, ())))
 
 
 for _name, _function in {

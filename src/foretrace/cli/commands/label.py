@@ -72,10 +72,12 @@ def _explain(output: Output, traces: Path, key: str, corrections: Path | None) -
     from foretrace.cli.display.explanation import show_explanation
     from foretrace.cli.display.traces import warn_unsealed
     from foretrace.core.store import TraceStore
+    from foretrace.objectstores.traces import open_traces_for_reading
 
     given = None if corrections is None else read_corrections(corrections)
-    warn_unsealed(output, traces)
-    trace = TraceStore(traces).get(key)
+    with open_traces_for_reading(traces) as folder:
+        warn_unsealed(output, folder)
+        trace = TraceStore(folder).get(key)
     steps = explain_trace(trace, given)
     if not output.write_json({"key": trace.key, "steps": msgspec.to_builtins(steps)}):
         show_explanation(output, trace, steps)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output
-from foretrace.objectstores.address import write_place
+from foretrace.objectstores.address import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
@@ -64,8 +64,19 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     output.print(f"dataset: {write_place(out)}")
     if (out / "report.html").is_file():
         output.print(f"in a browser: {out / 'report.html'}")
+    output.print(f"next: python -c 'import datasets; print(datasets.load_dataset({_write_arguments(out, configs)}))'")
+
+
+def _write_arguments(out: Path, configs: dict[str, dict[str, Any]]) -> str:
+    """With which arguments `datasets.load_dataset` loads the first config. It takes folders of this machine alone, and
+    files anywhere."""
     first = next(iter(configs), "proposer")
-    output.print(f'next: python -c \'import datasets; print(datasets.load_dataset("{write_place(out)}", "{first}"))\'')
+    address = find_address(out)
+    if address is None:
+        return f'"{out}", "{first}"'
+    splits = [split for split, entry in configs.get(first, {}).items() if _row_count(entry)]
+    files = ", ".join(f'"{split}": "{address}/{first}/{split}-*.parquet"' for split in splits)
+    return f'"parquet", data_files={{{files}}}'
 
 
 def _show_copies(output: Output, found: dict[str, Any] | None) -> None:
