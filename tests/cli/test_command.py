@@ -88,6 +88,14 @@ def test_no_local_folder_is_named_like_a_store(
     assert not list(tmp_path.iterdir())
 
 
+def test_an_address_of_no_store_is_no_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in ("s4://b/t", "S3://b/t", "https://b/t"):
+        result = run("import", "swe_smith", "rows.jsonl", "--out", address)
+        assert result.code == 2 and "is no path of this machine, and addresses begin with s3://, gs://" in result.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_unknown_verb(run: Run) -> None:
     result = run("frobnicate")
     assert (result.code, result.out) == (2, "")
