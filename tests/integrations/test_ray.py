@@ -139,34 +139,38 @@ def test_three_nodes_give_the_bytes_of_this_process(three: Any, rows: FileRows, 
     check_all(three.address, rows, local, tmp_path)
 
 
-def note_and_run(notes: str, head: str, job: int, is_fatal: bool, function: Callable[..., Any], *arguments: Any) -> Any:
-    """In a worker: the call, which says where it begins. The first fatal one that is not on the head waits for its node
-    to be killed."""
+def note_and_run(notes: str, victim: str | None, job: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """In a worker: the call, which says where it begins. The first one on the victim waits for its node to be killed."""
     import ray
 
     folder, node = Path(notes), ray.get_runtime_context().get_node_id()
     (folder / f"{job}.{node}.{uuid.uuid4().hex}.begun").touch()
-    if is_fatal and node != head:
+    if node == victim:
         with contextlib.suppress(FileExistsError):
-            (folder / "victim").symlink_to(node)
+            (folder / "in-the-middle").touch(exist_ok=False)
             time.sleep(600)
     return function(*arguments)
 
 
 class KillingPool(Pool):
-    """From a job on, each may be the one in whose middle its node is killed; one of them is."""
+    """From a job on, each is given to one node as long as that lives, and the first one there is killed with it."""
 
-    def __init__(self, pool: Pool, notes: Path, head: str, first: int) -> None:
+    def __init__(self, pool: Pool, notes: Path, victim: str, first: int) -> None:
         self.workers = pool.workers
-        self._pool, self._notes, self._head = pool, notes, head
+        self._pool, self._notes, self._victim = pool, notes, victim
         self._jobs, self._first = 0, first
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         self._jobs += 1
         future = Future[Any]()
         future.set_running_or_notify_cancel()  # so that this process does nothing but wait
-        is_fatal = self._jobs >= self._first
-        inner = self._pool.submit(note_and_run, str(self._notes), self._head, self._jobs, is_fatal, function, *args)
+        if self._jobs == self._first:
+            pool: Any = self._pool
+            pool._task = pool._task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(self._victim, soft=True))
+        victim = self._victim if self._jobs >= self._first else None
+        inner = self._pool.submit(note_and_run, str(self._notes), victim, self._jobs, function, *args)
         inner.add_done_callback(lambda done: future.set_result(done.result()))
         return future
 
@@ -181,22 +185,21 @@ class KillingRay(NamedTuple):
     @contextlib.contextmanager
     def open_pool(self, **options: Any) -> Generator[Pool]:
         self.notes.mkdir()
-        ended = threading.Event()
-        killer = threading.Thread(target=self.kill, args=(ended,))
+        ended, victim = threading.Event(), next(iter(self.cluster.worker_nodes))
+        (self.notes / "victim").symlink_to(victim.node_id)
+        killer = threading.Thread(target=self.kill, args=(victim, ended))
         with RayTasks(address=self.cluster.address).open_pool(**options) as pool:
             killer.start()
             try:
-                yield KillingPool(pool, self.notes, self.cluster.head_node.node_id, self.first)
+                yield KillingPool(pool, self.notes, victim.node_id, self.first)
             finally:
                 ended.set()
                 killer.join()
 
-    def kill(self, ended: threading.Event) -> None:
-        victim = self.notes / "victim"
+    def kill(self, victim: Any, ended: threading.Event) -> None:
         while not ended.wait(0.05):
-            if victim.is_symlink():
-                node = next(each for each in self.cluster.worker_nodes if each.node_id == os.readlink(victim))
-                self.cluster.remove_node(node, allow_graceful=False)
+            if (self.notes / "in-the-middle").exists():
+                self.cluster.remove_node(victim, allow_graceful=False)
                 return
 
     def check(self) -> None:
