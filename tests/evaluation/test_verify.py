@@ -301,7 +301,9 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
         out=tmp_path / "s.jsonl",
         scores=write(tmp_path / "reward.jsonl", [extra, *reversed(lines)]),
     )
-    assert (report.scored, report.unused, report.problems) == (29, 1, {"bad_score": 1})
+    assert (report.scored, report.missing, report.unused, report.problems) == (29, 11, 1, {"bad_score": 1})
+    found_by_score = score(tmp_path / "s.jsonl", dataset).verifier
+    assert found_by_score is not None and found_by_score.without_score == 1
     back = read_predictions(tmp_path / "s.jsonl")
     found = {(row.key, row.step, row.rank): row.score for row in back.rows}
     assert back.header is not None and back.header.verifier == "reward.jsonl"
@@ -319,12 +321,36 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
         ([], "r.jsonl: holds no scores"),
         ([{"key": "k", "step": 1, "rank": 0, "score": 1}], "its rank is no number from 1 on"),
         ([{"key": "k", "step": 1, "score": 1}], "1 of 1 scores are for predictions that are not in"),
+        ([{"key": "k", "step": 1, "score": 10**400}], "none of its 1 scores is a number"),
+        ([{"key": "k", "step": 10**400, "score": 1}], "its step is no number"),
     ],
 )
 def test_bad_scores_are_one_line(dataset: Path, predictions: Path, tmp_path: Path, lines: list[Row], said: str) -> None:
     with pytest.raises(PredictionError, match=said):
         verify(predictions, dataset, out=tmp_path / "s.jsonl", scores=write(tmp_path / "r.jsonl", lines))
     assert not (tmp_path / "s.jsonl").exists()
+
+
+ODD_GUESSES = [
+    json.dumps({"action": "file_read", "tool": "\ud800", "arguments": {"path": "\ud800"}}),
+    '{"action":"file_read","tool":"x","arguments":' + '{"a":' * 3000 + "1" + "}" * 3001,
+    '{"action":"file_read","tool":"x","arguments":"' + "[" * 3000 + '"}',
+    '{"action":"\\ud800"}',
+]
+"""What a model may write: half of a surrogate pair, JSON that is deep."""
+
+
+def test_what_a_model_makes_up_can_be_verified(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
+    """Each guess, and a key that no file can hold, is asked for and written again."""
+    lines = [
+        {"key": row["key"], "step": row["step"], "completion": text}
+        for row, text in zip(gold, ODD_GUESSES, strict=False)
+    ]
+    path = write(tmp_path / "p.jsonl", [*lines, {"key": "\ud800", "step": 1, "action": "repair"}])
+    report = verify(path, dataset, out=tmp_path / "s.jsonl", model=says("repair"))
+    assert (report.rows, report.unknown, report.scored + report.no_action) == (5, 1, 4)
+    back = read_predictions(tmp_path / "s.jsonl").rows
+    assert [row.score is None for row in back] == [row.action is None for row in back[:4]] + [True]
 
 
 def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
