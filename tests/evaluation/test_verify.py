@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -393,6 +396,36 @@ def test_pairs(dataset: Path, tmp_path: Path) -> None:
     assert found.families[0].accuracy.n == len(pairs) == sum(row.accuracy.n for row in found.families[1:])
     verify_pairs(dataset, out=tmp_path / "same.jsonl", model=says("", -0.5))
     assert {row.accuracy.value for row in score_pairs(tmp_path / "same.jsonl", dataset).families} == {0.5}
+
+
+def test_a_file_without_pair_scores_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(PredictionError, match="holds no scores of pairs"):
+        score_pairs(write(tmp_path / "p.jsonl", [{"pair_scores": 1, "verifier": "judge"}]), dataset)
+
+
+@pytest.mark.slow
+def test_a_command_that_was_killed_goes_on(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
+    """As a process, with kill -9 in the middle: what was answered is not asked again."""
+    out, journal = tmp_path / "s.jsonl", tmp_path / ".s.jsonl.answers"
+    predictions = write(tmp_path / "p.jsonl", [guess(row) for row in gold[:14]])
+    with serving(ModelServer(say=lambda asked: "yes", latency_s=lambda n: 0.15, context=100_000)) as server:
+        given = ["--model", "openai:toy", "--base-url", f"{server.url}/v1", "--concurrency", "2", "--out", out]
+        command = [sys.executable, "-m", "foretrace", "verify", predictions, dataset, *given, "--quiet"]
+        first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 6):
+            time.sleep(0.02)
+        first.kill()
+        first.communicate()
+        answered = {line["name"] for line in map(json.loads, journal.read_bytes().splitlines()[1:])}
+        assert 5 <= len(answered) < 14 and not out.exists()
+        before = len(server.requests)
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        asked_again = [s for s in server.requests[before:] if QUESTION in str(s.body.get("messages"))]
+    report = json.loads(done.stdout)
+    assert (report["scored"], report["already_done"]) == (14, len(answered))
+    assert len(asked_again) == 14 - len(answered) and not journal.exists()
 
 
 def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
