@@ -1,6 +1,6 @@
 """A file of predictions: one line of JSON for each guess at a step, best first, behind a header line.
 
-    {"predictions": 1, "predictor": "markov-2", "dataset": "5f0c...", "config": "eval", ...}
+    {"predictions": 1, "predictor": "markov:2", "dataset": "5f0c...", "config": "eval", ...}
     {"key": K, "step": S, "rank": 1, "prediction": {"action": A, "tool": T, "arguments": {..}}, "confidence": .7, ...}
 
 A file that someone else wrote needs no header, may leave out all but `key`, `step` and the guess, and may give it
