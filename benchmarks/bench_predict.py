@@ -109,6 +109,10 @@ def measure_accuracy(dataset: Path, misses: list[str]) -> None:
         for bar, row in zip((TOP_1, TOP_3), calls, strict=True):
             if row is not None and not bar.is_met(row.value):
                 misses.append(f"{name}: {bar.name} {row.value:.3f} (bar {bar.limit:.2f})")
+    compared = foretrace.score(files["regression"].out, dataset, against=files["markov:2"].out).against
+    assert compared is not None
+    found = next(row for row in compared.differences if (row.slice, row.metric) == ("natural", "type_accuracy"))
+    print(f"\ntype, regression less markov:2, on the same draws of tasks: {write_share(found)}")
     order = [types[PREDICTORS.index(name)] for name in ("regression", "markov:2", "majority")]
     if order != sorted(order, reverse=True):
         misses.append("type accuracy: regression >= markov:2 >= majority does not hold")

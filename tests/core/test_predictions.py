@@ -52,7 +52,7 @@ def write(path: Path, *lines: Any) -> Path:
 @given(rows=_ROWS)
 def test_what_is_written_reads_back(rows: list[Prediction], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "law.jsonl"
-    header = PredictionsHeader(predictor="markov-2", steps=len(rows), latency_s={"p50": 0.5})
+    header = PredictionsHeader(predictor="markov:2", steps=len(rows), latency_s={"p50": 0.5})
     write_predictions(path, header, rows)
     file = read_predictions(path)
     assert file.header == header

@@ -141,6 +141,12 @@ def test_limit_asks_for_the_first_rows(dataset: Path, tmp_path: Path) -> None:
     assert [(row.key, row.step) for row in read_predictions(tmp_path / "p.jsonl").rows] == first
 
 
+@pytest.mark.parametrize("says", [("file_read", "\ud800", {}, 0.2), ("file_read", "x", '{"a": "\ud800"}', 0.2)])
+def test_text_that_no_file_can_hold_is_no_guess(says: Any) -> None:
+    with pytest.raises(BadGuessError, match=r"is no text|are no JSON"):
+        check_guesses([says], 1)
+
+
 def test_faults_are_counted_and_never_scored(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = iter(range(10**6))
 

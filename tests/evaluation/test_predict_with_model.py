@@ -190,6 +190,23 @@ def test_failures_that_stay_are_counted(dataset: Path, tmp_path: Path) -> None:
     assert found.problems == {"no_action": 1}
 
 
+def test_samples_that_are_no_guess_are_counted_beside_those_that_are(dataset: Path, tmp_path: Path) -> None:
+    number = iter(range(99))
+
+    def respond(request: Request) -> str:
+        match next(number) % 4:
+            case 0:
+                raise ModelError("the prompt is too long", kind="overflow")
+            case 1:
+                return "I would rather not say."
+        return LS
+
+    out = tmp_path / "p.jsonl"
+    report = foretrace.predict(dataset, model=model(respond), out=out, samples=4, limit=3, concurrency=1)
+    assert (report.faults, report.lost_samples) == ({}, {"failed": 3, "no_action": 3})
+    assert [row.confidence for row in read_predictions(out).rows] == [0.5] * 3
+
+
 def test_no_answer_of_use_at_all(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(PredictionError, match=r"gave no guess at any of 2 rows, e.g. .* names no action"):
         foretrace.predict(dataset, model=model(lambda r: "hello"), out=tmp_path / "p.jsonl", limit=2)

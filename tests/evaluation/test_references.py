@@ -51,6 +51,17 @@ def dataset(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return out
 
 
+def test_they_go_by_the_name_of_their_predictor(dataset: Path) -> None:
+    """By that of the file where there is none, or where two are of one name."""
+    files = {each: dataset / f"references/{each}.jsonl" for each in ("commands", "nothing", "again", "plain")}
+    files["commands"].write_text(files["commands"].read_text().replace('"predictor": "commands"', '"predictor": "c:2"'))
+    files["again"].write_text(files["nothing"].read_text())
+    files["plain"].write_text(files["nothing"].read_text().partition("\n")[2])
+    add_references(dataset, predict=lambda dataset, folder, progress: None)
+    found = read_references(dataset)
+    assert found is not None and [each.predictor for each in found.predictors] == ["again", "c:2", "nothing", "plain"]
+
+
 def test_they_stand_in_the_dataset_and_its_card(dataset: Path, traces: Path, tmp_path: Path) -> None:
     found = read_references(dataset)
     assert found is not None and found.dataset == digest_dataset(dataset)

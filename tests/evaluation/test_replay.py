@@ -236,6 +236,15 @@ def test_only_steps_with_a_prediction_and_known_times_count() -> None:
     assert found.other_predictions == 1 and found.unknown_steps == {"no_model_time": 1}
 
 
+def test_steps_without_a_first_guess_are_said() -> None:
+    """The best one that is there is launched."""
+    traces = [make_trace([Timed(5.0, 2.0)] * 2)]
+    late = make_file(*(msgspec.structs.replace(row, rank=2) for row in plant(traces).rows[:1]), *plant(traces).rows[1:])
+    found = replay(traces, late)
+    assert (found.steps_without_first, found.launched, found.hits) == (1, 2, 2)
+    assert replay(traces, plant(traces)).steps_without_first == 0
+
+
 def test_times_that_cannot_be_are_left_out_and_below_half_it_is_unknown() -> None:
     steps = [Timed(5.0, 2.0), Timed(-1.0, 2.0), Timed(5.0, 1e9), Timed(float("nan"), 1.0)]
     traces = [make_trace(steps)]

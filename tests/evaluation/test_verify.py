@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +304,9 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
         out=tmp_path / "s.jsonl",
         scores=write(tmp_path / "reward.jsonl", [extra, *reversed(lines)]),
     )
-    assert (report.scored, report.unused, report.problems) == (29, 1, {"bad_score": 1})
+    assert (report.scored, report.missing, report.unused, report.problems) == (29, 11, 1, {"bad_score": 1})
+    found_by_score = score(tmp_path / "s.jsonl", dataset).verifier
+    assert found_by_score is not None and found_by_score.without_score == 1
     back = read_predictions(tmp_path / "s.jsonl")
     found = {(row.key, row.step, row.rank): row.score for row in back.rows}
     assert back.header is not None and back.header.verifier == "reward.jsonl"
@@ -319,12 +324,36 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
         ([], "r.jsonl: holds no scores"),
         ([{"key": "k", "step": 1, "rank": 0, "score": 1}], "its rank is no number from 1 on"),
         ([{"key": "k", "step": 1, "score": 1}], "1 of 1 scores are for predictions that are not in"),
+        ([{"key": "k", "step": 1, "score": 10**400}], "none of its 1 scores is a number"),
+        ([{"key": "k", "step": 10**400, "score": 1}], "its step is no number"),
     ],
 )
 def test_bad_scores_are_one_line(dataset: Path, predictions: Path, tmp_path: Path, lines: list[Row], said: str) -> None:
     with pytest.raises(PredictionError, match=said):
         verify(predictions, dataset, out=tmp_path / "s.jsonl", scores=write(tmp_path / "r.jsonl", lines))
     assert not (tmp_path / "s.jsonl").exists()
+
+
+ODD_GUESSES = [
+    json.dumps({"action": "file_read", "tool": "\ud800", "arguments": {"path": "\ud800"}}),
+    '{"action":"file_read","tool":"x","arguments":' + '{"a":' * 3000 + "1" + "}" * 3001,
+    '{"action":"file_read","tool":"x","arguments":"' + "[" * 3000 + '"}',
+    '{"action":"\\ud800"}',
+]
+"""What a model may write: half of a surrogate pair, JSON that is deep."""
+
+
+def test_what_a_model_makes_up_can_be_verified(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
+    """Each guess, and a key that no file can hold, is asked for and written again."""
+    lines = [
+        {"key": row["key"], "step": row["step"], "completion": text}
+        for row, text in zip(gold, ODD_GUESSES, strict=False)
+    ]
+    path = write(tmp_path / "p.jsonl", [*lines, {"key": "\ud800", "step": 1, "action": "repair"}])
+    report = verify(path, dataset, out=tmp_path / "s.jsonl", model=says("repair"))
+    assert (report.rows, report.unknown, report.scored + report.no_action) == (5, 1, 4)
+    back = read_predictions(tmp_path / "s.jsonl").rows
+    assert [row.score is None for row in back] == [row.action is None for row in back[:4]] + [True]
 
 
 def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
@@ -367,6 +396,36 @@ def test_pairs(dataset: Path, tmp_path: Path) -> None:
     assert found.families[0].accuracy.n == len(pairs) == sum(row.accuracy.n for row in found.families[1:])
     verify_pairs(dataset, out=tmp_path / "same.jsonl", model=says("", -0.5))
     assert {row.accuracy.value for row in score_pairs(tmp_path / "same.jsonl", dataset).families} == {0.5}
+
+
+def test_a_file_without_pair_scores_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(PredictionError, match="holds no scores of pairs"):
+        score_pairs(write(tmp_path / "p.jsonl", [{"pair_scores": 1, "verifier": "judge"}]), dataset)
+
+
+@pytest.mark.slow
+def test_a_command_that_was_killed_goes_on(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
+    """As a process, with kill -9 in the middle: what was answered is not asked again."""
+    out, journal = tmp_path / "s.jsonl", tmp_path / ".s.jsonl.answers"
+    predictions = write(tmp_path / "p.jsonl", [guess(row) for row in gold[:14]])
+    with serving(ModelServer(say=lambda asked: "yes", latency_s=lambda n: 0.15, context=100_000)) as server:
+        given = ["--model", "openai:toy", "--base-url", f"{server.url}/v1", "--concurrency", "2", "--out", out]
+        command = [sys.executable, "-m", "foretrace", "verify", predictions, dataset, *given, "--quiet"]
+        first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 6):
+            time.sleep(0.02)
+        first.kill()
+        first.communicate()
+        answered = {line["name"] for line in map(json.loads, journal.read_bytes().splitlines()[1:])}
+        assert 5 <= len(answered) < 14 and not out.exists()
+        before = len(server.requests)
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        asked_again = [s for s in server.requests[before:] if QUESTION in str(s.body.get("messages"))]
+    report = json.loads(done.stdout)
+    assert (report["scored"], report["already_done"]) == (14, len(answered))
+    assert len(asked_again) == 14 - len(answered) and not journal.exists()
 
 
 def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A file of predictions: one line of JSON for each guess at a step, best first, behind a header line.
 
-    {"predictions": 1, "predictor": "markov-2", "dataset": "5f0c...", "config": "eval", ...}
+    {"predictions": 1, "predictor": "markov:2", "dataset": "5f0c...", "config": "eval", ...}
     {"key": K, "step": S, "rank": 1, "prediction": {"action": A, "tool": T, "arguments": {..}}, "confidence": .7, ...}
 
 A file that someone else wrote needs no header, may leave out all but `key`, `step` and the guess, and may give it
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -203,7 +204,7 @@ def encode_prediction(row: Prediction) -> bytes:
 def _make_call_value(call: PredictedCall) -> dict[str, Any]:
     try:
         return {"tool": call.tool, "arguments": msgspec.json.decode(call.arguments)}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {"tool": call.tool, "arguments": call.arguments}
 
 
@@ -302,7 +303,7 @@ def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
     step = _read_int(value["step"])
     if step is None:
         raise PredictionError(f"{where}: is no {kind}: its step is no number")
-    return str(value["key"]), step
+    return _replace_lone_surrogates(str(value["key"])), step
 
 
 def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
@@ -352,7 +353,12 @@ def _read_completion(value: Any) -> str | None:
     """The model's text: as it is, or the last message of a list of messages."""
     if isinstance(value, list) and value and isinstance(value[-1], dict):
         value = value[-1].get("content")
-    return value if isinstance(value, str) else None
+    return _replace_lone_surrogates(value) if isinstance(value, str) else None
+
+
+def _replace_lone_surrogates(text: str) -> str:
+    """The text with `?` for halves of surrogate pairs: JSON may name them, and no file can hold them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def read_guess(value: dict[str, Any], completion: str | None) -> tuple[str | None, tuple[PredictedCall, ...]]:
@@ -364,7 +370,7 @@ def read_guess(value: dict[str, Any], completion: str | None) -> tuple[str | Non
         guess = value
     if not isinstance(guess, dict) or not isinstance(guess.get("action"), str):
         return None, ()
-    return guess["action"], read_calls(guess)
+    return _replace_lone_surrogates(guess["action"]), read_calls(guess)
 
 
 def read_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
@@ -375,7 +381,8 @@ def read_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
         tool = item.get("tool") if isinstance(item, dict) else None
         if isinstance(tool, str) and tool:
             arguments = item.get("arguments")
-            found.append(PredictedCall(tool, arguments if isinstance(arguments, str) else json.dumps(arguments or {})))
+            arguments = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            found.append(PredictedCall(*map(_replace_lone_surrogates, (tool, arguments))))
     return tuple(found)
 
 
@@ -392,13 +399,14 @@ def find_first_object(text: str) -> Any:
 
 
 def _read_int(value: Any) -> int | None:
-    """A whole number, perhaps as text; None for anything else, of which no part is taken."""
+    """A whole number of 64 bits, perhaps as text; None for anything else, of which no part is taken."""
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         return None
     try:
-        return int(value)
+        number = int(value)
     except (TypeError, ValueError):
         return None
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def read_number(
@@ -408,8 +416,9 @@ def read_number(
     number = value.get(name)
     if number is None:
         return None
-    good = isinstance(number, (int, float)) and not isinstance(number, bool) and math.isfinite(number)
-    if good and lowest <= number <= highest:
+    good = isinstance(number, (int, float)) and not isinstance(number, bool)
+    # NaN and the infinities are in no range, nor is a whole number that is too large for a float.
+    if good and lowest <= number <= highest and abs(number) <= sys.float_info.max:
         return float(number)
     problems[f"bad_{name}"] += 1
     return None

@@ -66,6 +66,7 @@ def measure_verifier(
     return VerifierScore(
         verifier=verifier,
         n=len(test.steps),
+        without_score=sum(guess.rank == 1 and guess.score is None for _, guess in listed),
         auroc=_measure_scored(scored, target, seed),
         auroc_confidence=_measure_scored(with_confidence, target, seed) if with_confidence else _NO_SHARE,
         thresholds_from="half" if validation is None else "validation",

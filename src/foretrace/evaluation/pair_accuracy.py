@@ -74,6 +74,8 @@ def score_pairs(
     dataset = Path(dataset)
     read_target(dataset)
     file = read_pair_scores(Path(scores))
+    if not file.scores:
+        raise PredictionError(f"{file.path}: holds no scores of pairs")
     header = file.header
     if header is not None and header.dataset and header.dataset != digest_dataset(dataset) and not allow_other_version:
         raise PredictionError(

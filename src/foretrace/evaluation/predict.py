@@ -105,6 +105,9 @@ class PredictReport(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 0
     """Completions of a model in this run; those of an earlier run that it went on from are not in it."""
     completion_tokens: int = 0
+    lost_samples: dict[str, int] = {}
+    """Samples of a model without a guess, at rows that have one: `failed`, or with `no_action`. Where the confidence is
+    the share of the samples, it is lower for each of them."""
 
 
 class BadGuessError(ValueError):
@@ -282,7 +285,7 @@ def _check_guess(given: Any) -> Guess:
     action, tool, arguments, confidence = given
     if not isinstance(action, str) or action not in ACTIONS:
         raise BadGuessError(f"action {str(action)[:40]!r} is none of {', '.join(sorted(ACTIONS))}")
-    if tool is not None and not isinstance(tool, str):
+    if tool is not None and not (isinstance(tool, str) and _can_be_written(tool)):
         raise BadGuessError(f"tool {str(tool)[:40]!r} is no text")
     _check_arguments(arguments)
     if confidence is None:
@@ -297,10 +300,21 @@ def _check_arguments(arguments: Any) -> None:
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
         json.dumps(value, allow_nan=False)
+        if isinstance(arguments, str) and not _can_be_written(arguments):
+            raise ValueError("half of a surrogate pair")
     except (ValueError, TypeError, RecursionError):
         raise BadGuessError(f"arguments {str(arguments)[:80]!r} are no JSON") from None
     if not isinstance(value, Mapping):
         raise BadGuessError(f"arguments {str(arguments)[:80]!r} are no JSON object")
+
+
+def _can_be_written(text: str) -> bool:
+    """Whether a file can hold the text: not where it has half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:

@@ -286,6 +286,7 @@ def _rank_answers(
     predictions: list[Prediction] = []
     faults: Counter[str] = Counter()
     seconds: list[float] = []
+    lost: Counter[str] = Counter()
     example: str | None = None
     for row in rows:
         names: list[AnswerId] = [(row.key, row.step, sample) for sample in range(how.samples)]
@@ -295,6 +296,8 @@ def _rank_answers(
         ranked = rank_guesses(answers, how.samples, logprobs=how.logprobs)[: settings.k]
         if good:
             seconds.append(took)
+        if ranked:
+            lost.update(_list_losses(answers))
         if not ranked:
             faults["bad_guess" if good else "raised"] += 1
             what = f"{good[0].text[:80]!r} names no action" if good else answers[0].error
@@ -309,7 +312,17 @@ def _rank_answers(
         header, faults=dict(sorted(faults.items())), latency_s=latency if settings.times else {}
     )
     report = _make_report(header, rows, len(predictions), out="", example=example)
-    return msgspec.structs.replace(report, latency_s=latency), header, predictions
+    report = msgspec.structs.replace(report, latency_s=latency, lost_samples=dict(sorted(lost.items())))
+    return report, header, predictions
+
+
+def _list_losses(answers: Sequence[Answer]) -> Iterator[str]:
+    """Why answers are no guess."""
+    for answer in answers:
+        if answer.error:
+            yield "failed"
+        elif read_guess({}, answer.text)[0] not in ACTIONS:
+            yield "no_action"
 
 
 def _make_predictions(row: DatasetRow, ranked: Sequence[_Rank], seconds: float | None) -> Iterator[Prediction]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from foretrace.core.errors import PredictionError
@@ -11,7 +12,8 @@ from foretrace.evaluation.score import score
 
 
 def score_references(dataset: Path) -> References:
-    """Score all predictions in the folder, by the name of their file.
+    """Score all predictions in the folder. Each goes by the name of its predictor; by that of its file where it names
+    none, or another one names the same.
 
     Raises:
         PredictionError: there are none, or one that cannot be scored.
@@ -20,11 +22,16 @@ def score_references(dataset: Path) -> References:
     if not paths:
         raise PredictionError(f"{dataset / FOLDER}: holds no predictions (NAME.jsonl)")
     reports = {path: score(path, dataset) for path in paths}
+    named = Counter(report.predictor for report in reports.values() if report.predictor)
     return References(
         dataset=digest_dataset(dataset),
         allow=next(iter(reports.values())).allow,
         predictors=[
-            Reference(predictor=path.stem, predictions=f"{FOLDER}/{path.name}", scores=report.scores)
+            Reference(
+                predictor=report.predictor if named[report.predictor] == 1 else path.stem,
+                predictions=f"{FOLDER}/{path.name}",
+                scores=report.scores,
+            )
             for path, report in reports.items()
         ],
     )

@@ -101,8 +101,7 @@ class Replay:
         saved_s, remaining_s, wasted_s = outcome.saved_s, outcome.remaining_s, outcome.wasted_s
         wasted_calls = len(outcome.launched) - outcome.hits
         unknown = sorted(plan.unknown.items(), key=lambda item: (-item[1], item[0]))
-        header = self._predictions.header
-        coverage = plan.known_steps / plan.steps
+        header, coverage = self._predictions.header, plan.known_steps / plan.steps
         return ReplayReport(
             verdict=decide_verdict(coverage),
             predictor=header.predictor if header is not None else "",
@@ -138,6 +137,7 @@ class Replay:
             unknown_steps=dict(unknown),
             to_record=[TO_RECORD[reason] for reason, _ in unknown],
             steps_without_prediction=plan.steps_without_prediction,
+            steps_without_first=plan.steps_without_first,
             other_predictions=len(self._predictions.rows) - plan.met_predictions,
             other_traces=self._has_other_traces(),
             problems=self._predictions.problems,

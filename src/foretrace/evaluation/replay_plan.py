@@ -113,6 +113,8 @@ class ReplayPlan:
         """Traces with a prediction, by task."""
         self.medians = ToolMedians()
         self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = 0
+        self.steps_without_first = 0
+        """Of the steps with a prediction, those at which a message has guesses, and none of rank 1."""
         self.unknown: Counter[str] = Counter()
 
     def add(self, trace: Trace) -> None:
@@ -134,7 +136,9 @@ class ReplayPlan:
             self.steps_without_prediction += not has_prediction
             if not has_prediction:
                 continue
-            self.met_predictions += sum(len(self._predictions.get((trace.key, index), ())) for index in step.indexes)
+            met = [self._predictions.get((trace.key, index), ()) for index in step.indexes]
+            self.met_predictions += sum(map(len, met))
+            self.steps_without_first += any(rows and rows[0].rank != 1 for rows in met)
             if step.unknown is not None:
                 self.unknown[step.unknown] += 1
                 continue

@@ -187,6 +187,8 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     to_record: list[str]
     steps_without_prediction: int
     """Steps of the same traces, left out."""
+    steps_without_first: int
+    """Steps with a prediction, but with none of rank 1: the best one that is there counts as the first."""
     other_predictions: int
     """Predictions for steps that the traces do not have, left out."""
     other_traces: bool

@@ -26,7 +26,7 @@ from foretrace.evaluation.figures import (
     measure_parts,
 )
 from foretrace.evaluation.gold_steps import GoldStep, read_eval_steps, read_target, read_validation_steps
-from foretrace.evaluation.judged_steps import JudgedSteps, has_action, is_eligible, judge_guesses
+from foretrace.evaluation.judged_steps import Guesses, JudgedSteps, has_action, is_eligible, judge_guesses
 from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
@@ -130,6 +130,7 @@ def _make_report(
         rows=len(gold.steps),
         missing=len(gold.steps) - len(known),
         unreadable=len(known - readable),
+        without_first=_count_without_first(own.guesses),
         unknown=own.unknown,
         problems=own.file.problems,
         guesses=own.most,
@@ -173,6 +174,11 @@ def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference
         msgspec.structs.replace(each, scores=[row for row in each.scores if row.slice != "eligible"])
         for each in found.predictors
     ], None
+
+
+def _count_without_first(guesses: Guesses) -> int:
+    """The steps that have guesses, and none of rank 1."""
+    return sum(all(guess.rank != 1 for guess in found) for found in guesses.values())
 
 
 class _Allowed(NamedTuple):
@@ -294,6 +300,7 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
         predictor="" if header is None else header.predictor,
         tasks=len({step.task for step in own.judged.steps}),
         missing=len(other.judged.steps) - len(other.guesses),
+        without_first=_count_without_first(other.guesses),
         scores=[row for each in slices for row in each.score(other)],
         differences=differences,
     )

@@ -57,6 +57,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Scores that are 1 or 0, since the model's server tells no logprobs."""
     failed: dict[str, int] = {}
     """Requests that can never succeed, by kind: without a score."""
+    missing: int = 0
+    """Predictions for which a file of scores has none."""
     unused: int = 0
     """Scores of a file for predictions that are not there."""
     problems: dict[str, int] = {}
@@ -179,7 +181,8 @@ def add_scores(
     `score`.
 
     Raises:
-        PredictionError: a file that cannot be read, scores that are there twice, or most of which fit no prediction.
+        PredictionError: a file that cannot be read, or without a score that is a number; scores that are there twice,
+            or most of which fit no prediction.
     """
     target = read_target(dataset)
     file = read_predictions(predictions)
@@ -199,6 +202,8 @@ def add_scores(
         lines += 1
     if not lines:
         raise PredictionError(f"{scores}: holds no scores")
+    if all(score is None for score in found.values()):
+        raise PredictionError(f"{scores}: none of its {lines:,} scores is a number")
     rows = [msgspec.structs.replace(row, score=found.pop((row.key, row.step, row.rank), None)) for row in file.rows]
     if len(found) > lines - len(found):
         raise PredictionError(
@@ -211,6 +216,7 @@ def add_scores(
         verifier=scores.name,
         rows=len(rows),
         scored=sum(row.score is not None for row in rows),
+        missing=sum(row.score is None for row in rows),
         unused=len(found),
         problems=dict(sorted((+problems).items())),
     )
@@ -235,7 +241,7 @@ def _encode(value: Any) -> str:
 def _canonicalise(arguments: str) -> str:
     try:
         return _encode(msgspec.json.decode(arguments))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _encode(arguments)
 
 

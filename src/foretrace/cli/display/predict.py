@@ -16,6 +16,9 @@ _FAULTS = {
 }
 
 
+_LOST = {"failed": "failed", "no_action": "name no action"}
+
+
 def describe_rows(config: str, split: str) -> str:
     """Which rows were predicted: `eval`, `proposer`, `validation`."""
     return split if (config, split) == ("proposer", "validation") else config
@@ -35,5 +38,7 @@ def show_predictions(output: Output, report: PredictReport) -> None:
     output.print(f"{describe_rows(report.config, report.split)} rows{learnt}{asked}{speed}")
     for fault, count in report.faults.items():
         output.warn(f"warning: {_FAULTS.get(fault, fault)} {count:,} of {report.steps:,} rows", "yellow")
+    for loss, count in report.lost_samples.items():
+        output.warn(f"warning: {count:,} samples at rows with a guess {_LOST[loss]}", "yellow")
     if report.example is not None:
         output.warn(f"  e.g. {report.example}", "yellow")

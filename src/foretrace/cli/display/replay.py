@@ -118,6 +118,11 @@ def _list_left_out(report: ReplayReport) -> Iterator[str]:
         "predictions for steps that are not in these traces": report.other_predictions,
         **{f"{name.replace('_', ' ')} in the predictions": count for name, count in report.problems.items()},
     }
+    if report.steps_without_first:
+        yield (
+            f"at {report.steps_without_first:,} steps there are guesses but none of rank 1: the best one that is there "
+            "counts as the first"
+        )
     unknown = {name.replace("_", " "): count for name, count in report.unknown_steps.items()}
     for title, counts in (("unknown times", unknown), ("left out", left_out)):
         if any(counts.values()):

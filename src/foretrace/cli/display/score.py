@@ -62,7 +62,7 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
         output.print(f"a guess takes {_write_seconds(report.latency_s['p50'])} (median)")
     if report.verifier is not None:
         output.print()
-        _show_verifier(output, report.verifier)
+        _show_verifier(output, report.verifier, report.groups)
     if report.against is not None:
         output.print()
         _show_comparison(output, report.against)
@@ -123,6 +123,8 @@ def _show_comparison(output: Output, against: Comparison) -> None:
     output.print(f"against {against.other}, both on the same draws of {against.tasks:,} tasks:")
     if against.missing:
         output.print(f"of {against.missing:,} eval rows it has no prediction: they count as wrong there")
+    if against.without_first:
+        output.print(f"of {against.without_first:,} eval rows it has no guess of rank 1: they count as wrong there")
     found = {(each.slice, each.metric): each for each in against.differences}
     columns = [column for column in _DECISIVE if column[1:] in found]
     output.print_fields([(column[0], _write_difference(found[column[1:]])) for column in columns])
@@ -140,15 +142,21 @@ def _write_difference(each: Difference) -> str:
     return text if low > 0 else f"{text}, which may be chance"
 
 
-def _show_verifier(output: Output, found: VerifierScore) -> None:
+def _show_verifier(output: Output, found: VerifierScore, groups: int) -> None:
     output.print((f"verifier {found.verifier or ''}".rstrip(), "bold"))
     output.print(
         f"AUROC of its scores {_write_auroc(found.auroc)}, of the confidences {_write_auroc(found.auroc_confidence)}"
     )
+    if found.without_score:
+        output.print(f"{found.without_score:,} first guesses have no score: they are left out")
     if not found.policies:
-        output.print(
-            "nothing is accepted: with one test group there is no half to choose a threshold on; give --validation"
-        )
+        if found.thresholds_from == "validation":
+            why = "no first guess at a test step has a score"
+        elif groups == 1:
+            why = "with one test group there is no half to choose a threshold on; give --validation"
+        else:
+            why = "no first guess has a score in the half of the test groups that is measured; give --validation"
+        output.print(f"nothing is accepted: {why}")
         return
     output.print_table(
         ("accepts by", "for precision", "from", "guesses", "of them right", "of the right ones"),
@@ -208,6 +216,7 @@ def show_verified(output: Output, report: VerifyReport, dataset: Path, *, pairs:
         "for steps that the dataset does not have, not scored": report.unknown,
         "answers neither yes nor no, not scored": report.unreadable,
         "1 or 0 for want of logprobs": report.without_logprobs,
+        "predictions without a score": report.missing,
         "scores for predictions that are not there": report.unused,
         **{f"requests failed ({kind}), not scored": count for kind, count in report.failed.items()},
     }
@@ -227,6 +236,8 @@ def _count_rows(report: ScoreReport) -> str:
         f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
         f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )
+    if report.without_first:
+        text += f"; {report.without_first:,} with guesses but none of rank 1: their first guess counts as wrong"
     # That a line names no action is said already, by rows.
     faults = {name: count for name, count in report.problems.items() if name != "no_action"}
     return text + _list_faults(faults)
