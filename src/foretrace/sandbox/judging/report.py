@@ -17,6 +17,7 @@ _SHARED = {
     "random": ("random",),
     "environment": ("environ", "getenv", "chdir", "getcwd", "Path.cwd"),
     "log": ("logging", "assertLogs", "assertNoLogs"),
+    "decimal": ("decimal",),
 }
 """Of each kind of state that tests and answer can share (see `inside.shared_state.states`), the words in test code that
 tell that it matters; of files, words in either."""

@@ -8,6 +8,7 @@ can be iterated, added, called or hashed. Its bases are the local classes of the
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
 import operator
 import re
@@ -154,8 +155,18 @@ def describe_class(kind: type) -> dict[str, Any]:
         "asks": issubclass(kind, type)
         or any("__instancecheck__" in base.__dict__ for base in type.mro(meta) if base is not type),
         "kind": kind.__name__ if kind in KINDS.values() else None,
+        "named": [kind.__module__, kind.__qualname__] if is_named(kind) else None,
+        "abstract": _find_abstract_methods(kind),
+        "makes_classes": issubclass(kind, type),
         "subscripts": any(_has_own_subscript(base) for base in own),
     }
+
+
+def _find_abstract_methods(kind: type) -> list[str]:
+    try:
+        return sorted(map(str, type.__dict__["__abstractmethods__"].__get__(kind)))
+    except AttributeError:  # it is no abstract class
+        return []
 
 
 def _has_own_subscript(kind: type) -> bool:
@@ -170,19 +181,21 @@ class RemoteClass(type):
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, *peer: Any, **keywords: Any
     ) -> Any:
         if not peer:  # a class statement of this process, with a base of the other one
-            return _peer_of(bases).extend_class(cls, name, bases, namespace, keywords)
-        return super().__new__(cls, name, bases, namespace)
+            return _peer_of((*bases, cls)).extend_class(cls, name, bases, namespace, keywords)
+        return type.__new__(cls, name, bases, namespace)
 
     def __init__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, *peer: Any, **keywords: Any
     ) -> None:
-        super().__init__(name, bases, namespace)
+        type.__init__(cls, name, bases, namespace)
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
+        if RemoteClass in _own_mro(cls) and len(args) == 3:  # a class statement here, with a metaclass of the other one
+            return type.__call__(cls, *args, **named)
         return _peer_of((cls,)).construct(cls, args, named)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        if super().__instancecheck__(instance):
+        if type.__instancecheck__(cls, instance):  # by `super()` a metaclass would be taken for the owner
             return True
         return _asks_instances(cls, instance) and _peer_of((cls,)).is_instance(instance, cls)
 
@@ -218,17 +231,49 @@ class RemoteClass(type):
         return _peer_of((cls,)).get_attribute(cls, "__abstractmethods__")
 
     @property
+    def __flags__(cls) -> int:
+        own: int = _own_flags(cls)
+        flags = _peer_of((cls,)).get_attribute(cls, "__flags__") if _is_described(cls) else 0
+        return own | (flags & inspect.TPFLAGS_IS_ABSTRACT if type(flags) is int else 0)
+
+    @property
+    def __signature__(cls) -> Any:
+        return make_signature(_peer_of((cls,)).request("signature", "", cls))
+
+    @property
+    def __class__(cls) -> Any:  # type: ignore[override]
+        found = (_own_dict(base).get("__its_metaclass__") for base in _own_mro(cls))
+        return next(filter(None, found), type(cls))
+
+    @property
     def __bases__(cls) -> tuple[type, ...]:  # type: ignore[override]
-        return tuple(object if base is RemoteObject else base for base in _own_bases(cls))
+        bases = _own_dict(cls).get("__its_bases__") or _own_bases(cls)
+        return tuple(find_meant_class(base) for base in bases if base not in _OURS) or (object,)
+
+    @property
+    def __base__(cls) -> type:  # type: ignore[override]
+        base = type.__dict__["__base__"].__get__(cls)
+        return object if base is RemoteObject else find_meant_class(base)
 
     @property
     def __mro__(cls) -> tuple[type, ...]:
-        return tuple(base for base in _own_mro(cls) if base is not RemoteObject)
+        return tuple(find_meant_class(base) for base in _own_mro(cls) if base not in _OURS)
+
+    def mro(cls) -> list[type]:
+        """As `type.mro`, which Python itself asks for while it makes the class."""
+        return type.mro(cls) if _own_mro(cls) is None else [*cls.__mro__]
 
 
 _own_dict: Any = type.__dict__["__dict__"].__get__
 _own_bases: Any = type.__dict__["__bases__"].__get__
 _own_mro: Any = type.__dict__["__mro__"].__get__
+_own_flags: Any = type.__dict__["__flags__"].__get__
+
+
+def find_meant_class(kind: Any) -> Any:
+    """The class of the standard library that a local class stands for, else the class itself."""
+    found = _own_dict(kind).get("__stands_for__") if isinstance(kind, RemoteClass) else None
+    return kind if found is None else found
 
 
 def _is_described(cls: Any) -> bool:
@@ -312,6 +357,8 @@ class RemoteObject:
         return _unpickle, (len(_pickled) - 1,)
 
 
+_OURS = (RemoteObject, RemoteClass)
+"""What no class has for a base on the other side."""
 _pickled: list[Any] = []
 """What stands in pickles of this process for objects of the other one: copies that stay there."""
 
@@ -396,6 +443,8 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
             made_method.__doc__ = text if type(text) is str else None
             made_method.__qualname__ = f"{namespace['__qualname__']}.{method}"
             made_method.__annotations__ = {}
+            if method in _texts(description, "abstract"):
+                made_method.__isabstractmethod__ = True
     if "__next__" in namespace:
         namespace["__length_hint__"] = _announce_reading
     if "__await__" in namespace or description.get("kind") == "coroutine":
@@ -414,25 +463,71 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
     return namespace, cells
 
 
-def make_class(peer: Any, description: dict[str, Any], bases: list[type]) -> type:
+def make_class(peer: Any, description: dict[str, Any], bases: list[type], metaclass: Any = None) -> type:
     """The local class for a described one."""
     name = _text(description, "name") or "object"
     namespace, cells = _make_namespace(peer, name, description)
+    named = description.get("named")
+    meant = find_named(*named) if isinstance(named, list) and len(named) == 2 else None
+    namespace |= {"__its_bases__": tuple(bases), "__its_metaclass__": metaclass, "__stands_for__": meant}
+    if description.get("makes_classes") is True:
+        return _make_metaclass(name, namespace, bases)
     local = tuple(b for b in bases if isinstance(b, RemoteClass) or b in BASE_VALUES or issubclass(b, BaseException))
     if not any(isinstance(base, RemoteClass) for base in local):
         local = (RemoteObject, *local)
-    meta_names = [n for n in _texts(description, "meta") if n in SPECIAL and n not in COMPARISONS]
-    metas = list(dict.fromkeys(type(base) for base in local if isinstance(base, RemoteClass)))
-    metas = [m for m in metas if not any(m is not other and issubclass(other, m) for other in metas)] or [RemoteClass]
-    added = {n: _class_method(n) for n in meta_names if not any(n in dir(m) for m in metas)}
-    meta = metas[0] if len(metas) == 1 and not added else type("RemoteClass", tuple(metas), added)
-    made = meta(name, local, namespace, peer)
+    meta = _choose_metaclass(local, _texts(description, "meta"), metaclass)
+    made = RemoteClass.__new__(meta, name, local, namespace, peer)
+    type.__init__(made, name, local, namespace)
     for cell in cells:
         cell.append(made)
     for base in bases:  # an abstract base class takes it for one of its own
         if base not in local and hasattr(base, "register") and base.__module__ in ("collections.abc", "numbers"):
             base.register(made)
+    if meant is not None and meant.__module__ == "abc" and hasattr(meant, "register"):
+        meant.register(made)
+    elif meant is not None and meant.__module__ == "enum":
+        _acquaint_enums(type(meant))
     return made
+
+
+def _make_metaclass(name: str, namespace: dict[str, Any], bases: list[type]) -> type:
+    """The local class for one whose objects are classes: they are made of it here, too."""
+    kept = {key: value for key, value in namespace.items() if key not in SPECIAL and key != "__dict__"}
+    local = tuple(base for base in bases if issubclass(base, RemoteClass)) or (RemoteClass,)
+    return type.__new__(RemoteClass, name, local, kept)
+
+
+def _choose_metaclass(bases: tuple[type, ...], special: list[str], metaclass: Any) -> Any:
+    """The class of a local class: what stands for the described one's where that fits the bases, with the special
+    methods that the class itself has."""
+    metas = list(dict.fromkeys(type(base) for base in bases if isinstance(base, RemoteClass)))
+    metas = [m for m in metas if not any(m is not other and issubclass(other, m) for other in metas)] or [RemoteClass]
+    names = [name for name in special if name in SPECIAL and name not in COMPARISONS]
+    if isinstance(metaclass, RemoteClass) and all(issubclass(metaclass, meta) for meta in metas):
+        for name in names:
+            if not any(name in _own_dict(base) for base in type.mro(metaclass)[:-2]):  # of which are type and object
+                type.__setattr__(metaclass, name, _class_method(name))
+        return metaclass
+    added = {name: _class_method(name) for name in names if not any(name in dir(meta) for meta in metas)}
+    if len(metas) == 1 and not added:
+        return metas[0]
+    owner = RemoteClass if any(isinstance(meta, RemoteClass) for meta in metas) else type
+    return type.__new__(owner, "RemoteClass", tuple(metas), added)
+
+
+def _acquaint_enums(enum_type: Any) -> None:
+    """Have `issubclass` and `isinstance` with Enum and its like know the local classes that stand for them."""
+    if "__subclasscheck__" in enum_type.__dict__:
+        return
+
+    def is_subclass(cls: Any, kind: Any) -> bool:
+        if type.__subclasscheck__(cls, kind):
+            return True
+        mro = _own_mro(kind) if isinstance(kind, RemoteClass) else ()
+        return any(type.__subclasscheck__(cls, meant) for base in mro if (meant := find_meant_class(base)) is not base)
+
+    enum_type.__subclasscheck__ = is_subclass
+    enum_type.__instancecheck__ = lambda cls, value: type.__instancecheck__(cls, value) or is_subclass(cls, type(value))
 
 
 def _text(description: dict[str, Any], key: str) -> str | None:

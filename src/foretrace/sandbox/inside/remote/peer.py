@@ -158,6 +158,8 @@ class Peer:
         """A class of this side whose base is one of the other: that one gets a class with these methods."""
         members = collect_members(bases, namespace)
         remote_bases = [base for base in bases if isinstance(base, RemoteClass)]
+        if not remote_bases:  # only its metaclass is the other side's
+            bases, keywords = (RemoteObject, *bases), {**keywords, "metaclass": meta}
         remote = self.request("extend", name, keywords, *remote_bases, **members)
         number = self._remote_numbers[id(remote)]
         made = type.__new__(meta, name, bases, {**namespace, "__peer__": self})
@@ -459,6 +461,11 @@ class Peer:
         self._described.add(number)
         described = describe_class(kind)
         described["bases"] = [self._refer_class(encoder, base) for base in kind.__bases__ if base is not object]
+        meta = type(kind)
+        if meta is not type and not issubclass(meta, RemoteClass):
+            named = is_named(meta)
+            told = ["n", meta.__module__, meta.__qualname__] if named else self._refer_class(encoder, meta)
+            described["metaclass"] = told
         return ["C", number, described]
 
     def _hold(self, value: Any) -> int:
@@ -503,7 +510,8 @@ class Peer:
         bases = [decoder.walk(base, depth + 1) for base in tagged[2].get("bases", ())]
         if not all(isinstance(base, type) for base in bases):
             raise ValueError("a base that is no class")
-        return make_class(self, tagged[2], bases)
+        metaclass = tagged[2].get("metaclass")
+        return make_class(self, tagged[2], bases, decoder.walk(metaclass, depth + 1) if metaclass else None)
 
     def _make_object(self, decoder: MessageDecoder, kind: Any, tagged: list[Any], depth: int) -> Any:
         base = find_base_value(kind)

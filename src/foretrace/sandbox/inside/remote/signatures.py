@@ -16,21 +16,26 @@ _KINDS = (
 
 
 def describe_signature(function: Any) -> list[list[Any]]:
-    """Name, kind, defaults (none, or one) and annotations (none, or one) of each parameter."""
-    return [
+    """Name, kind, defaults (none, or one) and annotations (none, or one) of each parameter; behind them the annotation
+    of the result (none, or one)."""
+    signature = inspect.signature(function)
+    described: list[list[Any]] = [
         [
             parameter.name,
             int(parameter.kind),
             [] if parameter.default is parameter.empty else [parameter.default],
             [] if parameter.annotation is parameter.empty else [parameter.annotation],
         ]
-        for parameter in inspect.signature(function).parameters.values()
+        for parameter in signature.parameters.values()
     ]
+    result = signature.return_annotation
+    return [*described, [] if result is signature.empty else [result]]
 
 
 def make_signature(described: Any) -> inspect.Signature:
     """The signature that the other side has described."""
     empty = inspect.Parameter.empty
+    *described, result = described
     return inspect.Signature(
         [
             inspect.Parameter(
@@ -40,7 +45,8 @@ def make_signature(described: Any) -> inspect.Signature:
                 annotation=annotation[0] if annotation else empty,
             )
             for name, kind, default, annotation in described
-        ]
+        ],
+        return_annotation=result[0] if result else empty,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from foretrace.sandbox.inside.shared_state.decimal_context import SharedDecimalContext
 from foretrace.sandbox.inside.shared_state.environment import SharedEnvironment
 from foretrace.sandbox.inside.shared_state.folder import SharedFolder
 from foretrace.sandbox.inside.shared_state.log import SharedLog
@@ -31,6 +32,7 @@ _KINDS: dict[str, Any] = {
     "random": SharedRandom,
     "environment": SharedEnvironment,
     "log": SharedLog,
+    "decimal": SharedDecimalContext,
 }
 
 
