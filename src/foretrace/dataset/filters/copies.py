@@ -77,10 +77,7 @@ class CopyFilter:
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Merge the groups of copies; with `keeps_best`, leave out all but the best of copied trajectories."""
-        with _Files() as files:
-            statements, actions = _place_texts(files, (_Finding(*t.findings[self.name]) for t in traces))
-            tasks = find_copies(statements)
-            trajectories = find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
+        tasks, trajectories = find_trace_copies(trace.findings[self.name] for trace in traces)
         if self._own_folder is not None:
             self._own_folder.cleanup()
         figures = {
@@ -109,6 +106,18 @@ class CopyFilter:
                 if found["copies"]
             ],
         )
+
+
+def find_trace_copies(findings: Iterable[Sequence[Any]]) -> tuple[Copies, Copies]:
+    """The copies among tasks, and among trajectories.
+
+    Args:
+        findings: What `CopyFilter.examine` returned, in the order of the keys of traces; what it wrote is removed.
+    """
+    with _Files() as files:
+        statements, actions = _place_texts(files, (_Finding(*found) for found in findings))
+        tasks = find_copies(statements)
+        return tasks, find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
 
 
 def read_statement(trace: Trace) -> WordText | None:
