@@ -152,14 +152,35 @@ def test_the_gate_fails_where_copies_stand_in_two_splits(tmp_path: Path, monkeyp
         traces.append(msgspec.structs.replace(made, messages=messages))
     write_traces(traces, tmp_path / "t")
     monkeypatch.setattr(CopyFilter, "decide", lambda self, traces: Decision())
-    with pytest.raises(GateError, match=r"copies_disjoint \(clusters 0, parted 0, .*shared [123]\), e.g. copy_"):
+    with pytest.raises(GateError, match=r"copies_disjoint \(clusters 0, parted 1, .*shared [123]\), e.g. copy_"):
         build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("what", ["statement", "actions"])
+def test_the_gate_finds_near_copies_that_the_decision_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """No statement equals another one, so that only another search shows it."""
+    traces = corpus(30)
+    for n in range(8):
+        name = f"copy_{n}"
+        if what == "actions":
+            made = issue(name, f"Part {n} of the plan.", *(runs(command) for command in _LONG), task=name, group=name)
+        else:
+            made = attempt(name, random.Random(n), name=name, task=name, group=name)
+            messages = tuple(user(reworded(_ISSUE.format("A"), n)) if m.role == "user" else m for m in made.messages)
+            made = msgspec.structs.replace(made, messages=messages)
+        traces.append(made)
+    write_traces(traces, tmp_path / "t")
+    monkeypatch.setattr(CopyFilter, "decide", lambda self, traces: Decision())
+    with pytest.raises(GateError, match=r"copies_disjoint \(clusters 0, parted 1, .*shared 0\), e.g. copy_"):
+        build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
 
 
 def test_the_gate_names_the_traces_of_a_parted_cluster() -> None:
     keys = {"train": {"a", "c"}, "validation": set[str](), "test": {"b"}}
     none: dict[str, dict[bytes, str]] = {split: {} for split in keys}
-    gate = make_copies_gate([("a", "b"), ("a", "c")], keys, none)
+    gate = make_copies_gate([("a", "b"), ("a", "c")], keys, none, {})
     assert (gate.verdict, gate.figure["parted"], gate.rows) == ("fail", 1, ("a and b",))
-    assert make_copies_gate([("a", "c")], keys, none).verdict == "pass"
+    assert make_copies_gate([("a", "c")], keys, none, {}).verdict == "pass"

@@ -7,8 +7,10 @@ word (`word_alignment`). What many texts share sentence by sentence is a templat
 from __future__ import annotations
 
 import hashlib
+import mmap
 import tempfile
 import zlib
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +38,8 @@ _MAX_COMPARED = 8
 _LEAST_TELLING = 10
 """Pieces from which on a signature leaves out those of templates."""
 _BATCH = 2048
+_ROWS_READ = 1 << 13
+"""Signatures that are in memory at a time."""
 _COUNTERS = 1 << 24
 _COMMON_WORDS = (
     "a about after all also an and any are as at be been but by can could did do does for from get had has have how i "
@@ -56,7 +60,7 @@ class Texts(Protocol):
 class Copies(NamedTuple):
     """What is a copy of what; texts are named by their places in the sequence that was searched."""
 
-    firsts: list[int]
+    firsts: Sequence[int]
     """Of each text: the first one that equals it but for case and punctuation, perhaps itself."""
     pairs: list[tuple[int, int]]
     """Near copies among those first ones, each pair compared word by word; ascending."""
@@ -73,20 +77,21 @@ class Copies(NamedTuple):
 
     def list_clusters(self) -> list[list[int]]:
         """Texts that hang together by being copies, two and more, ascending. The ends of a chain need be no copies."""
-        parents = list(range(len(self.firsts)))
+        links = [*((first, text) for text, first in enumerate(self.firsts) if text != first), *self.pairs]
+        parents = {text: text for pair in links for text in pair}
 
         def find(text: int) -> int:
             while parents[text] != text:
                 parents[text] = text = parents[parents[text]]
             return text
 
-        for a, b in [*enumerate(self.firsts), *self.pairs]:
+        for a, b in links:
             low, high = sorted((find(a), find(b)))
             parents[high] = low
         clusters: dict[int, list[int]] = {}
-        for text in range(len(parents)):
+        for text in sorted(parents):
             clusters.setdefault(find(text), []).append(text)
-        return [cluster for cluster in clusters.values() if len(cluster) > 1]
+        return [*clusters.values()]
 
     def count_chained(self) -> int:
         """Texts that are no copy of the one in their cluster that has the most copies: how far chains reach."""
@@ -135,12 +140,19 @@ def _get(texts: Texts, place: int) -> WordText:
     return text
 
 
-def _find_equal(texts: Texts) -> list[int]:
-    first_of: dict[bytes, int] = {}
-    return [
-        place if text is None else first_of.setdefault(text.digest, place)
-        for place, text in ((place, texts[place]) for place in range(len(texts)))
-    ]
+def _find_equal(texts: Texts) -> Sequence[int]:
+    places = array("q")
+    digests = bytearray()
+    for place in range(len(texts)):
+        if (text := texts[place]) is not None:
+            places.append(place)
+            digests += text.digest
+    firsts = array("q", range(len(texts)))
+    # all have one length, so the zeros at the end that numpy leaves out of such texts tell nothing
+    _, first, which = np.unique(np.frombuffer(digests, dtype="S16"), return_index=True, return_inverse=True)
+    for place, number in zip(places, first[which], strict=True):
+        firsts[place] = places[number]
+    return firsts
 
 
 class _Templates:
@@ -185,7 +197,7 @@ class _NearFinder:
 
     def __init__(self, texts: Texts, templates: _Templates, least_near: int, file: Any) -> None:
         self._texts, self._templates, self._least_near, self._file = texts, templates, least_near, file
-        self._places: list[int] = []
+        self._places = array("q")
         """In `texts`, of each signature."""
         self._equal: list[tuple[int, int]] = []
 
@@ -224,7 +236,7 @@ class _NearFinder:
         self._file.flush()
         if len(self._places) < 2:
             return sorted(self._equal), 0
-        signatures = np.memmap(self._file, dtype=np.uint32, mode="r", shape=(len(self._places), _SLOTS))
+        signatures = _Signatures(self._file, len(self._places))
         found = list(self._equal)
         compared = 0
         read = _make_cache(self._read)
@@ -278,13 +290,55 @@ def _make_cache(read: Callable[[int], _Read]) -> Callable[[int], _Read]:
     return read_once
 
 
-def _pair_by_signature(signatures: np.ndarray[Any, np.dtype[np.uint32]]) -> Iterator[tuple[int, int]]:
+class _Signatures:
+    """Signatures in a file. What was read of it is let go at once: all of it would be 1 KiB a text."""
+
+    def __init__(self, file: Any, count: int) -> None:
+        self._file, self._count = file, count
+        self._pages = mmap.mmap(file.fileno(), count * _SLOTS * 4, access=mmap.ACCESS_READ)
+        self._rows = np.frombuffer(self._pages, dtype=np.uint32).reshape(count, _SLOTS)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hash_band(self, band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """The key of each row: those that share the band have one."""
+        keys = np.zeros(self._count, dtype=np.uint64)
+        for start in range(0, self._count, _ROWS_READ):
+            some = slice(start, start + _ROWS_READ)
+            part = self._rows[some, band * _BAND_SLOTS : (band + 1) * _BAND_SLOTS].astype(np.uint64)
+            key = keys[some]
+            for slot in range(_BAND_SLOTS):
+                key = (key ^ part[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
+                key ^= key >> np.uint64(29)
+            keys[some] = key
+            self._let_go()
+        return keys
+
+    def count_equal(self, pairs: np.ndarray[Any, Any], slots: int) -> np.ndarray[Any, Any]:
+        """Of each pair of rows, how many of its first slots are equal."""
+        both, places = np.unique(np.concatenate(np.divmod(pairs, self._count)), return_inverse=True)
+        # not through the pages, which the kernel brings in sixteen at a time: rows lie scattered
+        read = b"".join(self._read(row, slots) for row in both.tolist())
+        rows, others = np.frombuffer(read, dtype=np.uint32).reshape(-1, slots)[places].reshape(2, -1, slots)
+        return (rows == others).sum(axis=1)
+
+    def _read(self, row: int, slots: int) -> bytes:
+        self._file.seek(row * _SLOTS * 4)
+        return self._file.read(slots * 4)
+
+    def _let_go(self) -> None:
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._pages.madvise(mmap.MADV_DONTNEED)
+
+
+def _pair_by_signature(signatures: _Signatures) -> Iterator[tuple[int, int]]:
     """Pairs of rows that share a band and are alike by estimate, ascending, each once."""
     count = len(signatures)
     found = np.empty(0, dtype=np.int64)
-    keys = [_hash_band(signatures, 0)]
+    keys = [signatures.hash_band(0)]
     for band in range(_BANDS):
-        keys = [keys[-1], _hash_band(signatures, (band + 1) % _BANDS)]
+        keys = [keys[-1], signatures.hash_band((band + 1) % _BANDS)]
         order = np.lexsort((np.arange(count), keys[1], keys[0]))
         sorted_keys = keys[0][order]
         pairs = [np.empty(0, dtype=np.int64)]
@@ -312,10 +366,10 @@ def _list_new(pairs: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> np.nd
     return pairs[found[places] != pairs]
 
 
-def _choose_nearest(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]) -> Iterator[int]:
+def _choose_nearest(signatures: _Signatures, pairs: np.ndarray[Any, Any]) -> Iterator[int]:
     """The pairs in which one is among the nearest of the other: in a large family each text is compared with a few."""
     count = len(signatures)
-    equal = [np.empty(0, dtype=np.int64), *(_count_equal(signatures, part, _SLOTS) for part in _cut(pairs))]
+    equal = [np.empty(0, dtype=np.int64), *(signatures.count_equal(part, _SLOTS) for part in _cut(pairs))]
     order = np.lexsort((pairs, -np.concatenate(equal)))
     compared = np.zeros(count, dtype=np.int32)
     for pair in pairs[order].tolist():
@@ -326,27 +380,13 @@ def _choose_nearest(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any
             yield pair
 
 
-def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    part = signatures[:, band * _BAND_SLOTS : (band + 1) * _BAND_SLOTS].astype(np.uint64)
-    key = np.zeros(len(signatures), dtype=np.uint64)
-    for slot in range(_BAND_SLOTS):
-        key = (key ^ part[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(29)
-    return key
-
-
 def _cut(pairs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     return [pairs[start : start + 4 * _BATCH] for start in range(0, len(pairs), 4 * _BATCH)]
 
 
-def _choose_alike(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _choose_alike(signatures: _Signatures, pairs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The pairs that are alike by the share of equal slots, which estimates the share of common words: first by a part
     of the slots, since most pairs fail."""
     for slots, least in ((_SLOTS // 4, 0.6 * _LEAST_ESTIMATE), (_SLOTS, _LEAST_ESTIMATE)):
-        pairs = pairs[_count_equal(signatures, pairs, slots) >= least * slots]
+        pairs = pairs[signatures.count_equal(pairs, slots) >= least * slots]
     return pairs
-
-
-def _count_equal(signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any], slots: int) -> np.ndarray[Any, Any]:
-    rows, others = np.divmod(pairs, len(signatures))
-    return (signatures[rows, :slots] == signatures[others, :slots]).sum(axis=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import itertools
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS, cut_heads
@@ -37,10 +37,17 @@ _BETWEEN = (
     r"(?:\s(?i:for|of|on|in|at|from)\s[^\n:=\"'`]*)?"
     r"[\\\"'`)\]]*(?:(?:\s|\\n)*(?:[:=,>|]|[\\\"', ]*value|(?i:is|was|are|to|as|reads) )[>\s:='\"`\\*(]*|[ \t][ \t'\"`]*)"
 )
+_TABLE = (
+    rf"(?i:{CLEAR_WORDS})[\w \"'`*.#/()|│,;\t\r\\-]*(?:\n|\\n)(?:[|+:=~─━═│┼├┤╞╡╪ -]*[\\r]*(?:\n|\\n))?"
+    r"[^\n:=(){}<>]*(?:[|│,;\t]|\\t)"
+)
+"""The line of a table that names a secret, and a row of it."""
 _NAMED = (
     rf"(?i:{CLEAR_WORDS})[\w.-]*{_BETWEEN}{_VALUE}"
     rf"|(?i:{VAGUE_WORDS})[\w.-]*[\\\"'`)\]]*\s*[:=,>]\s*[\"'`\\]*[A-Za-z0-9+/_.=-]*[0-9]"
+    rf"|{_TABLE}"
 )
+"""The tables stand here since they begin with the same words: apart, the words would be looked for twice."""
 _OTHERS = (
     r"-----BEGIN [A-Z0-9 ]*PRIVATE|SSH2 ENCRYPTED PRIVATE|PuTTY-User-Key-File|\"kty\"",
     r"[a-z0-9+]://[^\s/@\"'<>]+@",
@@ -55,11 +62,6 @@ _OTHERS = (
     r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)",
     r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
 )
-_TABLE = (
-    rf"(?i:{CLEAR_WORDS})[\w \"'`*.#/()|│,;\t\r\\-]*(?:\n|\\n)(?:[|+:=~─━═│┼├┤╞╡╪ -]*[\\r]*(?:\n|\\n))?"
-    r"[^\n:=(){}<>]*(?:[|│,;\t]|\\t)"
-)
-"""The line of a table that names a secret, and a row of it."""
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper
 bits. Few hashes look like that."""
@@ -116,11 +118,14 @@ class Gate:
         if not windows:
             return []
         values = _make_array([texts[w.text][w.start : w.end] for w in windows])
-        hits = (_find_named(values), _match(values, _TOKEN), _match(values, _BLOB), _match(values, self._personal))
+        names = _ask_again(values, _match(values, _ROUGHLY_NAMED), _find_exactly)
+        tokens = _match(values, _TOKEN)
+        others = _match(values, f"{_BLOB}|{self._personal}")
+        blobs = _ask_again(values, others, lambda hits: _match(hits, _BLOB))
         found = [
             window._replace(has_name=name, tokens_end=window.end if token else 0, has_blob=blob)
-            for window, name, token, blob, personal in zip(windows, *hits, strict=True)
-            if name or token or blob or personal
+            for window, name, token, other, blob in zip(windows, names, tokens, others, blobs, strict=True)
+            if name or token or other
         ]
         return self._narrow(found, texts)
 
@@ -131,11 +136,15 @@ class Gate:
         for suspect in suspects:
             if suspect.end - suspect.start > _SHORT:
                 found.append(suspect._replace(has_name=False, tokens_end=0))
+                if not _is_part(suspect):
+                    continue
                 cuts = range(suspect.start, suspect.end, _PART)
                 parts += (suspect._replace(start=at, end=min(at + _PART + _BEFORE, suspect.end)) for at in cuts)
         if parts:
             values = _make_array([texts[part.text][part.start : part.end] for part in parts])
-            for part, named, token in zip(parts, _find_exactly(values), _match(values, _TOKEN), strict=True):
+            names = _ask_again(values, [part.has_name for part in parts], _find_exactly)
+            tokens = _ask_again(values, [part.tokens_end > 0 for part in parts], lambda hits: _match(hits, _TOKEN))
+            for part, named, token in zip(parts, names, tokens, strict=True):
                 if named or token:
                     end = min(len(texts[part.text]), part.end + (_TOKEN_BEHIND if token else _BEHIND))
                     tokens_end = part.end if token else 0
@@ -143,19 +152,18 @@ class Gate:
         return _merge(sorted(found, key=lambda suspect: (suspect.text, _is_part(suspect), suspect)))
 
 
-def _find_named(values: Any) -> list[bool]:
-    """Which values hold what a name, a header or a command tells; looked at closely only where there is one."""
-    hits = _match(values, _ROUGHLY_NAMED)
-    numbers = [number for number, hit in enumerate(hits) if hit]
-    for number, hit in zip(numbers, _find_exactly(_take(values, numbers)) if numbers else (), strict=True):
-        hits[number] = hit
-    return hits
+def _ask_again(values: Any, hits: list[bool], match: Callable[[Any], list[bool]]) -> list[bool]:
+    """Which of the values that are hits are hits of a stricter question too."""
+    if not any(hits):
+        return hits
+    again = iter(match(_take(values, [number for number, hit in enumerate(hits) if hit])))
+    return [hit and next(again) for hit in hits]
 
 
 def _find_exactly(values: Any) -> list[bool]:
-    return [
-        any(pair) for pair in zip(_match(values, _NAMED), _match(values, "|".join((*_OTHERS, _TABLE))), strict=True)
-    ]
+    """Which values hold what a name, a header or a command tells."""
+    named, told_otherwise = _match(values, _NAMED), _match(values, "|".join(_OTHERS))
+    return [any(pair) for pair in zip(named, told_otherwise, strict=True)]
 
 
 def _take(values: Any, numbers: list[int]) -> Any:

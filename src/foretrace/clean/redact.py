@@ -30,7 +30,7 @@ TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
 """Reasons of the Drop for a trace that could not be looked through."""
 _SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
 """Characters of a text up to which what became of it is kept, and of how many."""
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 20
 """Characters that are looked at faster than it takes to begin a second time."""
 _LEAST_KNOWN = 8
 """Characters of a secret from which on it is one wherever it stands in its trace."""
@@ -80,7 +80,7 @@ class Redactor:
         of_traces = [list(list_texts(trace)) for trace in traces]
         read_from_text = {c.arguments for t in traces for m in t.messages for c in m.tool_calls if c.span is not None}
         texts = dict.fromkeys(text for own in of_traces for text in own)
-        at_once = sum(map(len, texts)) <= _AT_ONCE
+        at_once = sum(map(len, read_from_text)) <= _AT_ONCE
         known = self._find_suspects(texts if at_once else [text for text in texts if text not in read_from_text])
         suspects = {text: parts for text, parts in known.items() if text not in read_from_text}
         # what stands in such arguments stands in the text of their message too

@@ -174,6 +174,13 @@ def cut_heads(heads: Iterable[str]) -> list[tuple[list[str], list[str]]]:
     return [(list(lefts), list(rights)) for lefts, rights in parts.values() if lefts]
 
 
+def may_begin(head: str, first: str) -> bool:
+    """Whether what has this head may begin with this character. It may where the head begins with a group that can be
+    absent."""
+    atoms = (_ATOM.match(plain) for plain in _expand(head))
+    return any(atom is None or re.match(atom[0], first) is not None for atom in atoms)
+
+
 def _expand(head: str) -> list[str]:
     """A head without groups: one for each alternative."""
     if (group := re.search(r"\(\?:([^()]*)\)(?!\?)", head)) is None:

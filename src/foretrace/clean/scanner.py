@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from foretrace.clean.named_values import find_named_values
-from foretrace.clean.rules import TOKENS, Token
+from foretrace.clean.rules import TOKENS, Token, may_begin
 from foretrace.clean.values import SWITCHES, decode_base64, is_token, may_be_base64, measure_entropy
 from foretrace.clean.views import View, join_lines, read_in_other_ways
 
@@ -48,12 +48,22 @@ _LINES_AGAIN = 8
 
 
 @functools.cache
-def _compile_tokens() -> tuple[re.Pattern[str], list[tuple[Token, re.Pattern[str], re.Pattern[str]]]]:
-    """How tokens begin, and of each kind how a whole one looks: with nothing more behind it, and cut off."""
-    heads = re.compile(_LEFT + "(?:" + "|".join(f"(?:{token.head})" for token in TOKENS) + ")")
-    wholes = [rf"({token.head})({token.body})" for token in TOKENS]
-    end = "(?![A-Za-z0-9])"
-    return heads, [(t, re.compile(whole + end), re.compile(whole)) for t, whole in zip(TOKENS, wholes, strict=True)]
+def _compile_heads() -> re.Pattern[str]:
+    """How tokens begin."""
+    return re.compile(_LEFT + "(?:" + "|".join(f"(?:{token.head})" for token in TOKENS) + ")")
+
+
+@functools.cache
+def _compile_tokens(first: str) -> list[tuple[Token, re.Pattern[str], re.Pattern[str]]]:
+    """The kinds of tokens that may begin with this character, and of each how a whole one looks: with nothing more
+    behind it, and cut off."""
+    return [(token, *_compile_token(token)) for token in TOKENS if may_begin(token.head, first)]
+
+
+@functools.cache
+def _compile_token(token: Token) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    whole = rf"({token.head})({token.body})"
+    return re.compile(whole + "(?![A-Za-z0-9])"), re.compile(whole)
 
 
 @functools.cache
@@ -146,10 +156,10 @@ def _place(view: View, found: Found) -> dict[str, int]:
 
 def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
     at, limit = 0, tokens_end + _LONGEST_HEAD
-    heads, tokens = _compile_tokens()
+    heads = _compile_heads()
     while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
         at = head.start() + 1
-        for token, pattern, _ in tokens:
+        for token, pattern, _ in _compile_tokens(text[head.start()]):
             if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
                 continue
             yield Found(match.start(), match.end(), token.type, match[0])
@@ -162,12 +172,11 @@ def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
 def _find_cut_tokens(view: View, tokens_end: int) -> Iterator[Found]:
     """Tokens of which the first line alone is none, in a text whose lines were joined."""
     text, at = view.text, 0
-    _, tokens = _compile_tokens()
     all_breaks = view.list_breaks()
     for start in _list_heads(text, all_breaks, tokens_end):
         if start < at:
             continue
-        for token, _, pattern in tokens:
+        for token, _, pattern in _compile_tokens(text[start]):
             if (match := pattern.match(text, start)) is None or not _is_token(token, match):
                 continue
             breaks = all_breaks[bisect.bisect(all_breaks, start) : bisect.bisect(all_breaks, match.end())]
@@ -186,7 +195,7 @@ def _find_cut_tokens(view: View, tokens_end: int) -> Iterator[Found]:
 def _list_heads(text: str, breaks: list[int], tokens_end: int) -> list[int]:
     """Where tokens may begin in a text whose lines were joined, before `tokens_end`; also at the beginning of a line,
     which now has a character in front of it."""
-    heads, _ = _compile_tokens()
+    heads = _compile_heads()
     line_heads = _compile_line_heads()
     found = {i for i in breaks if i < tokens_end and line_heads.match(text, i)}
     at, limit = 0, tokens_end + _LONGEST_HEAD

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
+from foretrace.dataset.filters.copies import find_trace_copies
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.settings import SPLITS
 
 
 def make_copies_gate(
-    kept_together: Sequence[Sequence[str]], keys: Mapping[str, set[str]], statements: Mapping[str, Mapping[bytes, str]]
+    kept_together: Sequence[Sequence[str]],
+    keys: Mapping[str, set[str]],
+    statements: Mapping[str, Mapping[bytes, str]],
+    texts: Mapping[str, Sequence[Any]],
 ) -> Gate:
     """The verdict on what was written.
 
     Args:
-        kept_together: Keys of traces that are copies, each cluster by itself.
+        kept_together: Keys of traces that are copies, as it was decided, each cluster by itself.
         keys: Of the rows that were read back, by split.
         statements: By split, the digests of the statements of their traces, each with a key.
+        texts: What `CopyFilter.examine` returned for each trace now, by key: copies are looked for once more.
     """
     parted: list[list[str]] = []
-    for cluster in kept_together:
+    for cluster in dict.fromkeys([*map(tuple, kept_together), *_find_clusters(texts)]):
         by_split = {split: key for split in SPLITS for key in cluster if key in keys[split]}
         parted += [[*by_split.values()]] if len(by_split) > 1 else []
     shared = [
@@ -40,3 +46,10 @@ def make_copies_gate(
         },
         rows=tuple(named[:MAX_NAMED_ROWS]),
     )
+
+
+def _find_clusters(texts: Mapping[str, Sequence[Any]]) -> list[tuple[str, ...]]:
+    """Keys of traces that are copies of one another."""
+    keys = sorted(texts)
+    found = find_trace_copies(texts[key] for key in keys)
+    return [tuple(keys[place] for place in cluster) for copies in found for cluster in copies.list_clusters()]

@@ -11,7 +11,7 @@ import numpy as np
 
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.copies_gate import make_copies_gate
-from foretrace.dataset.filters.copies import read_statement
+from foretrace.dataset.filters.copies import CopyFilter, read_statement
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
@@ -41,6 +41,9 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Digests of the prompts of each split."""
     statements: dict[str, dict[bytes, str]] = {}
     """Digests of the statements of the traces of each split, each with the key of a trace."""
+    texts: dict[str, tuple[str, int, int, int]] = {}
+    """By key: where `CopyFilter.examine` has now written what each trace is compared by, also of those that the filter
+    left out, since what is a copy follows from all of them."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows found, by config."""
     prompts_checked: int = 0
@@ -78,8 +81,7 @@ class _ShardChecker:
                 for split, names in splits.items():
                     for file in names:
                         self._read_back(Path(folder) / file, self._configs[name], split)
-        if any(self._result.keys.values()):
-            self._compare_with_traces()
+        self._compare_with_traces()
         result = self._result
         result.prompts = {split: pack_digests(prompts) for split, prompts in self._prompts.items()}
         result.checks = [check for checks in self._checks.values() for check in checks]
@@ -109,7 +111,13 @@ class _ShardChecker:
         prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
         too.
         """
-        for trace in read_selected(self._job):
+        selection, copies = self._job.selection, CopyFilter(scratch=Path(self._job.candidates_folder))
+        left_out = {key: name for key, name in selection.left_out.items() if name != CopyFilter.name}
+        seen = msgspec.structs.replace(selection, left_out=left_out)
+        for trace in read_selected(msgspec.structs.replace(self._job, selection=seen)):
+            self._result.texts[trace.key] = copies.examine(trace)
+            if trace.key in selection.left_out:
+                continue
             self._note_statement(trace)
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
@@ -201,7 +209,7 @@ def make_exact_gates(
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
-        make_copies_gate(kept_together, keys, statements),
+        make_copies_gate(kept_together, keys, statements, {k: found for c in checks for k, found in c.texts.items()}),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
         *(gate for same in by_config for gate in type(same[0]).make_gates(same)),

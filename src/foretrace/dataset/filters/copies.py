@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
@@ -76,11 +77,7 @@ class CopyFilter:
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Merge the groups of copies; with `keeps_best`, leave out all but the best of copied trajectories."""
-        findings = [_Finding(*trace.findings[self.name]) for trace in traces]
-        with _Files() as files:
-            tasks = find_copies(_WrittenTexts(files, [(f.file, f.statement, f.actions) for f in findings]))
-            actions = _WrittenTexts(files, [(f.file, f.actions, f.end) for f in findings])
-            trajectories = find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
+        tasks, trajectories = find_trace_copies(trace.findings[self.name] for trace in traces)
         if self._own_folder is not None:
             self._own_folder.cleanup()
         figures = {
@@ -109,6 +106,18 @@ class CopyFilter:
                 if found["copies"]
             ],
         )
+
+
+def find_trace_copies(findings: Iterable[Sequence[Any]]) -> tuple[Copies, Copies]:
+    """The copies among tasks, and among trajectories.
+
+    Args:
+        findings: What `CopyFilter.examine` returned, in the order of the keys of traces; what it wrote is removed.
+    """
+    with _Files() as files:
+        statements, actions = _place_texts(files, (_Finding(*found) for found in findings))
+        tasks = find_copies(statements)
+        return tasks, find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
 
 
 def read_statement(trace: Trace) -> WordText | None:
@@ -157,17 +166,33 @@ class _Files:
 
 
 class _WrittenTexts:
-    """The texts that were written, read one at a time."""
+    """The texts that were written, read one at a time. Their places are flat columns, since there may be many."""
 
-    def __init__(self, files: _Files, places: Sequence[tuple[str, int, int]]) -> None:
-        self._files, self._places = files, places
+    def __init__(
+        self, files: _Files, paths: list[str], numbers: array[int], starts: array[int], ends: array[int]
+    ) -> None:
+        self._files, self._paths = files, paths
+        self._numbers, self._starts, self._ends = numbers, starts, ends
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._starts)
 
     def __getitem__(self, place: int, /) -> WordText | None:
-        path, start, end = self._places[place]
-        return None if start == end else _decode(self._files.read(path, start, end))
+        start, end = self._starts[place], self._ends[place]
+        return None if start == end else _decode(self._files.read(self._paths[self._numbers[place]], start, end))
+
+
+def _place_texts(files: _Files, findings: Iterable[_Finding]) -> tuple[_WrittenTexts, _WrittenTexts]:
+    """The statements, and the actions."""
+    known: dict[str, int] = {}
+    numbers, starts, middles, ends = (array("q") for _ in range(4))
+    for found in findings:
+        numbers.append(known.setdefault(found.file, len(known)))
+        starts.append(found.statement)
+        middles.append(found.actions)
+        ends.append(found.end)
+    paths = list(known)
+    return _WrittenTexts(files, paths, numbers, starts, middles), _WrittenTexts(files, paths, numbers, middles, ends)
 
 
 def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, str]:
