@@ -12,6 +12,7 @@ import msgspec
 
 from foretrace.clean.redact import Redactor, make_redactor
 from foretrace.core.completion import Capabilities
+from foretrace.core.errors import ForetraceError
 from foretrace.core.journal import JournalEntry, encode_entry
 from foretrace.core.redactions import read_redactions
 from foretrace.core.trace import Isolation, Outcome, Trace
@@ -59,12 +60,37 @@ class FinishedAttempt(NamedTuple):
         return self.line is not None and not self.left_out
 
 
+class FinishedGroup(NamedTuple):
+    """What became of a group of attempts."""
+
+    attempts: Sequence[FinishedAttempt]
+    error: ForetraceError | None = None
+    """Ended the group before its end: no other attempt would fare better."""
+
+
+class TimeLeft(NamedTuple):
+    """Until when a group may run, seconds from now; `None` is for ever."""
+
+    begin: float | None = None
+    """After these no attempt begins."""
+    end: float | None = None
+    """After these no attempt is waited for."""
+
+
 class AttemptRunner(Protocol):
     """Where the attempts of a run are made, in groups."""
+
+    preparing: str
+    """What `start` does, in a few words."""
 
     @property
     def group_size(self) -> int:
         """Attempts of a group, at most."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """Attempts of a group that are made at one time, at most."""
         ...
 
     @property
@@ -87,10 +113,11 @@ class AttemptRunner(Protocol):
         """How well the code is isolated, where that is known by now; the weakest, where there are several sandboxes."""
         ...
 
-    async def start(self, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
+    async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
         """Make ready, before anything is written.
 
         Args:
+            attempts: How many there are to be made.
             found: What the model server was found to do.
             identity: Of the attempts, but for what each has of its own.
             total: Counts the tokens of all attempts.
@@ -101,12 +128,12 @@ class AttemptRunner(Protocol):
         """
         ...
 
-    async def run(self, group: Sequence[StartedAttempt]) -> list[FinishedAttempt]:
-        """Make the attempts of a group, and count their tokens. Those that did not begin in time are not among the
+    async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
+        """Make the attempts of a group, and count their tokens. Those that did not end in time are not among the
         results.
 
         Raises:
-            ForetraceError: no other attempt would fare better.
+            ForetraceError: no other attempt would fare better, and nothing of this group is finished.
         """
         ...
 
@@ -114,7 +141,8 @@ class AttemptRunner(Protocol):
 class LocalAttempts:
     """Attempts that are made in this process, each a group of its own (see `AttemptRunner`)."""
 
-    group_size = 1
+    preparing = "starting the sandbox"
+    group_size = at_once = 1
 
     def __init__(
         self, protocol: InteractionProtocol, model: ChatModel, sandbox: Sandbox, settings: GenerateSettings
@@ -141,7 +169,7 @@ class LocalAttempts:
         """See `AttemptRunner`."""
         return self._throttled.failing if self._throttled is not None else ""
 
-    async def start(self, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
+    async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
         """See `AttemptRunner`: start the sandbox."""
         # Where a protocol begins a new message each turn, the server's own rendering is what users of the model see.
         tokens = find_token_model(self._model, found) if self._protocol.continues else None
@@ -149,10 +177,13 @@ class LocalAttempts:
         self._maker = _AttemptMaker(self._protocol, self._sandbox, self._settings, identity, tokens, self._redactor)
         self.isolation = await self._sandbox.start()
 
-    async def run(self, group: Sequence[StartedAttempt]) -> list[FinishedAttempt]:
-        """See `AttemptRunner`."""
+    async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
+        """See `AttemptRunner`; an attempt begins at once, and is given up by whoever waits for it."""
         assert self._maker is not None and self._throttled is not None, "start comes first"
-        return [await self._maker.make(attempt.plan, MeteredModel(self._throttled, attempt.meter)) for attempt in group]
+        models = [MeteredModel(self._throttled, attempt.meter) for attempt in group]
+        return FinishedGroup(
+            [await self._maker.make(each.plan, model) for each, model in zip(group, models, strict=True)]
+        )
 
 
 class _AttemptMaker(NamedTuple):

@@ -15,7 +15,7 @@ from foretrace.core.errors import ForetraceError, SandboxError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
 from foretrace.core.store import TraceWriter
-from foretrace.episodes.generate.attempts import AttemptRunner, FinishedAttempt, LocalAttempts, StartedAttempt
+from foretrace.episodes.generate.attempts import AttemptRunner, FinishedAttempt, LocalAttempts, StartedAttempt, TimeLeft
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
 from foretrace.episodes.generate.resume import PlannedAttempt, plan_attempts
@@ -84,6 +84,7 @@ async def generate(
     out: Path | str,
     settings: GenerateSettings | None = None,
     *,
+    runner: AttemptRunner | None = None,
     versions: dict[str, str] | None = None,
     progress: Callable[[RunProgress], None] | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
@@ -93,6 +94,7 @@ async def generate(
     The same call again goes on where an interrupted one stopped. Attempts that ended in an error are done again.
 
     Args:
+        runner: Where attempts are made instead, with a model and sandboxes of its own.
         versions: Recorded in each trace.
         progress: Called several times a second.
         on_failure: Called with what was done when an error ends the run after it began, before the error is raised.
@@ -106,8 +108,8 @@ async def generate(
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
-    runner = LocalAttempts(protocol, model, sandbox, settings)
-    run = _Run(check_problems(problems), protocol, model, runner, settings, progress or (lambda _: None))
+    maker = LocalAttempts(protocol, model, sandbox, settings) if runner is None else runner
+    run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None))
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
         run.plan(writer)
@@ -187,9 +189,9 @@ class _Run:
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
-        self.status.doing = "starting the sandbox"
+        self.status.doing = self._runner.preparing
         self._progress(self.status)
-        await self._runner.start(found, self._identity, self._meter)
+        await self._runner.start(len(self.todo), found, self._identity, self._meter)
         self.status.isolation = self._runner.isolation
 
     async def run_attempts(self, writer: TraceWriter) -> None:
@@ -252,9 +254,16 @@ class _Run:
             group.append(StartedAttempt(self.todo.popleft(), self._usage.start_attempt()))
         return group
 
-    def _is_out_of_time(self) -> bool:
+    def _measure_time_left(self) -> TimeLeft:
         seconds = self._settings.budget.seconds
-        return seconds is not None and self.status.seconds > seconds + min(seconds, _MAX_GRACE_S)
+        if seconds is None:
+            return TimeLeft()
+        left = seconds - self.status.seconds
+        return TimeLeft(left, left + min(seconds, _MAX_GRACE_S))
+
+    def _is_out_of_time(self) -> bool:
+        end = self._measure_time_left().end
+        return end is not None and end < 0
 
     async def _tick(self) -> None:
         while True:
@@ -267,11 +276,12 @@ class _Run:
 
     async def _run_group(self, group: Sequence[StartedAttempt], journal: AsyncJournal) -> None:
         """Make the attempts of a group, and store them."""
-        self.status.in_flight += len(group)
+        at_once = min(len(group), self._runner.at_once)
+        self.status.in_flight += at_once
         try:
-            finished = await self._runner.run(group)
+            finished, error = await self._runner.run(group, self._measure_time_left())
         finally:
-            self.status.in_flight -= len(group)
+            self.status.in_flight -= at_once
             for attempt in group:
                 self._usage.finish_attempt(attempt.meter)
             self._wake.set()
@@ -285,6 +295,8 @@ class _Run:
             self._saving -= saving
         for attempt in finished:
             self._count(attempt)
+        if error is not None:
+            raise error
 
     def _count(self, attempt: FinishedAttempt) -> None:
         """Count an attempt that is durable.
