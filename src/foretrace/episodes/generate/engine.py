@@ -169,6 +169,8 @@ class _Run:
         self._sandbox_failures = 0
         self._saving = 0
         """Groups that are over and not durable yet: while the disk is slow, the server need not wait for it."""
+        self._storing: set[asyncio.Task[None] | None] = set()
+        """Groups that are over: whatever ends the run, they are counted as they are stored."""
         self._wake = asyncio.Event()
 
     def plan(self, writer: TraceWriter) -> None:
@@ -215,6 +217,7 @@ class _Run:
 
         def on_end(task: asyncio.Task[None]) -> None:
             running.discard(task)
+            self._storing.discard(task)
             error = None if task.cancelled() else task.exception()
             self._fatal_error = self._fatal_error or error
             self._wake.set()
@@ -230,7 +233,7 @@ class _Run:
                     return
                 await self._wake.wait()
         finally:
-            for task in running:
+            for task in running - self._storing:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
@@ -285,6 +288,7 @@ class _Run:
             for attempt in group:
                 self._usage.finish_attempt(attempt.meter)
             self._wake.set()
+        self._storing.add(asyncio.current_task())
         # One that failed keeps its place until it is counted: it may end the run.
         saving = int(all(attempt.outcome.error is None for attempt in finished))
         self._saving += saving
