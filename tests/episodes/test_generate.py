@@ -595,3 +595,28 @@ def test_settings_of_the_episode_are_other_attempts(ground: Ground, tmp_path: Pa
     ground.generate(tmp_path / "t", right)
     assert ground.generate(tmp_path / "t", right, episode=EpisodeSettings(hints=True)).counts.already_done == 0
     assert ground.generate(tmp_path / "t", wrong).counts.already_done == 6  # the model's words are no part of the key
+
+
+def test_what_is_being_written_when_a_failure_ends_the_run_is_counted(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, reports = Journal.append, list[GenerateReport]()
+
+    def append_slowly(self: Journal, lines: list[bytes]) -> None:
+        time.sleep(0.5)
+        append(self, lines)
+
+    def refuse_the_second(request: Request) -> str:
+        if number_in(request) == 1:
+            raise ModelError("used up", kind="quota")
+        return right(request)
+
+    monkeypatch.setattr(Journal, "append", append_slowly)
+    settings, model = msgspec.structs.replace(SETTINGS, concurrency=1), saying(refuse_the_second)
+    with pytest.raises(ModelError, match="used up"):
+        ground.runner.run(
+            engine.generate(
+                PROBLEMS, Tools(), model, ground.sandbox, tmp_path / "t", settings, on_failure=reports.append
+            )
+        )
+    assert len(stored(tmp_path / "t")) == reports[0].counts.done == 1

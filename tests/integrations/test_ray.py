@@ -1,4 +1,4 @@
-"""Import, label and build on a real Ray cluster of three nodes on this machine, of which some are killed."""
+"""Import, label, build and generate on a real Ray cluster of three nodes on this machine, of which some are killed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ import msgspec
 import pytest
 
 import foretrace
+from episodes.cluster import write_scripts
+from episodes.generating import PROBLEMS, stored
+from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
+from foretrace.api.generation import run_generate
 from foretrace.api.problem_checks import CheckedProblems, check_problems
 from foretrace.core.errors import SandboxError, Setting, StoreError, UsageError
 from foretrace.core.files import only_writer
 from foretrace.core.progress import ignore_progress
 from foretrace.core.store import TraceStore
+from foretrace.core.trace import Trace
 from foretrace.dataset import plan
 from foretrace.dataset.build import build
 from foretrace.dataset.settings import BuildSettings
@@ -29,8 +34,11 @@ from foretrace.engines import ray_tasks
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
 from foretrace.engines.ray_tasks import RayTasks, check_nodes
+from foretrace.episodes.generate.engine import GenerateReport
+from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.problems.base import collect_problems
-from foretrace.registry import make_problem_set
+from foretrace.protocols.tools import Tools
+from foretrace.registry import make_model, make_problem_set, make_sandbox
 from foretrace.rows.files import FileRows
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sources import importing, row_imports, taking
@@ -120,6 +128,43 @@ def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Local:
     return Local(folder / "t", segments, dataset, (folder / "l.parquet").read_bytes())
 
 
+def read_without_times(folder: Path) -> list[Trace]:
+    """The traces in the order of the keys, without what only says when and how fast they were made."""
+    traces = []
+    for trace in stored(folder).values():
+        messages = [msgspec.structs.replace(each, started=None, model_s=None, tool_s=None) for each in trace.messages]
+        metrics = {name: value for name, value in trace.outcome.metrics.items() if not name.endswith("_s")}
+        outcome = msgspec.structs.replace(trace.outcome, metrics=metrics)
+        provenance = msgspec.structs.replace(trace.provenance, created_at=None)
+        traces.append(msgspec.structs.replace(trace, messages=tuple(messages), outcome=outcome, provenance=provenance))
+    return traces
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_scripts(tmp_path_factory.mktemp("scripts") / "s.jsonl")
+
+
+@pytest.fixture(scope="module")
+def attempts(model: str, tmp_path_factory: pytest.TempPathFactory) -> list[Trace]:
+    """What this process makes alone."""
+    folder = tmp_path_factory.mktemp("attempts")
+    foretrace.generate(PROBLEMS, model=model, protocol="tools", out=folder / "t", samples=8)
+    return read_without_times(folder / "t")
+
+
+def generate_on(address: str, model: str, folder: Path, samples: int) -> GenerateReport:
+    return foretrace.generate(
+        PROBLEMS,
+        model=model,
+        protocol="tools",
+        out=folder,
+        samples=samples,
+        engine="ray",
+        ray_address=address,
+    )
+
+
 def check_all(address: str, rows: FileRows, local: Local, folder: Path) -> None:
     """Import, label and build on the cluster, and compare."""
     engine = RayTasks(address=address)
@@ -133,6 +178,14 @@ def check_all(address: str, rows: FileRows, local: Local, folder: Path) -> None:
 def test_one_node_gives_the_bytes_of_this_process(cluster: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:
     assert len(cluster.list_all_nodes()) == 1
     check_all(cluster.address, rows, local, tmp_path)
+
+
+def test_one_node_makes_the_attempts_of_this_process(
+    cluster: Any, model: str, attempts: list[Trace], tmp_path: Path
+) -> None:
+    assert len(cluster.list_all_nodes()) == 1
+    generate_on(cluster.address, model, tmp_path / "t", 8)
+    assert read_without_times(tmp_path / "t") == attempts
 
 
 def test_three_nodes_give_the_bytes_of_this_process(three: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:
@@ -301,3 +354,28 @@ def test_problems_are_judged_on_the_nodes_as_they_are_here(three: Any) -> None:
             progress=ignore_progress,
             doing="checking",
         )
+
+
+def test_attempts_are_made_on_the_nodes_as_they_are_here(
+    three: Any, model: str, attempts: list[Trace], tmp_path: Path
+) -> None:
+    assert generate_on(three.address, model, tmp_path / "t", 3).counts.done == 18
+    report = generate_on(three.address, model, tmp_path / "t", 8)
+    assert (report.counts.already_done, report.counts.done) == (18, 30)
+    assert read_without_times(tmp_path / "t") == attempts
+    assert {trace.outcome.success for trace in attempts} == {True, False}
+    assert attempts[0].outcome.isolation is not None
+    assert report.isolation == msgspec.to_builtins(attempts[0].outcome.isolation)
+
+
+def test_a_node_killed_in_the_middle_of_attempts_changes_none(
+    three: Any, model: str, attempts: list[Trace], tmp_path: Path
+) -> None:
+    engine = KillingRay(three, tmp_path / "notes", first=4)
+    settings = GenerateSettings(samples=8)
+    parts = AttemptParts(model, None, "tools", "local", SandboxSettings())
+    runner = ClusterAttempts(engine, parts, settings)
+    sandbox = make_sandbox("local", SandboxSettings())
+    run_generate(PROBLEMS, Tools(), make_model(model), sandbox, tmp_path / "t", settings, runner=runner)
+    assert read_without_times(tmp_path / "t") == attempts
+    engine.check()

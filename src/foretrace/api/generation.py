@@ -9,20 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.api.engines import EngineName, make_engine
 from foretrace.api.event_loop import run_in_event_loop
 from foretrace.api.settings import make_settings
 from foretrace.core.errors import Setting, UsageError
+from foretrace.engines.processes import Processes
 
 if TYPE_CHECKING:
+    from foretrace.api.cluster_generation import ClusterAttempts
     from foretrace.core.completion import Sampling
     from foretrace.core.problem import Problem
+    from foretrace.engines.engine import Engine
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
     from foretrace.episodes.generate.settings import Budget, GenerateSettings, Keep
     from foretrace.episodes.settings import EpisodeSettings
     from foretrace.models.base import ChatModel, Server
     from foretrace.protocols.base import InteractionProtocol
-    from foretrace.sandbox.base import Sandbox
+    from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 MAX_SESSIONS = 128
 """Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
@@ -52,6 +56,8 @@ def generate(
     sampling: Sampling | Mapping[str, Any] | None = None,
     episode: EpisodeSettings | Mapping[str, Any] | None = None,
     budget: Budget | Mapping[str, Any] | None = None,
+    engine: EngineName | Engine = "processes",
+    ray_address: str | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> GenerateReport:
     """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
@@ -76,6 +82,8 @@ def generate(
         sampling: A `Sampling`, or its fields: `{"temperature": 1.0, "max_tokens": 1024}`.
         episode: An `EpisodeSettings`, or its fields: max_turns, feedback, hints, structure_bonus.
         budget: A `Budget`, or its fields: tokens, seconds, cost, price_in, price_out.
+        engine: `processes` is this process; with `ray`, attempts are made on a Ray cluster (docs/scale.md), and
+            model, protocol and sandbox are named. `ray_address` as in `build`.
 
     Raises:
         UsageError: a setting that cannot be served.
@@ -100,6 +108,10 @@ def generate(
         redact_addresses=redact_addresses,
         **{name: table for name, table in tables.items() if table is not None},
     )
+    where = make_engine(engine, None, ray_address)
+    runner = None
+    if not isinstance(where, Processes):
+        runner = make_cluster_runner(where, settings, model, server, protocol, sandbox, SandboxSettings())
     if isinstance(problems, str):
         problems = load_usable_problems(problems, None if path is None else Path(path), limit)
     elif path is not None:
@@ -108,7 +120,32 @@ def generate(
     if isinstance(sandbox, str):
         sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=settings.concurrency or MAX_SESSIONS))
     model = make_model(model, server) if isinstance(model, str) else model
-    return run_generate(problems[:limit], protocol, model, sandbox, Path(out), settings, progress)
+    return run_generate(problems[:limit], protocol, model, sandbox, Path(out), settings, progress, runner=runner)
+
+
+def make_cluster_runner(
+    engine: Engine,
+    settings: GenerateSettings,
+    model: str | ChatModel,
+    server: Server | None,
+    protocol: str | InteractionProtocol,
+    sandbox: str | Sandbox,
+    sandbox_settings: SandboxSettings,
+) -> ClusterAttempts:
+    """What makes attempts on a cluster.
+
+    Raises:
+        UsageError: a model, protocol or sandbox that is not named.
+    """
+    from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
+
+    for name, part in (("model", model), ("protocol", protocol), ("sandbox", sandbox)):
+        if not isinstance(part, str):
+            raise UsageError(
+                Setting("engine", "ray"), " needs ", Setting(name), " by its name: each worker makes one of its own"
+            )
+    parts = AttemptParts(str(model), server, str(protocol), str(sandbox), sandbox_settings)
+    return ClusterAttempts(engine, parts, settings)
 
 
 def run_generate(
@@ -120,12 +157,14 @@ def run_generate(
     settings: GenerateSettings,
     progress: Callable[[RunProgress], None] | None = None,
     *,
+    runner: ClusterAttempts | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
     ends_on_sigterm: bool = False,
 ) -> GenerateReport:
     """Generate, in an event loop of its own: in another thread where one is running here, as in a notebook.
 
     Args:
+        runner: Makes the attempts instead, and is closed at the end.
         on_failure: Called with what was done where a failure ends the run.
         ends_on_sigterm: SIGTERM ends the run as an interrupt does, where the process has no other use for it.
 
@@ -148,11 +187,14 @@ def run_generate(
                 sandbox,
                 out,
                 settings,
+                runner=runner,
                 versions={"foretrace": __version__},
                 progress=progress,
                 on_failure=on_failure,
             )
         finally:
+            if runner is not None:
+                runner.close()
             await model.close()
             await sandbox.close()
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from foretrace.cli.common_options import HIDDEN
-from foretrace.cli.options import SandboxOptions, ServerOptions, hidden_option, out_option
+from foretrace.cli.options import EngineOptions, SandboxOptions, ServerOptions, hidden_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import ForetraceError
+from foretrace.engines.processes import Processes
 
 if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
@@ -129,6 +130,7 @@ def generate(
     hints: _Hints = False,
     structure_bonus: _StructureBonus = False,
     sandbox: Annotated[SandboxOptions, HIDDEN],
+    engine: Annotated[EngineOptions, HIDDEN],
     max_tokens_total: _Tokens = None,
     max_time: _Time = None,
     max_cost: _Cost = None,
@@ -143,7 +145,7 @@ def generate(
     The same command again goes on where an interrupted one stopped; attempts that ended in an error are made again.
     More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
     """
-    from foretrace.api.generation import MAX_SESSIONS, TerminatedError, run_generate
+    from foretrace.api.generation import MAX_SESSIONS, TerminatedError, make_cluster_runner, run_generate
     from foretrace.cli.display.generate import (
         StatusDisplay,
         note_dropped_problems,
@@ -171,8 +173,13 @@ def generate(
     check_settings(settings)
     made_server = server.make_server()
     made_protocol = make_protocol(protocol)
-    made_sandbox = make_sandbox(sandbox.names, sandbox.make_settings(max_sessions=concurrency or MAX_SESSIONS))
+    sandbox_settings = sandbox.make_settings(max_sessions=concurrency or MAX_SESSIONS)
+    made_sandbox = make_sandbox(sandbox.names, sandbox_settings)
     made_model = make_model(model, made_server)
+    where = engine.make_engine(sandbox.workers or None, processes=1)
+    runner = None
+    if not isinstance(where, Processes):
+        runner = make_cluster_runner(where, settings, model, made_server, protocol, sandbox.names, sandbox_settings)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with output.progress(f"reading {problems}") as progress:
         drops: list[UnusableRow] = []
@@ -189,6 +196,7 @@ def generate(
                 out,
                 settings,
                 display,
+                runner=runner,
                 on_failure=display.on_failure,
                 ends_on_sigterm=True,
             )

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from foretrace.clean.redact import Redactor, make_redactor
 from foretrace.core.errors import ForetraceError, SandboxError
-from foretrace.core.journal import Journal, JournalEntry, encode_entry
+from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
-from foretrace.core.redactions import read_redactions
 from foretrace.core.store import TraceWriter
-from foretrace.core.trace import Trace
-from foretrace.episodes.episode import Episode
+from foretrace.episodes.generate.attempts import AttemptRunner, FinishedAttempt, LocalAttempts, StartedAttempt, TimeLeft
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
-from foretrace.episodes.generate.resume import PlannedAttempt, explain_left_out, plan_attempts
+from foretrace.episodes.generate.resume import PlannedAttempt, plan_attempts
 from foretrace.episodes.generate.settings import GenerateSettings, check_settings
-from foretrace.episodes.generate.usage import MeteredModel, RunUsage
-from foretrace.episodes.identity import Identity, derive_seed, describe_sampling, make_run_name
-from foretrace.episodes.requirements import find_token_model, require_capabilities
-from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
-from foretrace.models.base import ChatModel, TokenModel
-from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
+from foretrace.episodes.generate.usage import RunUsage
+from foretrace.episodes.identity import Identity, describe_sampling, make_run_name
+from foretrace.episodes.requirements import require_capabilities
+from foretrace.models.base import ChatModel
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
 from foretrace.protocols.base import InteractionProtocol
@@ -89,6 +84,7 @@ async def generate(
     out: Path | str,
     settings: GenerateSettings | None = None,
     *,
+    runner: AttemptRunner | None = None,
     versions: dict[str, str] | None = None,
     progress: Callable[[RunProgress], None] | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
@@ -98,6 +94,7 @@ async def generate(
     The same call again goes on where an interrupted one stopped. Attempts that ended in an error are done again.
 
     Args:
+        runner: Where attempts are made instead, with a model and sandboxes of its own.
         versions: Recorded in each trace.
         progress: Called several times a second.
         on_failure: Called with what was done when an error ends the run after it began, before the error is raised.
@@ -111,8 +108,8 @@ async def generate(
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
-    redactor = make_redactor(settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses)
-    run = _Run(check_problems(problems), protocol, model, sandbox, settings, progress or (lambda _: None), redactor)
+    maker = LocalAttempts(protocol, model, sandbox, settings) if runner is None else runner
+    run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None))
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
         run.plan(writer)
@@ -142,47 +139,44 @@ def _remove_unused_folder(folder: Path) -> None:
 
 
 class _Run:
-    """One run: the attempts that it has to make, and the model, protocol and sandbox that it makes them with."""
+    """One run: the attempts that it has to make, who makes them, and what came of them."""
 
     def __init__(
         self,
         problems: Sequence[Problem],
         protocol: InteractionProtocol,
         model: ChatModel,
-        sandbox: Sandbox,
+        runner: AttemptRunner,
         settings: GenerateSettings,
         progress: Callable[[RunProgress], None],
-        redactor: Redactor | None,
     ) -> None:
-        self._problems, self._protocol, self._model, self._sandbox = problems, protocol, model, sandbox
+        self._problems, self._protocol, self._model, self._runner = problems, protocol, model, runner
         self._settings = settings
         self._progress = progress
-        self._redactor = redactor
         self._redacted: Counter[str] = Counter()
         self._meter = TokenMeter()
         self._usage = RunUsage()
         self.status = RunProgress(self._meter)
-        self._limiter = make_limiter(model, settings.concurrency)
-        self._throttled = ThrottledModel(model, self._limiter, self._meter)
         sampling = describe_sampling(settings.sampling, model)
-        self._token_model: TokenModel | None = None
-        """What makes ids of text, where the server gives and takes ids."""
         identity = Identity(model=model.spec, sampling=sampling, seed=settings.seed)
         self.name = make_run_name(protocol, identity, settings.episode)
         self._identity = msgspec.structs.replace(identity, run=self.name)
-        self.todo: list[PlannedAttempt] = []
+        self.todo: deque[PlannedAttempt] = deque()
+        """Attempts that were not begun."""
         self._damaged_journals: list[Path] = []
         self._stopped: str | None = None
         self._fatal_error: BaseException | None = None
         self._sandbox_failures = 0
         self._saving = 0
-        """Attempts that are over and not durable yet: while the disk is slow, the server need not wait for it."""
+        """Groups that are over and not durable yet: while the disk is slow, the server need not wait for it."""
+        self._storing: set[asyncio.Task[None] | None] = set()
+        """Groups that are over: whatever ends the run, they are counted as they are stored."""
         self._wake = asyncio.Event()
 
     def plan(self, writer: TraceWriter) -> None:
         """Find out which attempts are still to be done."""
         plan = plan_attempts(self._problems, self._protocol, self._identity, self._settings, writer)
-        self.todo = plan.todo
+        self.todo = deque(plan.todo)
         self._damaged_journals = writer.damaged
         self.status.already_done, self.status.filtered = plan.already_done, plan.filtered
         self.status.asked = len(self._problems) * self._settings.samples
@@ -194,14 +188,13 @@ class _Run:
         self._progress(self.status)
         found = await self._model.probe()
         require_capabilities(self._protocol, self._model, found)
-        if self._protocol.continues:  # elsewhere the server's own rendering is what users of the model will see
-            self._token_model = find_token_model(self._model, found)
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
-        self.status.doing = "starting the sandbox"
+        self.status.doing = self._runner.preparing
         self._progress(self.status)
-        self.status.isolation = await self._sandbox.start()
+        await self._runner.start(len(self.todo), found, self._identity, self._meter)
+        self.status.isolation = self._runner.isolation
 
     async def run_attempts(self, writer: TraceWriter) -> None:
         """Make the attempts of the plan; however the run ends, those that finished are sealed."""
@@ -224,113 +217,104 @@ class _Run:
 
         def on_end(task: asyncio.Task[None]) -> None:
             running.discard(task)
+            self._storing.discard(task)
             error = None if task.cancelled() else task.exception()
             self._fatal_error = self._fatal_error or error
             self._wake.set()
 
-        todo = iter(self.todo)
         try:
             while self._fatal_error is None:
                 self._wake.clear()
-                for attempt in self._next_attempts(todo, running):
-                    task = asyncio.create_task(
-                        self._run_attempt(attempt, self._usage.start_attempt(self._throttled), journal)
-                    )
+                while self._has_room(len(running)) and (group := self._take_group()):
+                    task = asyncio.create_task(self._run_group(group, journal))
                     task.add_done_callback(on_end)
                     running.add(task)
                 if not running or self._is_out_of_time():
                     return
                 await self._wake.wait()
         finally:
-            for task in running:
+            for task in running - self._storing:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    def _next_attempts(
-        self, todo: Iterator[PlannedAttempt], running: set[asyncio.Task[None]]
-    ) -> Iterator[PlannedAttempt]:
-        """Attempts that may begin now."""
-        settings, status = self._settings, self.status
-        max_running = settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
-        while self._stopped is None and len(running) - min(self._saving, max_running) < max_running:
-            out_of_time = settings.budget.check_time(status.seconds)
-            turns = settings.episode.max_turns or self._protocol.max_turns
-            guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
+    def _has_room(self, running: int) -> bool:
+        """Whether another group may begin beside those that are running."""
+        max_groups = self._runner.max_groups
+        return self._stopped is None and running - min(self._saving, max_groups) < max_groups
+
+    def _take_group(self) -> list[StartedAttempt]:
+        """The next attempts that may begin now, up to a group."""
+        settings, group = self._settings, list[StartedAttempt]()
+        turns = settings.episode.max_turns or self._protocol.max_turns
+        guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
+        while self.todo and len(group) < self._runner.group_size:
+            out_of_time = settings.budget.check_time(self.status.seconds)
             reason = out_of_time or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
-            if reason is not None and status.remaining > len(running):
+            if reason is not None:
                 if out_of_time or not self._usage.in_flight:  # else those in flight may use less than was expected
                     self._stopped = reason
-                return
-            attempt = next(todo, None)
-            if attempt is None:
-                return
-            yield attempt
+                break
+            group.append(StartedAttempt(self.todo.popleft(), self._usage.start_attempt()))
+        return group
+
+    def _measure_time_left(self) -> TimeLeft:
+        seconds = self._settings.budget.seconds
+        if seconds is None:
+            return TimeLeft()
+        left = seconds - self.status.seconds
+        return TimeLeft(left, left + min(seconds, _MAX_GRACE_S))
 
     def _is_out_of_time(self) -> bool:
-        seconds = self._settings.budget.seconds
-        return seconds is not None and self.status.seconds > seconds + min(seconds, _MAX_GRACE_S)
+        end = self._measure_time_left().end
+        return end is not None and end < 0
 
     async def _tick(self) -> None:
         while True:
-            self.status.slots, self.status.server_failure = self._limiter.limit, self._throttled.failing
+            self.status.slots, self.status.server_failure = self._runner.slots, self._runner.server_failure
+            self.status.isolation = self._runner.isolation
             self.status.tick()
             self._progress(self.status)
             self._wake.set()  # the time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _run_attempt(self, attempt: PlannedAttempt, model: MeteredModel, journal: AsyncJournal) -> None:
-        """Make one attempt, a second time after a failure that may pass, and store it."""
-        self.status.in_flight += 1
+    async def _run_group(self, group: Sequence[StartedAttempt], journal: AsyncJournal) -> None:
+        """Make the attempts of a group, and store them."""
+        at_once = min(len(group), self._runner.at_once)
+        self.status.in_flight += at_once
         try:
-            trace = await self._roll_out(attempt, model)
-            if trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS:
-                self.status.retried += 1
-                trace = await self._roll_out(attempt, model)
+            finished, error = await self._runner.run(group, self._measure_time_left())
         finally:
-            self.status.in_flight -= 1
-            self._usage.finish_attempt(model)
+            self.status.in_flight -= at_once
+            for attempt in group:
+                self._usage.finish_attempt(attempt.meter)
             self._wake.set()
-        assert trace.key == attempt.key, "resuming goes by the key"
-        trace, line = _encode_trace(self._redact(trace))
-        error = trace.outcome.error
-        reason = explain_left_out(trace, self._settings.keep)
-        stored = not reason and (error is None or self._settings.keep == "all")
-        if stored or reason:
-            saving = int(error is None)  # one that failed keeps its place until it is counted: it may end the run
-            self._saving += saving
-            self._wake.set()
-            try:
-                await journal.put(line if stored else encode_entry(JournalEntry(key=trace.key, left_out=reason)))
-            finally:
-                self._saving -= saving
-        self.status.count(trace, reason, stored=stored)
+        self._storing.add(asyncio.current_task())
+        # One that failed keeps its place until it is counted: it may end the run.
+        saving = int(all(attempt.outcome.error is None for attempt in finished))
+        self._saving += saving
+        self._wake.set()
+        try:
+            await asyncio.gather(*(journal.put(attempt.line) for attempt in finished if attempt.line is not None))
+        finally:
+            self._saving -= saving
+        for attempt in finished:
+            self._count(attempt)
+        if error is not None:
+            raise error
+
+    def _count(self, attempt: FinishedAttempt) -> None:
+        """Count an attempt that is durable.
+
+        Raises:
+            SandboxError: it is the last of many that the sandbox failed.
+        """
+        self.status.retried += attempt.is_retried
+        self.status.count(attempt)
+        self._redacted.update(attempt.redacted)
+        error = attempt.outcome.error
         self._sandbox_failures = self._sandbox_failures + 1 if error and error.kind == "sandbox" else 0
         if error and self._sandbox_failures >= _MAX_SANDBOX_FAILURES:
             raise SandboxError(f"{error.message}; gave up after {_MAX_SANDBOX_FAILURES} attempts in a row")
-
-    def _redact(self, trace: Trace) -> Trace:
-        """The trace without its secrets; without all that was said, where they cannot be looked for."""
-        if self._redactor is None:
-            return trace
-        result = self._redactor.redact_attempt(trace)
-        self._redacted.update(read_redactions(result))
-        return result
-
-    async def _roll_out(self, attempt: PlannedAttempt, model: MeteredModel) -> Trace:
-        """Make one attempt, and return its trace."""
-        settings = self._settings
-        seed = derive_seed(settings.seed, attempt.problem, attempt.sample)
-        sampling = {**self._identity.sampling, "seed": seed}
-        identity = msgspec.structs.replace(self._identity, sampling=sampling, sample=attempt.sample)
-        episode = Episode(
-            attempt.problem,
-            self._protocol,
-            self._sandbox,
-            settings=settings.episode,
-            identity=identity,
-            tokens=self._token_model,
-        )
-        return await rollout(episode, model, msgspec.structs.replace(settings.sampling, seed=seed))
 
     def make_report(self, error: ForetraceError | None = None) -> GenerateReport:
         """Report what was done, and the failure that ended the run."""
@@ -360,12 +344,3 @@ class _Run:
             damaged=tuple(map(str, self._damaged_journals)),
             redacted=dict(sorted(self._redacted.items())),
         )
-
-
-def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:
-    """Return the trace and its journal line; where the trace could not be read back, another one that says so."""
-    try:
-        return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
-    except ENCODING_ERRORS as error:
-        trace = mark_unwritable(trace, error)
-        return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))

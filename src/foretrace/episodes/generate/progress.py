@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Isolation, Trace
+from foretrace.core.trace import Isolation
+from foretrace.episodes.generate.attempts import FinishedAttempt
 from foretrace.models.token_meter import TokenMeter
 
 _RECENT_S = 30.0
@@ -87,28 +88,29 @@ class RunProgress(RunCounts, eq=False):
         """Since the run began."""
         return time.monotonic() - self.started
 
-    def count(self, trace: Trace, left_out: str, *, stored: bool) -> None:
+    def count(self, attempt: FinishedAttempt) -> None:
         """Count an attempt that ended and is durable."""
-        error, metrics = trace.outcome.error, trace.outcome.metrics
+        outcome = attempt.outcome
+        error, metrics = outcome.error, outcome.metrics
         self.done += 1
         self.remaining -= 1
-        self.stored += stored
-        self.failed += not stored and not left_out
-        self.model_s += sum(m.model_s or 0.0 for m in trace.messages)
-        self.tool_s += sum(m.tool_s or 0.0 for m in trace.messages)
+        self.stored += attempt.stored
+        self.failed += attempt.line is None
+        self.model_s += attempt.model_s
+        self.tool_s += attempt.tool_s
         self.replies += int(metrics.get("turns", 0))
         self.cut_replies += int(metrics.get("cut_replies", 0))
         if error is not None:
             _increment(self.errors, error.kind)
             self.examples.setdefault(error.kind, error.message)
             return
-        if left_out:
-            _increment(self.left_out, left_out)
-        self.successes += bool(trace.outcome.success)
+        if attempt.left_out:
+            _increment(self.left_out, attempt.left_out)
+        self.successes += bool(outcome.success)
         self.ideal_attempts += bool(metrics.get("is_ideal"))
-        self.reward_sum += trace.outcome.reward or 0.0
-        if trace.outcome.integrity:
-            _increment(self.forms, trace.outcome.integrity)
+        self.reward_sum += outcome.reward or 0.0
+        if outcome.integrity:
+            _increment(self.forms, outcome.integrity)
         for name, value in metrics.items():
             self.metric_sums[name] += value  # type: ignore[assignment]
 

@@ -10,9 +10,9 @@ from foretrace.models.token_meter import TokenMeter
 class MeteredModel(ModelWrapper):
     """A `ChatModel` on top of another that counts the tokens of one attempt."""
 
-    def __init__(self, model: ChatModel) -> None:
+    def __init__(self, model: ChatModel, meter: TokenMeter) -> None:
         super().__init__(model)
-        self.meter = TokenMeter()
+        self.meter = meter
 
     async def complete(self, request: Request) -> Completion:
         """See `ChatModel.complete`."""
@@ -39,15 +39,14 @@ class RunUsage:
         """Of each attempt in flight."""
         return tuple(self._in_flight)
 
-    def start_attempt(self, model: ChatModel) -> MeteredModel:
-        """The model for one attempt, which is in flight from now on."""
-        metered = MeteredModel(model)
-        self._in_flight.append(metered.meter)
-        return metered
+    def start_attempt(self) -> TokenMeter:
+        """The meter of one attempt, which is in flight from now on."""
+        meter = TokenMeter()
+        self._in_flight.append(meter)
+        return meter
 
-    def finish_attempt(self, model: MeteredModel) -> None:
+    def finish_attempt(self, meter: TokenMeter) -> None:
         """The attempt is over."""
-        meter = model.meter
         self._in_flight.remove(meter)
         self.finished_attempts += meter.total_tokens > 0
         self.finished.prompt_tokens += meter.prompt_tokens

@@ -1,0 +1,216 @@
+"""Make the attempts of `generate` on a cluster: each worker has a model and a sandbox of its own, on its node.
+
+The driver alone plans, writes and counts. A group that is lost with its node is made again: nothing of it was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from foretrace.core.completion import Capabilities
+from foretrace.core.errors import ForetraceError, Setting, UsageError, render_parts
+from foretrace.core.trace import Isolation
+from foretrace.engines.engine import Engine, Pool
+from foretrace.episodes.generate.attempts import (
+    FinishedAttempt,
+    FinishedGroup,
+    LocalAttempts,
+    StartedAttempt,
+    TimeLeft,
+)
+from foretrace.episodes.generate.resume import PlannedAttempt
+from foretrace.episodes.generate.settings import GenerateSettings
+from foretrace.episodes.identity import Identity
+from foretrace.models.base import ChatModel, Server
+from foretrace.models.token_meter import TokenMeter
+from foretrace.registry import make_model, make_protocol, make_sandbox
+from foretrace.sandbox.base import Sandbox, SandboxSettings
+
+MAX_AT_ONCE = 16
+"""Attempts at one time of a worker, where their number is not given."""
+_GROUPS_EACH = 4
+"""Groups for each worker, where there are few attempts: so that all have something to do until the end."""
+_ROUNDS = 2
+"""Attempts of a group for each that the worker makes at one time: a driver that is killed loses them."""
+_KEPT_FOR_THE_WAY = 0.1
+"""Share of the last wait that is left for a group's results to come back."""
+
+
+class AttemptParts(NamedTuple):
+    """What attempts are made with, by name, so that each worker makes its own."""
+
+    model: str
+    server: Server | None
+    protocol: str
+    sandbox: str
+    sandbox_settings: SandboxSettings
+
+
+class _Setup(NamedTuple):
+    """All that the groups of a run share."""
+
+    parts: AttemptParts
+    settings: GenerateSettings
+    identity: Identity
+    at_once: int
+    """Attempts at one time."""
+
+
+class _GroupResult(NamedTuple):
+    isolation: Isolation | None
+    finished: list[tuple[int, FinishedAttempt, TokenMeter]]
+    """With the number of the attempt in its group."""
+    error: ForetraceError | None
+
+
+class ClusterAttempts:
+    """Attempts that the workers of an engine make (see `episodes.generate.attempts.AttemptRunner`).
+
+    Args:
+        engine: Opens a pool, which `close` closes.
+    """
+
+    preparing = "connecting to the cluster"
+    server_failure = ""
+
+    def __init__(self, engine: Engine, parts: AttemptParts, settings: GenerateSettings) -> None:
+        self._engine, self._parts, self._settings = engine, parts, settings
+        self._stack = contextlib.ExitStack()
+        self._pool: Pool | None = None
+        self._setup: _Setup | None = None
+        self._total = TokenMeter()
+        self.isolation: Isolation | None = None
+        self.group_size = self.at_once = self.max_groups = self.slots = 1
+
+    async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
+        """Open the pool. A worker asks the server and starts its sandbox when it gets its first group."""
+        concurrency = self._settings.concurrency
+        useful = attempts if concurrency is None else min(attempts, concurrency)
+        self._pool = self._stack.enter_context(
+            self._engine.open_pool(useful=useful, small=False, kept="what was finished is kept")
+        )
+        if self._pool is None:
+            raise UsageError(Setting("engine"), " has no workers")
+        self.max_groups = self._pool.workers
+        each = None if concurrency is None else max(1, concurrency // self.max_groups)
+        at_once = self.at_once = each or MAX_AT_ONCE
+        self.slots = self.max_groups * at_once
+        self.group_size = max(1, min(_ROUNDS * at_once, math.ceil(attempts / (self.max_groups * _GROUPS_EACH))))
+        settings = msgspec.structs.replace(self._settings, concurrency=each)
+        sandbox = msgspec.structs.replace(self._parts.sandbox_settings, workers=1, max_sessions=at_once)
+        self._setup = _Setup(self._parts._replace(sandbox_settings=sandbox), settings, identity, at_once)
+        self._total = total
+
+    async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
+        """Have a worker make the attempts of a group."""
+        assert self._pool is not None and self._setup is not None, "start comes first"
+        if time_left.end is not None:
+            time_left = time_left._replace(end=time_left.end * (1 - _KEPT_FOR_THE_WAY))
+        plans = [attempt.plan for attempt in group]
+        result = await asyncio.wrap_future(self._pool.submit(_make_group, self._setup, plans, time_left))
+        for number, _, used in result.finished:
+            group[number].meter.include(used)
+            self._total.include(used)
+        known = [isolation for isolation in (self.isolation, result.isolation) if isolation is not None]
+        self.isolation = min(known, key=lambda isolation: isolation.level, default=None)
+        return FinishedGroup([attempt for _, attempt, _ in result.finished], result.error)
+
+    def close(self) -> None:
+        """End the groups that are still being made, and close the pool."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._stack.close()
+
+
+class _Workplace:
+    """In a worker: the model and the sandbox, kept from one group to the next."""
+
+    def __init__(self, setup: _Setup) -> None:
+        self.setup = setup
+        self._model: ChatModel | None = None
+        self._sandbox: Sandbox | None = None
+        self._runner = asyncio.Runner()
+        try:
+            self._attempts = self._runner.run(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    async def _start(self) -> LocalAttempts:
+        parts, settings = self.setup.parts, self.setup.settings
+        self._model = make_model(parts.model, parts.server)
+        self._sandbox = make_sandbox(parts.sandbox, parts.sandbox_settings)
+        attempts = LocalAttempts(make_protocol(parts.protocol), self._model, self._sandbox, settings)
+        found = await self._model.probe()
+        await attempts.start(0, found, self.setup.identity, TokenMeter())
+        return attempts
+
+    def make_group(self, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
+        """Make the attempts of a group."""
+        return self._runner.run(self._make_group(plans, time_left))
+
+    async def _make_group(self, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
+        started = time.monotonic()
+        numbered = enumerate(plans)
+        finished: list[tuple[int, FinishedAttempt, TokenMeter]] = []
+
+        async def work() -> None:
+            for number, plan in numbered:
+                if time_left.begin is not None and time.monotonic() - started >= time_left.begin:
+                    return
+                meter = TokenMeter()
+                made = await self._attempts.run([StartedAttempt(plan, meter)], time_left)
+                finished.extend((number, attempt, meter) for attempt in made.attempts)
+
+        working = [asyncio.create_task(work()) for _ in range(min(self.setup.at_once, len(plans)))]
+        ended, hanging = await asyncio.wait(working, timeout=time_left.end, return_when=asyncio.FIRST_EXCEPTION)
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+        errors = [error for task in ended if (error := task.exception()) is not None]
+        for error in errors:
+            if not isinstance(error, ForetraceError):
+                raise error
+        told = next((error for error in errors if isinstance(error, ForetraceError)), None)
+        return _GroupResult(self._attempts.isolation, sorted(finished, key=lambda each: each[0]), told)
+
+    def close(self) -> None:
+        """Close the model and the sandbox."""
+        for part in (self._model, self._sandbox):
+            if part is not None:
+                self._runner.run(part.close())
+        self._runner.close()
+
+
+_workplaces: list[_Workplace] = []
+"""Of this worker: one at most."""
+
+
+def _make_group(setup: _Setup, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
+    """In a worker of the cluster: some attempts, with a model and a sandbox of its node."""
+    started = time.monotonic()
+    if not (_workplaces and _workplaces[0].setup == setup):
+        close_workplace()
+        try:
+            _workplaces.append(_Workplace(setup))
+        except ForetraceError as error:
+            error.parts = (f"node {socket.gethostname()}: ", *error.parts)
+            error.args = (render_parts(error.parts),)
+            raise
+    spent = time.monotonic() - started
+    left = TimeLeft(*(None if seconds is None else seconds - spent for seconds in time_left))
+    return _workplaces[0].make_group(plans, left)
+
+
+def close_workplace() -> None:
+    """In a worker: close what the groups before had, if anything. It ends with its worker, too."""
+    while _workplaces:
+        _workplaces.pop().close()

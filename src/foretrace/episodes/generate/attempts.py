@@ -1,0 +1,254 @@
+"""Make attempts at problems: one that ended is a line for the journal, and what a run counts of it.
+
+Nothing is written here, so attempts may be made anywhere: in this process, or in the tasks of a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from foretrace.clean.redact import Redactor, make_redactor
+from foretrace.core.completion import Capabilities
+from foretrace.core.errors import ForetraceError
+from foretrace.core.journal import JournalEntry, encode_entry
+from foretrace.core.redactions import read_redactions
+from foretrace.core.trace import Isolation, Outcome, Trace
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.generate.resume import PlannedAttempt, explain_left_out
+from foretrace.episodes.generate.settings import GenerateSettings
+from foretrace.episodes.generate.usage import MeteredModel
+from foretrace.episodes.identity import Identity, derive_seed
+from foretrace.episodes.requirements import find_token_model
+from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
+from foretrace.models.base import ChatModel, TokenModel
+from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
+from foretrace.models.token_meter import TokenMeter
+from foretrace.protocols.base import InteractionProtocol
+from foretrace.sandbox.base import Sandbox
+
+
+class StartedAttempt(NamedTuple):
+    """An attempt that is being made."""
+
+    plan: PlannedAttempt
+    meter: TokenMeter
+    """Its tokens so far."""
+
+
+class FinishedAttempt(NamedTuple):
+    """What a run needs of an attempt that ended."""
+
+    key: str
+    outcome: Outcome
+    line: bytes | None
+    """For the journal: the trace, or why it is left out; `None` for one that is not kept and is made again."""
+    left_out: str
+    """Why the trace is not kept; empty where it is, and where the attempt ended in an error."""
+    model_s: float
+    tool_s: float
+    is_retried: bool
+    """Whether it was begun a second time after a failure that may pass."""
+    redacted: dict[str, int]
+    """What was taken out of the trace, by type."""
+
+    @property
+    def stored(self) -> bool:
+        """Whether the line holds the trace."""
+        return self.line is not None and not self.left_out
+
+
+class FinishedGroup(NamedTuple):
+    """What became of a group of attempts."""
+
+    attempts: Sequence[FinishedAttempt]
+    error: ForetraceError | None = None
+    """Ended the group before its end: no other attempt would fare better."""
+
+
+class TimeLeft(NamedTuple):
+    """Until when a group may run, seconds from now; `None` is for ever."""
+
+    begin: float | None = None
+    """After these no attempt begins."""
+    end: float | None = None
+    """After these no attempt is waited for."""
+
+
+class AttemptRunner(Protocol):
+    """Where the attempts of a run are made, in groups."""
+
+    preparing: str
+    """What `start` does, in a few words."""
+
+    @property
+    def group_size(self) -> int:
+        """Attempts of a group, at most."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """Attempts of a group that are made at one time, at most."""
+        ...
+
+    @property
+    def max_groups(self) -> int:
+        """Groups that may be in flight now."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Requests that the model server may get at a time."""
+        ...
+
+    @property
+    def server_failure(self) -> str:
+        """Kind of the server's last failure, while it has served nothing since; else empty."""
+        ...
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """How well the code is isolated, where that is known by now; the weakest, where there are several sandboxes."""
+        ...
+
+    async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
+        """Make ready, before anything is written.
+
+        Args:
+            attempts: How many there are to be made.
+            found: What the model server was found to do.
+            identity: Of the attempts, but for what each has of its own.
+            total: Counts the tokens of all attempts.
+
+        Raises:
+            SandboxError: no sandbox serves.
+            UsageError: there is no such place.
+        """
+        ...
+
+    async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
+        """Make the attempts of a group, and count their tokens. Those that did not end in time are not among the
+        results.
+
+        Raises:
+            ForetraceError: no other attempt would fare better, and nothing of this group is finished.
+        """
+        ...
+
+
+class LocalAttempts:
+    """Attempts that are made in this process, each a group of its own (see `AttemptRunner`)."""
+
+    preparing = "starting the sandbox"
+    group_size = at_once = 1
+
+    def __init__(
+        self, protocol: InteractionProtocol, model: ChatModel, sandbox: Sandbox, settings: GenerateSettings
+    ) -> None:
+        self._protocol, self._model, self._sandbox, self._settings = protocol, model, sandbox, settings
+        self._limiter = make_limiter(model, settings.concurrency)
+        self._redactor = _make_redactor(settings)
+        self._maker: _AttemptMaker | None = None
+        self._throttled: ThrottledModel | None = None
+        self.isolation: Isolation | None = None
+
+    @property
+    def max_groups(self) -> int:
+        """See `AttemptRunner`; attempts whose code is being run hold no slot."""
+        return self._settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
+
+    @property
+    def slots(self) -> int:
+        """See `AttemptRunner`."""
+        return self._limiter.limit
+
+    @property
+    def server_failure(self) -> str:
+        """See `AttemptRunner`."""
+        return self._throttled.failing if self._throttled is not None else ""
+
+    async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
+        """See `AttemptRunner`: start the sandbox."""
+        # Where a protocol begins a new message each turn, the server's own rendering is what users of the model see.
+        tokens = find_token_model(self._model, found) if self._protocol.continues else None
+        self._throttled = ThrottledModel(self._model, self._limiter, total)
+        self._maker = _AttemptMaker(self._protocol, self._sandbox, self._settings, identity, tokens, self._redactor)
+        self.isolation = await self._sandbox.start()
+
+    async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
+        """See `AttemptRunner`; an attempt begins at once, and is given up by whoever waits for it."""
+        assert self._maker is not None and self._throttled is not None, "start comes first"
+        models = [MeteredModel(self._throttled, attempt.meter) for attempt in group]
+        return FinishedGroup(
+            [await self._maker.make(each.plan, model) for each, model in zip(group, models, strict=True)]
+        )
+
+
+class _AttemptMaker(NamedTuple):
+    """Makes one attempt after the other."""
+
+    protocol: InteractionProtocol
+    sandbox: Sandbox
+    settings: GenerateSettings
+    identity: Identity
+    tokens: TokenModel | None
+    """What makes ids of text, where the server gives and takes ids."""
+    redactor: Redactor | None
+
+    async def make(self, plan: PlannedAttempt, model: ChatModel) -> FinishedAttempt:
+        """Make one attempt, a second time after a failure that may pass."""
+        trace = await self._roll_out(plan, model)
+        is_retried = trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS
+        if is_retried:
+            trace = await self._roll_out(plan, model)
+        assert trace.key == plan.key, "resuming goes by the key"
+        redacted: dict[str, int] = {}
+        if self.redactor is not None:  # without all that was said, where secrets cannot be looked for
+            trace = self.redactor.redact_attempt(trace)
+            redacted = read_redactions(trace)
+        trace, line = _encode_trace(trace)
+        left_out = explain_left_out(trace, self.settings.keep)
+        if left_out:
+            line = encode_entry(JournalEntry(key=trace.key, left_out=left_out))
+        is_lost = trace.outcome.error is not None and self.settings.keep != "all"
+        return FinishedAttempt(
+            key=trace.key,
+            outcome=trace.outcome,
+            line=None if is_lost else line,
+            left_out=left_out,
+            model_s=sum(message.model_s or 0.0 for message in trace.messages),
+            tool_s=sum(message.tool_s or 0.0 for message in trace.messages),
+            is_retried=is_retried,
+            redacted=redacted,
+        )
+
+    async def _roll_out(self, plan: PlannedAttempt, model: ChatModel) -> Trace:
+        """Make one attempt, and return its trace."""
+        settings = self.settings
+        seed = derive_seed(settings.seed, plan.problem, plan.sample)
+        sampling = {**self.identity.sampling, "seed": seed}
+        identity = msgspec.structs.replace(self.identity, sampling=sampling, sample=plan.sample)
+        episode = Episode(
+            plan.problem,
+            self.protocol,
+            self.sandbox,
+            settings=settings.episode,
+            identity=identity,
+            tokens=self.tokens,
+        )
+        return await rollout(episode, model, msgspec.structs.replace(settings.sampling, seed=seed))
+
+
+def _make_redactor(settings: GenerateSettings) -> Redactor | None:
+    return make_redactor(settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses)
+
+
+def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:
+    """Return the trace and its journal line; where the trace could not be read back, another one that says so."""
+    try:
+        return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
+    except ENCODING_ERRORS as error:
+        trace = mark_unwritable(trace, error)
+        return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
