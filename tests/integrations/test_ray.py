@@ -193,7 +193,7 @@ def test_three_nodes_give_the_bytes_of_this_process(three: Any, rows: FileRows, 
 
 
 def note_and_run(notes: str, victim: str | None, job: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """In a worker: the call, which says where it begins. The first one on the victim waits for its node to be killed."""
+    """In a worker: the call, which says where it begins. The first on the victim waits for its node to be killed."""
     import ray
 
     folder, node = Path(notes), ray.get_runtime_context().get_node_id()
