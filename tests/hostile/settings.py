@@ -40,7 +40,14 @@ def runs(setting: str) -> list[object]:
 
 
 def check(host: Host, snippet: Snippet, form: str) -> None:
-    """Run it guarded, and fail on any violation."""
-    seen = host.run(snippet, form)
-    found = violations(snippet, seen, slack_s=5.0)  # for machines that have much else to do
+    """Run it guarded, and fail on any violation.
+
+    A machine that has much else to do may be late now and then, what was left alive each time: where there is nothing
+    else, it is run again, twice at most.
+    """
+    for _ in range(3):
+        seen = host.run(snippet, form)
+        found = violations(snippet, seen, slack_s=5.0)
+        if not found or not all(each.startswith(("late: ", "left: ")) for each in found):
+            break
     assert not found, (found, seen.ending, seen.everything[:1500])
