@@ -19,7 +19,7 @@ import pytest
 
 from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
-from portions import in_portions, take
+from portions import in_portions_of, take
 from sandbox.boxes import Box, box_at
 
 HANGS = tomllib.loads(Path(__file__).with_name("hostile").joinpath("hangs.toml").read_text(encoding="utf-8"))["hang"]
@@ -100,7 +100,7 @@ def test_the_hangs_are_many() -> None:
     assert len(HANGS) >= 60 and len({*names}) == len(names)
 
 
-@in_portions
+@in_portions_of(20)
 def test_every_hang_is_ended_and_nothing_raises(wide: Box, portion: int) -> None:
     wrong: dict[str, str] = {}
 
@@ -131,7 +131,7 @@ def test_right_answers_are_judged_afterwards(wide: Box, form: str) -> None:
     code = f"{RIGHT}\nprint(f(1))" if form == "stdin" else RIGHT
 
     async def several() -> list[Verdict]:
-        return await asyncio.gather(*(judge(wide, Job("right", code, FORMS[form])) for _ in range(2 * AT_ONCE)))
+        return await asyncio.gather(*(judge(wide, Job("right", code, FORMS[form])) for _ in range(AT_ONCE)))
 
     for verdict in wide.do(several()):
         assert verdict.passed and verdict.ending == "ok", verdict

@@ -175,13 +175,15 @@ def test_memory_used_up_in_small_pieces(box: Box) -> None:
     assert result.ending == "memory", result
 
 
-def test_cpu_limit(box: Box) -> None:
-    result = box.run("while True: pass", cpu_s=1, wall_s=60)
+@pytest.mark.parametrize("level", ["jailed", pytest.param("unjailed", marks=pytest.mark.slow)])
+def test_cpu_limit(request: pytest.FixtureRequest, level: str) -> None:
+    result = request.getfixturevalue(level).run("while True: pass", cpu_s=1, wall_s=60)
     assert result.ending == "timeout" and result.error and result.error.kind == "Timeout"
     # The kernel holds the limit by ticks, so that on a busy machine it comes early.
     assert "CPU" in result.error.message and result.cpu_s and 0.4 < result.cpu_s < 2.5
 
 
+@pytest.mark.slow
 def test_cpu_limit_with_its_signal_ignored(jailed: Box) -> None:
     result = jailed.run(
         "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", cpu_s=1, wall_s=60
