@@ -86,7 +86,9 @@ def _kill_and_count(keeping: subprocess.Popen[bytes], within_s: float = AT_ONCE_
     return [f"{pid}: {Path(f'/proc/{pid}/cmdline').read_text()}" for pid in left]
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "setting", [name if name in ("L3", "L0") else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS]
+)
 def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]], setting: str, tmp_path: Path) -> None:
     settings = {**SETTINGS[setting], "workers": len(_RUNS)}
     keeping = _keep(keeper, tmp_path, str(HERE / "host.py"), json.dumps(settings))
