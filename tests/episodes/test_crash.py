@@ -93,7 +93,7 @@ def fork(command: list[str], tmp_path: Path) -> Iterator[Callable[[], psutil.Pro
 
 def wait_for_journal(process: psutil.Process, out: Path, *, there: bool) -> None:
     """Until attempts stand in a journal, or none does; or the process has ended."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while process.is_running() and time.monotonic() < end:
         with contextlib.suppress(FileNotFoundError):  # sealed and removed between the two looks
             if any(path.stat().st_size > 0 for path in (out / FOLDER).glob("*.zst")) is there:

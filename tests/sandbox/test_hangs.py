@@ -25,7 +25,7 @@ from sandbox.boxes import Box, box_at
 HANGS = tomllib.loads(Path(__file__).with_name("hostile").joinpath("hangs.toml").read_text(encoding="utf-8"))["hang"]
 LIMITS = Limits(wall_s=0.3, cpu_s=1.0, memory_mb=256, output_mb=2)
 AT_ONCE = 6
-LONGEST_S = 12.0
+LONGEST_S = 60.0
 """Of one judging, on a machine that is busy: several processes, each with a little time to end."""
 BLOCKED_S = 0.05
 GROWN_MB = 64
@@ -119,7 +119,7 @@ def test_every_hang_is_ended_and_nothing_raises(wide: Box, portion: int) -> None
         await asyncio.gather(*(work(queue) for _ in range(AT_ONCE)))
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with watching_the_loop(60) as slow:
+    with watching_the_loop(400) as slow:
         wide.do(all_of_them())
     assert wrong == {}
     assert slow == []

@@ -67,7 +67,7 @@ def try_in(command: list[str], code: str = WRITES, *, user: int | None = None, p
             [*command, "-c", SCRIPT, given],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             user=user,
             group=user,
             extra_groups=None if user is None else [],
