@@ -9,10 +9,14 @@ import pytest
 
 _Case = TypeVar("_Case")
 
-in_portions = pytest.mark.parametrize(
-    "portion", [pytest.param(10, id="a tenth"), pytest.param(1, id="all", marks=pytest.mark.slow)]
-)
-"""Marks a test that takes `portion` for `take`."""
+
+def in_portions_of(number: int) -> pytest.MarkDecorator:
+    """Marks a test that takes `portion` for `take`: every case of that number in `make test`."""
+    small = pytest.param(number, id=f"1 in {number}")
+    return pytest.mark.parametrize("portion", [small, pytest.param(1, id="all", marks=pytest.mark.slow)])
+
+
+in_portions = in_portions_of(10)
 
 
 def take(cases: Sequence[_Case], portion: int) -> list[_Case]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from foretrace.cli.main import main
+from foretrace.sandbox.forkserver import sandbox
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 
@@ -29,6 +30,14 @@ class Result(NamedTuple):
 
 
 Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_core() -> Iterator[None]:
+    """What is not told how many runs it is for starts one fork server, however many cores there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "usable_cores", lambda: 1)
+        yield
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Slow:
 def command(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     """Run the command as a process."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, **options
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options
     )
 
 
@@ -104,7 +104,7 @@ def test_unknown_verb(run: Run) -> None:
 
 def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOW)
-    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 30}])
+    file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 120}])
     arguments = ["import", "mine:Slow", str(file), "--out", str(tmp_path / "t")]
     begun = time.monotonic()
     with subprocess.Popen(
@@ -113,9 +113,9 @@ def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert "mine:Slow" in line or "rows.jsonl" in line
-        assert time.monotonic() - begun < 10  # long before the row is done
+        assert time.monotonic() - begun < 60  # long before the row is done
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     said = [text for text in err.splitlines() if text.startswith("foretrace: ")]
     assert said == [err.splitlines()[-1]]
@@ -133,7 +133,7 @@ def test_hub_out_of_reach_is_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot reach the Hugging Face Hub" in done.stderr
     assert done.stderr.count("\n") == 1
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     environment["HF_HUB_OFFLINE"] = "1"
     offline = command("import", "swe_smith", "--out", tmp_path / "t", env=environment)
     assert offline.returncode == 2

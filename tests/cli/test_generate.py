@@ -310,11 +310,10 @@ def test_progress_comes_in_time(setting: list[str]) -> None:
     with serving(ModelServer(say=say, latency_s=lambda n: 0 if n < 8 or seen else 1)) as server:
         more = ["--model", "openai:toy", "--base-url", server.url, "--samples", "3"]
         command = [sys.executable, "-m", "foretrace", "generate", *setting, *more, "--concurrency", "2"]
-        begun = time.monotonic()
         with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             assert process.stderr.readline()
-            assert time.monotonic() - begun < 5  # with the start of the interpreter, and before the attempts are done
+            assert process.poll() is None, "before the attempts are done"
             # A first line may come before the first request. From here on the server is quick.
             seen += [next(line for line in process.stderr if "of 9 done" in line and "0 in flight" not in line)]
             process.communicate(timeout=60)

@@ -27,6 +27,7 @@ from foretrace.dataset.blind_guessers import (
     split_by_group,
 )
 from foretrace.dataset.pairwise_accuracy import measure_interval
+from portions import in_portions_of
 
 GUESSERS = ["length", "format", "completion"]
 NAMES = (
@@ -275,16 +276,16 @@ def test_describe():
     assert describe_shortcut(few) == "argument/length: UNDECIDED at n=14 (.512 [.47, .55] on 7 held out)"
 
 
-def test_the_interval_holds_its_level_when_the_pairs_of_a_group_are_alike():
+@in_portions_of(4)
+def test_the_interval_holds_its_level_when_the_pairs_of_a_group_are_alike(portion: int):
     """600 draws at .5 with groups of 1 to 12 like pairs: 99% of the intervals should hold .5."""
-    rng = np.random.default_rng(0)
-    held = 0
-    for _ in range(600):
+    rng, draws, held = np.random.default_rng(0), 600 // portion, 0
+    for _ in range(draws):
         sizes = rng.integers(1, 13, size=60)
         right = np.repeat((rng.random(60) < 0.5).astype(np.float64), sizes)
         figures = measure_interval(right, [str(group) for group in np.repeat(np.arange(60), sizes)])
         held += figures.low <= 0.5 <= figures.high
-    assert held / 600 > 0.97
+    assert held / draws > 0.97
 
 
 def test_a_group_of_one_kind_counts_as_one_observation():

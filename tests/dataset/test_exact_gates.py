@@ -14,6 +14,7 @@ from dataset.little import corpus, edit, files, runs, says, seen, system, trace,
 from foretrace.api.datasets import build
 from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, GateError
+from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
 from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
@@ -22,7 +23,6 @@ from foretrace.dataset.exact_gates import check_shards, replace_ending
 from foretrace.dataset.prompts import Prompts
 from foretrace.dataset.recipes import mirrored_pairs, rejection_rules
 from foretrace.dataset.selection import write_selected
-from foretrace.dataset.turn_text import ChatText
 
 Rows = list[dict[str, Any]]
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.core.errors import BuildError
+from foretrace.core.message_columns import ChatText
 from foretrace.dataset import parquet
 from foretrace.dataset.parquet import ACTIONS, TableWriter, find_rank, read_groups
 from foretrace.dataset.recipes.base import ColumnType, Config, Row
 from foretrace.dataset.recipes.load import load_recipes
-from foretrace.dataset.turn_text import ChatText
 
 COLUMNS: dict[str, ColumnType] = {
     "prompt": "messages",

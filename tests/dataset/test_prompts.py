@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dataset.little import calls, runs, says, seen, system, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
+from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace
 from foretrace.dataset.prompts import (
@@ -32,7 +33,6 @@ from foretrace.dataset.turn_text import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
     JOIN,
-    ChatText,
     History,
     escape_tags,
     unescape_tags,

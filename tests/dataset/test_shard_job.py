@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dataset.little import corpus
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
+from foretrace.core.message_columns import ChatText
 from foretrace.core.store import TraceStore, write_traces
 from foretrace.dataset import build as module
 from foretrace.dataset.prompt_digests import digest_prompt, find_shared_prompts, merge_digests, pack_digests
@@ -22,7 +23,6 @@ from foretrace.dataset.report import BuildCounts
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.shard_job import ShardResult, read_traces_once
 from foretrace.dataset.statistical_gates import SampledPair
-from foretrace.dataset.turn_text import ChatText
 
 ACTIONS = [str(a) for a in ActionType]
 

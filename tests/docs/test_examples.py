@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 
-from foretrace.cli.main import main
+from foretrace.cli.main import app, main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
@@ -149,9 +150,10 @@ class Page:
         self.printed = out.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox needs Linux")
 @pytest.mark.usefixtures("short_measuring")
-@pytest.mark.parametrize("name", [PAGES[0], *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])])
+@pytest.mark.parametrize("name", PAGES)
 def test_examples_of_a_page_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -167,6 +169,22 @@ def test_examples_of_a_page_work(name: str, tmp_path: Path, monkeypatch: pytest.
             if file.startswith(str(tmp_path)):
                 del sys.modules[module]
     assert len(page.not_run) == NOT_RUN.get(name, 0), "\n".join(page.not_run)
+
+
+def test_the_commands_of_all_examples_have_their_options() -> None:
+    """Those that are not run, too."""
+    every: Any = typer.main.get_command(app)
+    above = typer.Context(every, **every.context_settings)
+    for page in PAGES:
+        for block in blocks(page):
+            for line, _ in commands(block.text) if block.language == "console" else ():
+                program, *words = shlex.split(line, comments=True)
+                command = every
+                while words and words[0] in getattr(command, "commands", ()):
+                    command = command.commands[words.pop(0)]
+                if program == "foretrace":
+                    assert command is not every or words[0] in ("--help", "-h"), f"{page}:{block.line}: {line}"
+                    command.make_parser(typer.Context(command, parent=above)).parse_args(words)
 
 
 def test_every_page_is_counted() -> None:

@@ -38,7 +38,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture(scope="module")
 def sandbox(runner: asyncio.Runner) -> Iterator[LocalSandbox]:
-    box = LocalSandbox(SandboxSettings())
+    box = LocalSandbox(SandboxSettings(workers=1))
     runner.run(box.start())
     yield box
     runner.run(box.close())

@@ -147,6 +147,7 @@ def test_a_tokenizer_without_a_template_or_of_the_slow_kind_is_refused() -> None
         LocalTokenizer(Slow(), "mine")
 
 
+@pytest.mark.slow
 def test_transformers_reads_the_demo_folder_as_the_model_does(tmp_path: Path) -> None:
     transformers = pytest.importorskip(
         "transformers", reason="transformers is not installed (it comes with the extras)"

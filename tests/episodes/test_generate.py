@@ -243,7 +243,7 @@ def _six(ground: Ground, out: Path) -> None:
 
     async def live() -> None:
         run = asyncio.create_task(engine.generate(PROBLEMS, Tools(), saying(right), ground.sandbox, out, SETTINGS))
-        ended, _ = await asyncio.wait({run}, timeout=20)
+        ended, _ = await asyncio.wait({run}, timeout=60)
         assert ended, "it hangs"
         await run
 

@@ -62,21 +62,21 @@ def facts(report: GenerateReport) -> dict[str, Any]:
     return {name: value for name, value in report.make_facts().items() if not name.endswith(("seconds", "_s"))}
 
 
+@pytest.mark.parametrize("keep", [pytest.param("all", marks=pytest.mark.slow), "ideal"])
 def test_the_bytes_and_the_report_are_those_of_this_process(
-    ground: Ground, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keep: str, ground: Ground, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr("foretrace.episodes.episode._write_time", lambda stamp: "2026-01-01T10:00:00+00:00")
-    for keep in ("all", "ideal"):
-        here = ground.generate(tmp_path / keep, make_model(model), samples=4, keep=keep)
-        assert here.counts.done == 24 and 0 < (here.success or 0) < 1
-        for cluster, concurrency in ((ThreadCluster(), None), (ThreadCluster(2, repeats=True), 5)):
-            out = tmp_path / f"{keep}-{concurrency}"
-            there = asyncio.run(run(cluster, model, out, samples=4, keep=keep, concurrency=concurrency))
-            assert facts(there) == facts(here)
-            assert listing(out) == listing(tmp_path / keep)
-            assert 1 < cluster.max_in_flight <= cluster.workers < len(cluster.calls) < 24
-            assert {call[0].at_once for call in cluster.calls} == {16 if concurrency is None else 2}
+    here = ground.generate(tmp_path / "here", make_model(model), samples=4, keep=keep)
+    assert here.counts.done == 24 and 0 < (here.success or 0) < 1
+    for cluster, concurrency in ((ThreadCluster(), None), (ThreadCluster(2, repeats=True), 5)):
+        out = tmp_path / str(concurrency)
+        there = asyncio.run(run(cluster, model, out, samples=4, keep=keep, concurrency=concurrency))
+        assert facts(there) == facts(here)
+        assert listing(out) == listing(tmp_path / "here")
+        assert 1 < cluster.max_in_flight <= cluster.workers < len(cluster.calls) < 24
+        assert {call[0].at_once for call in cluster.calls} == {16 if concurrency is None else 2}
 
 
 def test_more_workers_than_attempts_at_a_time_stay_idle(model: str, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from foretrace.actions.taxonomy import ActionType
+from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import PredictedCall
 from foretrace.evaluation.dataset_rows import DatasetRow
-from foretrace.evaluation.prompt_reading import ChatText
 
 
 class Turn(NamedTuple):

@@ -12,6 +12,7 @@ import pytest
 import foretrace
 from dataset.little import corpus
 from foretrace.core.errors import PredictionError, UsageError
+from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import digest_dataset, read_predictions
 from foretrace.core.store import write_traces
 from foretrace.dataset.build import build
@@ -19,7 +20,6 @@ from foretrace.dataset.settings import BuildSettings
 from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
 from foretrace.evaluation.predict import BadGuessError, check_guesses
 from foretrace.evaluation.predictors.base import Guess
-from foretrace.evaluation.prompt_reading import ChatText
 
 
 def write_dataset(folder: Path, **settings: Any) -> Path:

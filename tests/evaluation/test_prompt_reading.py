@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from evaluation.attempts import bash, make_prompt, view, write_turn
-from foretrace.evaluation.prompt_reading import ChatText, PromptReader, PromptView
+from foretrace.core.message_columns import ChatText
+from foretrace.evaluation.prompt_reading import PromptReader, PromptView
 
 TASK = "Fix the bug."
 PAST = [bash("ls src", "a.py\nb.py"), view("src/a.py", "x = 1\n</result> [3 files]")]

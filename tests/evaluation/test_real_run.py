@@ -1,7 +1,8 @@
 """The replay against a real run: an agent of asyncio tasks, whose model, proposer and tools really sleep.
 
 The agent notes how long each sleep really was, as a runner notes the times of its trace; the replay of these times must
-say how long the agent took. What a busy machine adds to a sleep is then in both.
+say how long the agent took. What a busy machine adds to a sleep is then in both; what it adds between two sleeps is in
+the agent's time alone, so a run that was disturbed is repeated, twice at most.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.evaluation.event_simulator import GuessedCall, SimulatedStep, Speculation, simulate
 from foretrace.evaluation.replay import replay_traces
 from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings
+from timing import assert_quick, thrice_if_late
 
 pytestmark = pytest.mark.integration
 STEPS = 20
@@ -149,11 +151,12 @@ def replay_agent(agent: Agent) -> ReplayReport:
         World(0.08, 0.20, 0.0, (True, True, False), ahead=3),
     ],
 )
+@thrice_if_late
 def test_it_takes_as_long_as_the_real_run(world: World) -> None:
     agent, took = asyncio.run(run_agent(world))
-    assert simulate_agent(agent) == pytest.approx(took, rel=0.03)
-    found = replay_agent(agent)
-    if world.parallel is None:
-        assert found.remaining_s == pytest.approx(took, rel=0.03)
+    simulated, found = simulate_agent(agent), replay_agent(agent)
+    for seconds in (simulated, found.remaining_s) if world.parallel is None else (simulated,):
+        assert seconds < 1.03 * took
+        assert_quick(took, seconds / 0.97)
     assert 0.02 * found.hits <= (found.saved_s or 0.0), "the run was one in which guesses save"
     assert found.hits >= STEPS // 3 or not any(world.hits)

@@ -19,6 +19,8 @@ SETTINGS = {
     "L0": {"level": 0, **_WEAK},
 }
 """`container`: no user namespaces, and the level left to the sandbox. L0 and L1 promise only verdicts."""
+IN_MAKE_TEST = {"L3": 1, "L2": 3, "container": 1, "L1": 3, "L0": 3}
+"""Of how many runs one is no slow test."""
 ATTACKS = [snippet for kind in ("forge", "leak", "escape", "resource") for snippet in load(kind)]
 BEHAVED = load("behaved")
 
@@ -30,17 +32,31 @@ def runs(setting: str) -> list[object]:
     what. In the container the guards are those of level 2, where all of them run: a sample shows that they are there.
     """
     weak = "allow_weak_isolation" in SETTINGS[setting]
-    found: list[object] = [
-        pytest.param(snippet, form, id=f"{snippet.kind}-{snippet.name}-{form}")
+    found = [
+        (snippet, form)
         for snippet in ATTACKS + BEHAVED
         for form in snippet.forms
         if not (snippet.kind == "forge" and form == "shared") and (snippet.kind == "forge" or not weak)
     ]
-    return found[::5] if setting == "container" else found
+    return [
+        pytest.param(
+            *(snippet, form),
+            id=f"{snippet.kind}-{snippet.name}-{form}",
+            marks=pytest.mark.slow if number % IN_MAKE_TEST[setting] else (),
+        )
+        for number, (snippet, form) in enumerate(found[::5] if setting == "container" else found)
+    ]
 
 
 def check(host: Host, snippet: Snippet, form: str) -> None:
-    """Run it guarded, and fail on any violation."""
-    seen = host.run(snippet, form)
-    found = violations(snippet, seen, slack_s=5.0)  # for machines that have much else to do
+    """Run it guarded, and fail on any violation.
+
+    A machine that has much else to do may be late now and then, what was left alive each time: where there is nothing
+    else, it is run again, twice at most.
+    """
+    for _ in range(3):
+        seen = host.run(snippet, form)
+        found = violations(snippet, seen, slack_s=5.0)
+        if not found or not all(each.startswith(("late: ", "left: ")) for each in found):
+            break
     assert not found, (found, seen.ending, seen.everything[:1500])

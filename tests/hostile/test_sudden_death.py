@@ -1,4 +1,7 @@
-"""A parent that is killed with SIGKILL in the middle of running code: nothing that it started is alive 1 s later."""
+"""A parent that is killed with SIGKILL in the middle of running code: nothing that it started lives on.
+
+All of it would for 20 s.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ import pytest
 from hostile import tree
 from hostile.harness import HERE
 from hostile.settings import LINUX, SETTINGS
+from timing import AT_ONCE_S
 
 pytestmark = LINUX
 
@@ -64,15 +68,15 @@ def _keep(keeper: list[subprocess.Popen[bytes]], folder: Path, *program: str) ->
 
 
 def _wait_for(keeping: subprocess.Popen[bytes], processes: int) -> None:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 20
     while len(tree.descendants(keeping.pid)) < processes and time.monotonic() < until:
         time.sleep(0.05)
     assert len(tree.descendants(keeping.pid)) >= processes
 
 
-def _kill_and_count(keeping: subprocess.Popen[bytes]) -> list[str]:
+def _kill_and_count(keeping: subprocess.Popen[bytes], within_s: float = AT_ONCE_S) -> list[str]:
     os.kill(tree.children(keeping.pid)[0], signal.SIGKILL)  # the first is the parent; orphans come after it
-    until = time.monotonic() + 1.0
+    until = time.monotonic() + within_s
     left: list[int] = []
     empty = 0  # looks in a row: one that is taken while orphans change hands may miss them all
     while empty < 3 and time.monotonic() < until:
@@ -82,7 +86,9 @@ def _kill_and_count(keeping: subprocess.Popen[bytes]) -> list[str]:
     return [f"{pid}: {Path(f'/proc/{pid}/cmdline').read_text()}" for pid in left]
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "setting", [name if name in ("L3", "L0") else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS]
+)
 def test_nothing_outlives_a_killed_parent(keeper: list[subprocess.Popen[bytes]], setting: str, tmp_path: Path) -> None:
     settings = {**SETTINGS[setting], "workers": len(_RUNS)}
     keeping = _keep(keeper, tmp_path, str(HERE / "host.py"), json.dumps(settings))
@@ -113,4 +119,4 @@ def test_nor_one_that_is_killed_while_it_starts(
 def test_without_a_sandbox_they_outlive_it(keeper: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
     keeping = _keep(keeper, tmp_path, "-I", "-S", "-c", f"{_TOUGH}\ntime.sleep(20)\n")
     _wait_for(keeping, 2)  # the parent, and what it forks
-    assert _kill_and_count(keeping)
+    assert _kill_and_count(keeping, within_s=1.0)

@@ -26,7 +26,7 @@ import foretrace
 from foretrace.core.errors import ForetraceWarning
 from foretrace.core.predictions import Prediction, PredictionsHeader
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, Outcome, Task, Trace
+from foretrace.core.trace import Message, Outcome, Task, TestCounts, Trace
 from foretrace.evaluation.replay_report import ReplayReport
 from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report import traces_page
@@ -525,6 +525,25 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     tab.page.locator(".datarow > summary").first.click()
     tab.wait_for(".pair")
     assert tab.texts(".pair h2") == ["chosen", "rejected"]
+
+
+def test_one_is_singular(dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    dataset = tmp_path / "dataset"
+    shutil.copytree(dataset_page.parents[1] / "dataset", dataset)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    manifest["counts"] |= {"traces": 1, "steps": 1}
+    manifest["inputs"] |= {"groups": 1}
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    said = (Message(role="assistant", author="model", content="done"),)
+    write_traces([make_trace(said, "one", outcome=Outcome(tests=TestCounts(passed=1, total=1)))], tmp_path / "traces")
+    for folder, place, counts in (
+        (dataset, "", ["1 trace", "1 group", "1 step"]),
+        (tmp_path / "traces", "#one", ["1 of 1 test", "1 step", "1 message"]),
+    ):
+        page = foretrace.view(folder, out=tmp_path / f"{folder.name}-view").page
+        tab = open_tab()
+        tab.open(Path(page), place)
+        assert [text for text in tab.texts(".head .chip") if text.startswith("1 ")] == counts
 
 
 def test_words_that_differ_in_a_pair_are_marked(dataset_page: Path, open_tab: Callable[..., Tab]) -> None:

@@ -18,6 +18,7 @@ from foretrace.core.problem import RunResult
 from foretrace.sandbox.base import Limits, SandboxSettings
 from foretrace.sandbox.forkserver import server_process
 from foretrace.sandbox.local import LocalSandbox
+from timing import AT_ONCE_S
 
 MARK = f"mark={uuid.uuid4().hex}"
 """Stands in the command line of every process that this test run's sandboxes start."""
@@ -49,7 +50,7 @@ def own_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
+def until(condition: Callable[[], bool], seconds: float = AT_ONCE_S) -> bool:
     """Whether the condition comes true within that time."""
     end = time.monotonic() + seconds
     while not condition():
@@ -57,6 +58,14 @@ def until(condition: Callable[[], bool], seconds: float = 3.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+async def start_sleeping(sandbox: Any, **more: Any) -> asyncio.Task[RunResult]:
+    """A run of half a minute, of which the process is there: what comes now comes in the middle of it."""
+    before = marked()
+    run = asyncio.create_task(sandbox.run("import time; time.sleep(30)", **more))
+    await asyncio.to_thread(until, lambda: bool(marked() - before))
+    return run
 
 
 def settings(level: int | None = None, **changes: Any) -> SandboxSettings:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from foretrace.core.errors import ForetraceError
 from foretrace.core.problem import Test
 from foretrace.sandbox.base import Limits
-from portions import in_portions, take
+from portions import in_portions_of, take
 from sandbox.boxes import Box
 from sandbox.plain_python import verdicts
 
@@ -50,7 +50,7 @@ def program(test: dict[str, str]) -> dict[str, str]:
 ANSWERS = list(answers())
 
 
-@in_portions
+@in_portions_of(20)
 def test_the_corpus_is_what_it_says(portion: int) -> None:
     answers = take(ANSWERS, portion)
     found = verdicts([answer.job for answer in answers])
@@ -74,7 +74,7 @@ def judged(box: Box, answer: Answer) -> bool | None:
     return verdict.passed
 
 
-@in_portions
+@in_portions_of(20)
 def test_the_judge_agrees_with_plain_python_but_where_it_is_known_not_to(jailed: Box, portion: int) -> None:
     answers = take(ANSWERS, portion)
     found = {answer.name for answer in answers if judged(jailed, answer) is not answer.right}

@@ -19,13 +19,13 @@ import pytest
 
 from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
-from portions import in_portions, take
+from portions import in_portions_of, take
 from sandbox.boxes import Box, box_at
 
 HANGS = tomllib.loads(Path(__file__).with_name("hostile").joinpath("hangs.toml").read_text(encoding="utf-8"))["hang"]
 LIMITS = Limits(wall_s=0.3, cpu_s=1.0, memory_mb=256, output_mb=2)
 AT_ONCE = 6
-LONGEST_S = 12.0
+LONGEST_S = 60.0
 """Of one judging, on a machine that is busy: several processes, each with a little time to end."""
 BLOCKED_S = 0.05
 GROWN_MB = 64
@@ -100,7 +100,7 @@ def test_the_hangs_are_many() -> None:
     assert len(HANGS) >= 60 and len({*names}) == len(names)
 
 
-@in_portions
+@in_portions_of(20)
 def test_every_hang_is_ended_and_nothing_raises(wide: Box, portion: int) -> None:
     wrong: dict[str, str] = {}
 
@@ -119,7 +119,7 @@ def test_every_hang_is_ended_and_nothing_raises(wide: Box, portion: int) -> None
         await asyncio.gather(*(work(queue) for _ in range(AT_ONCE)))
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with watching_the_loop(60) as slow:
+    with watching_the_loop(400) as slow:
         wide.do(all_of_them())
     assert wrong == {}
     assert slow == []
@@ -131,7 +131,7 @@ def test_right_answers_are_judged_afterwards(wide: Box, form: str) -> None:
     code = f"{RIGHT}\nprint(f(1))" if form == "stdin" else RIGHT
 
     async def several() -> list[Verdict]:
-        return await asyncio.gather(*(judge(wide, Job("right", code, FORMS[form])) for _ in range(2 * AT_ONCE)))
+        return await asyncio.gather(*(judge(wide, Job("right", code, FORMS[form])) for _ in range(AT_ONCE)))
 
     for verdict in wide.do(several()):
         assert verdict.passed and verdict.ending == "ok", verdict

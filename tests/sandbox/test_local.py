@@ -14,6 +14,7 @@ import pytest
 
 from foretrace.core.problem import RunResult
 from sandbox.boxes import Box
+from timing import AT_ONCE_S, LateError, assert_quick, thrice_if_late
 
 # A program, and what it prints when run as a script.
 ORDINARY: dict[str, tuple[str, str]] = {
@@ -174,16 +175,18 @@ def test_memory_used_up_in_small_pieces(box: Box) -> None:
     assert result.ending == "memory", result
 
 
-def test_cpu_limit(box: Box) -> None:
-    result = box.run("while True: pass", cpu_s=1, wall_s=8)
+@pytest.mark.parametrize("level", ["jailed", pytest.param("unjailed", marks=pytest.mark.slow)])
+def test_cpu_limit(request: pytest.FixtureRequest, level: str) -> None:
+    result = request.getfixturevalue(level).run("while True: pass", cpu_s=1, wall_s=60)
     assert result.ending == "timeout" and result.error and result.error.kind == "Timeout"
     # The kernel holds the limit by ticks, so that on a busy machine it comes early.
     assert "CPU" in result.error.message and result.cpu_s and 0.4 < result.cpu_s < 2.5
 
 
+@pytest.mark.slow
 def test_cpu_limit_with_its_signal_ignored(jailed: Box) -> None:
     result = jailed.run(
-        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", cpu_s=1, wall_s=8
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", cpu_s=1, wall_s=60
     )
     assert result.ending == "timeout" and result.error and "CPU" in result.error.message, result
 
@@ -200,13 +203,18 @@ def test_cpu_limit_with_its_signal_ignored(jailed: Box) -> None:
         "import os, time\nprint('x', flush=True)\nfor d in range(4): os.close(d)\ntime.sleep(60)",
     ],
 )
+@thrice_if_late
 def test_wall_limit(box: Box, code: str) -> None:
     before = time.monotonic()
     result = box.run(code, wall_s=0.3)
-    assert time.monotonic() - before < 1.7
-    assert (result.ending, result.stdout) == ("timeout", "x\n"), result
+    took = time.monotonic() - before
+    assert result.ending == "timeout" and result.stdout in ("x\n", ""), result
     assert result.error and result.error.kind == "Timeout" and "0.3 s" in result.error.message
-    assert 0.3 <= result.seconds < 1.4
+    assert result.seconds >= 0.3
+    assert_quick(took, 1.7)
+    assert_quick(result.seconds, 1.4)
+    if not result.stdout:
+        raise LateError("its time was up before it printed")
 
 
 @pytest.mark.parametrize(
@@ -278,9 +286,11 @@ def test_runs_leave_nothing_to_one_another(box: Box) -> None:
     assert box.out("import os, json; print(os.environ.get('X'), json.dumps(1))") == "None 1\n"
 
 
+@thrice_if_late
 def test_times_are_measured(box: Box) -> None:
     result = box.run("import time\nx = sum(range(10**6))\ntime.sleep(.1)")
-    assert 0.1 <= result.seconds < 2 and result.cpu_s and 0.0 < result.cpu_s < 1
+    assert result.seconds >= 0.1 and result.cpu_s and 0.0 < result.cpu_s < 1
+    assert_quick(result.seconds, 2)
 
 
 def test_a_run_cannot_say_that_it_came_to_its_end(box: Box) -> None:
@@ -301,8 +311,8 @@ def test_a_run_cannot_say_that_it_came_to_its_end(box: Box) -> None:
 
 
 def test_a_reply_without_end(box: Box) -> None:
-    result = box.run("import os\nos.write(3, bytes([0, 0, 16, 0]))\nwhile True: os.write(3, b' ' * 65536)", wall_s=2)
-    assert not result.ok and result.seconds < 2
+    result = box.run("import os\nos.write(3, bytes([0, 0, 16, 0]))\nwhile True: os.write(3, b' ' * 65536)", wall_s=30)
+    assert not result.ok and result.ending != "timeout" and result.seconds < AT_ONCE_S
 
 
 def test_closing_the_channel_harms_nobody_else(box: Box) -> None:

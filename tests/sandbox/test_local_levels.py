@@ -67,7 +67,7 @@ def try_in(command: list[str], code: str = WRITES, *, user: int | None = None, p
             [*command, "-c", SCRIPT, given],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             user=user,
             group=user,
             extra_groups=None if user is None else [],
@@ -105,7 +105,9 @@ def test_a_container_without_namespaces_comes_out_at_level_2() -> None:
     assert set(off) == set(found["missing"]) and all(reason for _, reason, _ in off.values())
 
 
-@pytest.mark.parametrize("refused", ["unshare", "mount", "pivot_root", "umount2"])
+@pytest.mark.parametrize(
+    "refused", ["unshare", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mount", "pivot_root", "umount2"))]
+)
 def test_each_refused_call_is_named(refused: str) -> None:
     found = try_in(refusing(refused), min_level=3)
     assert refused in found["error"] and "EPERM" in found["error"] and "namespaces" in found["error"]
@@ -153,7 +155,7 @@ def test_weak_levels_need_the_flag() -> None:
             asyncio.run(LocalSandbox(SandboxSettings(level=level)).start())
 
 
-@pytest.mark.parametrize("level", [1, 0])
+@pytest.mark.parametrize("level", [pytest.param(1, marks=pytest.mark.slow), 0])
 def test_weak_levels_run_and_warn(runner: asyncio.Runner, level: int) -> None:
     with pytest.warns(UserWarning, match=f"level {level}"):  # noqa: PT031
         for box in box_at(level, runner):

@@ -21,7 +21,7 @@ def test_gaps_and_circles_end_nothing() -> None:
 
 def test_long_sessions_take_no_long_time() -> None:
     order = [str(number) for number in range(200_000)]
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(find_main_line(dict.fromkeys(order), order)) == len(order)
     assert len(find_main_line(dict(zip(order[1:], order, strict=False)), order)) == len(order)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -43,6 +43,6 @@ def test_pieces(text: str, pieces: list[tuple[str, str]]) -> None:
     "mark", ["<system-reminder>\n", "\n<", "<system-reminder>\n</skill>", "<system-reminder>x</system-reminder>"]
 )
 def test_hostile_text_takes_no_long_time(mark: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     list(split_injected(mark * 50_000))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.copies_gate import make_copies_gate
 from foretrace.dataset.filters.copies import CopyFilter, read_statement
@@ -22,7 +23,7 @@ from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
 from foretrace.dataset.target_text import has_target
-from foretrace.dataset.turn_text import ChatText, History
+from foretrace.dataset.turn_text import History
 from foretrace.engines.processes import release_memory
 
 _COMMON_COLUMNS = ("key", "step", "group", "prompt")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +17,9 @@ from typing import Any, Self
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
+from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
 from foretrace.dataset.prompt_digests import digest_parts, digest_text
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
-from foretrace.dataset.turn_text import ChatText
 
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
@@ -261,8 +260,7 @@ def read_groups(
 
     names = list(config.columns) if names is None else names
     nested = [n for n in names if config.columns[n] == "messages"]
-    coded = [f"{n}.list.element.{field}" for n in nested for field in ("role", "content")]
-    with pq.ParquetFile(path, read_dictionary=coded) as file:
+    with pq.ParquetFile(path, read_dictionary=list_text_columns(nested)) as file:
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=[*names], use_threads=False)
             values = {n: _read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
@@ -290,7 +288,7 @@ def measure_prompts(path: Path) -> Iterator[int]:
     with pq.ParquetFile(path, read_dictionary=["prompt.list.element.content"]) as file:
         for index in range(file.num_row_groups):
             for chunk in file.read_row_group(index, columns=["prompt"], use_threads=False)["prompt"].chunks:
-                struct, lengths = _open_lists(chunk)
+                struct, lengths = open_lists(chunk)
                 content = struct.field("content")
                 sizes = np.asarray(call_function("binary_length", [content.dictionary]), np.int64)
                 sums = np.concatenate([[0], np.cumsum(sizes[content.indices.to_numpy()])])
@@ -309,7 +307,7 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
         if name not in self._names:
             raise KeyError(name)
         if name not in self._made:
-            self._made[name] = _read_messages(self._table[name])
+            self._made[name] = read_messages(self._table[name])
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -325,7 +323,7 @@ def _digest_prompts(column: Any) -> list[bytes]:
 
     result: list[bytes] = []
     for chunk in column.chunks:
-        struct, lengths = _open_lists(chunk)
+        struct, lengths = open_lists(chunk)
         role, content = struct.field("role"), struct.field("content")
         initials = [text[0] for text in role.dictionary.to_pylist()]
         role_at = role.indices.to_numpy().astype(np.int32)
@@ -344,34 +342,7 @@ def _digest_prompts(column: Any) -> list[bytes]:
     return result
 
 
-def _open_lists(lists: Any) -> tuple[Any, list[int]]:
-    """The items of all lists, and how many each list has."""
-    # Not `flatten` and `value_lengths`: they import pyarrow.compute, which takes 0.1 s.
-    places = lists.offsets.to_pylist()
-    items = lists.values.slice(places[0], places[-1] - places[0])
-    return items, [end - begin for begin, end in itertools.pairwise(places)]
-
-
 def _read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
     if kind == "action":
         return [ACTIONS[v] for v in values]
     return [[ACTIONS[v] for v in items] for items in values] if kind == "actions" else values
-
-
-def _read_messages(column: Any) -> list[list[ChatText]]:
-    import numpy as np
-
-    result: list[list[ChatText]] = []
-    for chunk in column.chunks:
-        struct, lengths = _open_lists(chunk)
-        role, content = struct.field("role"), struct.field("content")
-        roles, texts = role.dictionary.to_pylist(), content.dictionary.to_pylist()
-        codes = role.indices.to_numpy().astype(np.int64) * len(texts) + content.indices.to_numpy()
-        distinct, where = np.unique(codes, return_inverse=True)
-        made = [ChatText(roles[code // len(texts)], texts[code % len(texts)]) for code in distinct.tolist()]
-        messages = [made[w] for w in where.tolist()]
-        at = 0
-        for length in lengths:
-            result.append(messages[at : at + length])
-            at += length
-    return result

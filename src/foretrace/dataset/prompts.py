@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import UsageError
+from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, ToolSpec, Trace
 from foretrace.dataset.history_window import HistoryWindow
 from foretrace.dataset.prompt_digests import digest_prompt
@@ -23,7 +24,6 @@ from foretrace.dataset.turn_text import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
     JOIN,
-    ChatText,
     find_side,
     frame_text,
     make_cut_mark,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message
 from foretrace.dataset.target_text import make_message_text
 
@@ -28,13 +28,6 @@ CUT = re.compile(r"\n\[(\d{1,12}) characters left out\](?=\n)")
 
 _TAG = re.compile(r"<(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
 _ESCAPED_TAG = re.compile(r"<\\(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
-
-
-class ChatText(NamedTuple):
-    """One message of a prompt or completion."""
-
-    role: str
-    content: str
 
 
 def escape_tags(text: str) -> str:

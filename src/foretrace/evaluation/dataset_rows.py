@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import PredictionError
+from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
 from foretrace.core.predictions import PredictedCall, find_first_object, read_calls
-from foretrace.evaluation.prompt_reading import ChatText
 
 _COLUMNS = ("key", "step", "group", "action", "prompt", "completion")
-_CODED = tuple(f"{name}.list.element.{field}" for name in ("prompt", "completion") for field in ("role", "content"))
 _ACTIONS = tuple(map(str, ActionType))
 
 
@@ -45,7 +44,7 @@ def _read_file(path: Path) -> Iterator[DatasetRow]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, read_dictionary=[*_CODED]) as file:
+        with pq.ParquetFile(path, read_dictionary=list_text_columns(["prompt", "completion"])) as file:
             for index in range(file.num_row_groups):
                 yield from _make_rows(file.read_row_group(index, columns=[*_COLUMNS], use_threads=False))
     except (OSError, pa.ArrowException, KeyError) as error:
@@ -53,25 +52,9 @@ def _read_file(path: Path) -> Iterator[DatasetRow]:
 
 
 def _make_rows(table: Any) -> Iterator[DatasetRow]:
-    prompts, completions = _read_messages(table["prompt"]), _read_messages(table["completion"])
+    prompts, completions = read_messages(table["prompt"]), read_messages(table["completion"])
     plain = (table[name].to_pylist() for name in ("key", "step", "group", "action"))
     for key, step, group, action, prompt, completion in zip(*plain, prompts, completions, strict=True):
         guess = find_first_object(completion[0].content) if completion else None
         calls = read_calls(guess) if isinstance(guess, dict) else ()
         yield DatasetRow(key, step, group, tuple(prompt), _ACTIONS[action], calls)
-
-
-def _read_messages(column: Any) -> list[list[ChatText]]:
-    """A column of messages, whose texts are coded as a dictionary: each text is made once."""
-    result: list[list[ChatText]] = []
-    for chunk in column.chunks:
-        struct = chunk.flatten()
-        role, content = struct.field("role"), struct.field("content")
-        roles, texts = role.dictionary.to_pylist(), content.dictionary.to_pylist()
-        pairs: Sequence[tuple[int, int]] = list(zip(role.indices.to_pylist(), content.indices.to_pylist(), strict=True))
-        made = {pair: ChatText(roles[pair[0]], texts[pair[1]]) for pair in set(pairs)}
-        at = 0
-        for length in chunk.value_lengths().to_pylist():
-            result.append([made[pair] for pair in pairs[at : at + length]])
-            at += length
-    return result

@@ -25,13 +25,6 @@ _TASK = Task(id="prompt", group="prompt")
 _PROVENANCE = Provenance(origin="imported", source="prompt")
 
 
-class ChatText(NamedTuple):
-    """One message of a prompt."""
-
-    role: str
-    content: str
-
-
 class PastTurn(NamedTuple):
     """One turn of the agent that a prompt shows."""
 

@@ -44,7 +44,9 @@ def measure_type_accuracy(name: str) -> float:
     return sum(predictor.predict(row.prompt, 1)[0][0] == row.action for row in TEST) / len(TEST)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "memory" else name for name in NAMES]
+)
 def test_guesses_are_sound_and_the_same_each_time(name: str) -> None:
     one, other = fit_once(name), fit(name, TRAIN)
     for row in TEST[:14]:

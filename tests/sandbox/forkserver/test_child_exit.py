@@ -19,8 +19,9 @@ from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.server_process import ForkServer, LaunchSpec
 from foretrace.sandbox.inside.server.parent_connection import MESSAGE_HEADER
 from sandbox.boxes import Box, box_at
+from timing import AT_ONCE_S, assert_quick, thrice_if_late
 
-PATIENT = Limits(wall_s=6.0, cpu_s=5.0)
+PATIENT = Limits(wall_s=30.0, cpu_s=5.0)
 HANGS_AT_ITS_END = (
     "import sys, time\nclass S:\n  closed = False\n  flush = lambda s: time.sleep(60)\nsys.stdout = S()\n"
 )
@@ -57,7 +58,7 @@ RULE_BREAKERS = {
 def test_who_breaks_the_rules_is_ended_at_once(any_level: Box, tests: list[Test], name: str) -> None:
     began = time.monotonic()
     verdict = judge(any_level, RULE_BREAKERS[name], tests)
-    assert not any(test.passed for test in verdict.tests) and time.monotonic() - began < 3, verdict
+    assert not any(test.passed for test in verdict.tests) and time.monotonic() - began < AT_ONCE_S, verdict
     assert verdict.ending == "killed" and verdict.error and verdict.error.kind == "OutOfTurn", verdict
 
 
@@ -65,20 +66,22 @@ def test_who_breaks_the_rules_is_ended_at_once(any_level: Box, tests: list[Test]
 def test_who_does_not_leave_is_ended_soon(jailed: Box, form: Any) -> None:
     """What it answered before counts, since it was right."""
     verdict = judge(jailed, HANGS_AT_ITS_END + RIGHT, ASSERTS if form == "split" else CHECK)
-    assert verdict.passed and verdict.integrity == form and verdict.seconds < 4
+    assert verdict.passed and verdict.integrity == form and verdict.seconds < AT_ONCE_S
     assert verdict.ending == "killed" and verdict.error and "did not end" in verdict.error.message
 
 
 def test_a_candidate_that_cannot_be_loaded_does_not_keep_the_tests_running(any_level: Box) -> None:
-    slow = [Test(code="def check(candidate):\n    import time; time.sleep(20)\n    assert candidate(1) == {1: 2}[1]")]
+    slow = [Test(code="def check(candidate):\n    import time; time.sleep(60)\n    assert candidate(1) == {1: 2}[1]")]
     began = time.monotonic()
     verdict = judge(any_level, "1/0", slow)
-    assert not verdict.passed and verdict.ending == "error" and time.monotonic() - began < 3
+    assert not verdict.passed and verdict.ending == "error" and time.monotonic() - began < AT_ONCE_S
 
 
 def test_a_run_that_breaks_its_channel_is_killed_for_it(any_level: Box) -> None:
-    result = any_level.run("import os, time\nos.write(3, b'xxxxxxxxx')\ntime.sleep(60)", wall_s=6.0)
-    assert result.ending == "killed" and result.error and result.error.kind == "OutOfTurn" and result.seconds < 3
+    result = any_level.run("import os, time\nos.write(3, b'xxxxxxxxx')\ntime.sleep(60)", wall_s=30.0)
+    assert (
+        result.ending == "killed" and result.error and result.error.kind == "OutOfTurn" and result.seconds < AT_ONCE_S
+    )
 
 
 def test_code_that_ends_its_session_has_not_lost_it(any_level: Box) -> None:
@@ -174,11 +177,13 @@ print(json.dumps(asyncio.run(main())))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are caught on Linux")
 @pytest.mark.parametrize("level", [3, 2, 1, 0])
+@thrice_if_late
 def test_a_closed_sandbox_leaves_nothing_for_others_to_wait_for(level: int, tmp_path: Any) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", LEFT, str(level)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     before, left, took = json.loads(done.stdout)
-    assert before >= 2 and left == [] and took < 1, (before, left, took)
+    assert before >= 2 and left == [], (before, left)
     assert list(tmp_path.iterdir()) == []
+    assert_quick(took, 1)

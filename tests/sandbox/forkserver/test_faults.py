@@ -15,7 +15,8 @@ import pytest
 
 from foretrace.core.errors import SandboxError, UsageError
 from foretrace.sandbox.local import LocalSandbox
-from sandbox.boxes import Box, box_at, marked, settings, until
+from sandbox.boxes import Box, box_at, marked, settings, start_sleeping, until
+from timing import AT_ONCE_S
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -194,13 +195,12 @@ def test_an_interpreter_that_dies_later(runner: asyncio.Runner, tmp_path: Path) 
     async def lose(sandbox: Any) -> None:
         assert (await sandbox.run("print(1)")).stdout == "1\n"
         link.unlink()
-        run = asyncio.create_task(sandbox.run("import time; time.sleep(30)"))
-        await asyncio.sleep(0.05)
-        run.cancel()
+        run = await start_sleeping(sandbox)
+        run.cancel()  # costs its fork server
         await asyncio.gather(run, return_exceptions=True)
         for _ in range(3):
             with pytest.raises(SandboxError, match="interpreter"):
-                await asyncio.wait_for(sandbox.run("print(1)"), 3)
+                await asyncio.wait_for(sandbox.run("print(1)"), AT_ONCE_S)
         link.symlink_to(sys.executable)
         assert (await sandbox.run("print(2)")).stdout == "2\n"
 

@@ -42,7 +42,7 @@ jail.unshare()
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only a process of root's has a helper that maps its users")
 def test_the_helper_ends_with_the_process_that_it_helps() -> None:
-    died = subprocess.run([sys.executable, "-c", _DIES], capture_output=True, timeout=20, check=False)
+    died = subprocess.run([sys.executable, "-c", _DIES], capture_output=True, timeout=120, check=False)
     assert died.returncode == -signal.SIGKILL  # the pipes of its output were closed, so the helper has ended too
 
 

@@ -222,7 +222,7 @@ print("still here")
 def test_without_a_parent_it_leaves_nothing(tmp_path: object, how: str) -> None:
     folder = f"{tmp_path}/scratch"
     os.makedirs(f"{folder}/below")
-    done = subprocess.run([sys.executable, "-c", LEAVES, folder, how], capture_output=True, text=True, timeout=10)
+    done = subprocess.run([sys.executable, "-c", LEAVES, folder, how], capture_output=True, text=True, timeout=120)
     (line,) = done.stdout.splitlines()
     assert done.returncode == 0 and not os.path.exists(folder), done.stderr
     pids = line.split()
@@ -276,7 +276,7 @@ print(json.dumps(said))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
 def test_only_as_many_forks_as_are_allowed() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     # Refused; made, and its own fork refused; refused again; made, with a fork of its own.
     assert json.loads(done.stdout) == [["6e", 0], ["07", 0], ["6e", 0], ["00", 0], 1]

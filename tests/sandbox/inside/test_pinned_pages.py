@@ -53,7 +53,7 @@ print(json.dumps({"ours": ours, "all": len(changed), "shared": shared, "pinned":
 
 def test_what_a_child_changes_is_found_and_then_copied_by_the_fork() -> None:
     """Written pages are found, wiped ones are not; pinned ones cost no fault on either side and stay apart."""
-    done = subprocess.run([sys.executable, "-c", _CHANGES], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", _CHANGES], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["ours"] == list(range(0, 400, 4)) and said["all"] < 400

@@ -32,7 +32,7 @@ print(json.dumps([len(areas), settled, sum(end - start for start, end in areas),
 
 
 def test_memory_that_is_written_no_more_is_a_file_with_the_same_bytes() -> None:
-    done = subprocess.run([sys.executable, "-c", _SETTLE], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", _SETTLE], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     count, settled, size, same, left = json.loads(done.stdout)
     assert count > 5 and settled == size and same and left == 0
@@ -41,6 +41,6 @@ def test_memory_that_is_written_no_more_is_a_file_with_the_same_bytes() -> None:
 def test_no_module_is_imported_that_acts_at_forks_before_it_is_kept_from_that() -> None:
     folder = str(Path(foretrace.__file__).parents[1])
     code = f"import sys; sys.path.insert(0, {folder!r}); import {MODULE}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert not {"threading", "random", "logging"} & set(done.stdout.split())

@@ -16,6 +16,7 @@ from foretrace.actions.corrections import Corrections
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
+from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.inferred_tools import InferredTools
@@ -23,7 +24,6 @@ from foretrace.dataset.likely_calls import ORDER, LikelyCalls, name_steps
 from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
 from foretrace.dataset.target_text import make_message_text, make_target_text
-from foretrace.dataset.turn_text import ChatText
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
+from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Trace
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.turn_text import ChatText
 
 ColumnType = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
 """Type of a column: `messages` is a list of {role, content}, `action` a ClassLabel of the nine."""

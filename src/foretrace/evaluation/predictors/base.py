@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
-from foretrace.evaluation.prompt_reading import ChatText, PastTurn
+from foretrace.evaluation.prompt_reading import PastTurn
 
 ActionAndTool = tuple[str, str]
 """Action type, and the name of the tool; empty where no tool is called."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import ActionAndTool, Guess, name_target, rank_actions
-from foretrace.evaluation.prompt_reading import ChatText
 
 
 class Majority:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from foretrace.core.errors import UsageError
+from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import (
     ActionAndTool,
@@ -15,7 +16,7 @@ from foretrace.evaluation.predictors.base import (
     name_turn,
     rank_actions,
 )
-from foretrace.evaluation.prompt_reading import ChatText, PromptReader
+from foretrace.evaluation.prompt_reading import PromptReader
 
 _Context = tuple[ActionAndTool, ...]
 _START: ActionAndTool = ("start", "")

@@ -19,13 +19,14 @@ import numpy as np
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
+from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.boosted_trees import BoostedTrees
 from foretrace.evaluation.call_candidates import Candidates, PastCall, is_write, list_candidates
 from foretrace.evaluation.call_templates import CallTemplate, find_shown_lines, make_templates
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
-from foretrace.evaluation.prompt_reading import ChatText, PastTurn, PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
 from foretrace.evaluation.prompt_values import NamedFile, NamedLines, NamedWord, find_root, list_files, list_lines
 from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateContext, find_context
 

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from foretrace.core.digest import hash_fraction
+from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import (
     ActionAndTool,
@@ -21,7 +22,7 @@ from foretrace.evaluation.predictors.base import (
     name_turn,
     rank_actions,
 )
-from foretrace.evaluation.prompt_reading import ChatText, PastTurn, PromptReader, PromptView
+from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
 
 _WORD_BUCKETS = 1 << 14
 _HISTORY_BUCKETS = 1 << 13

@@ -217,9 +217,9 @@ const foretrace = (() => {
           fillText(pre, text.slice(shown, shown + PIECE));
           shown += PIECE;
           if (shown >= text.length) more.remove();
-          else more.textContent = `show more (${number(text.length - shown)} characters left)`;
+          else more.textContent = `show more (${counted(text.length - shown, "character")} left)`;
         },
-      }, lines > 1 ? `show ${number(lines)} more lines` : `show ${number(text.length - cut)} more characters`);
+      }, lines > 1 ? `show ${counted(lines, "more line")}` : `show ${counted(text.length - cut, "more character")}`);
       block.append(more);
     }
     return block;
@@ -289,7 +289,7 @@ const foretrace = (() => {
     show(0, 60);
     const block = h("div.block", {}, box, h("div.tools", {}, copyButton(() => whole, "copy", "copy the diff")));
     if (rows.length > 60) {
-      const more = h("button.more", { type: "button", onclick: () => { show(60); more.remove(); } }, `show ${number(rows.length - 60)} more lines`);
+      const more = h("button.more", { type: "button", onclick: () => { show(60); more.remove(); } }, `show ${counted(rows.length - 60, "more line")}`);
       block.append(more);
     }
     return block;
@@ -627,7 +627,7 @@ const foretrace = (() => {
     const head = h("section.head", {},
       h("h1", { dir: "auto" }, rows.title[row] || trace.key),
       h("p.row", {}, chip(["✕ failed", "✓ success", "outcome unknown"][rows.success[row]], SUCCESS[rows.success[row]]), (outcome.status || "done") === "done" ? null : chip(outcome.status, "bad"),
-        outcome.reward === undefined || outcome.reward === null ? null : chip(`reward ${number(outcome.reward, 4)}`), tests ? chip(`${tests.passed} of ${tests.total} tests`) : null,
+        outcome.reward === undefined || outcome.reward === null ? null : chip(`reward ${number(outcome.reward, 4)}`), tests ? chip(`${number(tests.passed)} of ${counted(tests.total, "test")}`) : null,
         outcome.fabricated ? chip("its ending was rewritten by the source", "bad") : null, outcome.exit_reason ? chip(outcome.exit_reason) : null,
         chip(counted(rows.steps[row], "step")), chip(counted(trace.messages.length, "message"))),
       data.unknown ? h("p.notice", {}, `foretrace ${meta.version} does not know these fields of its record, which raw JSON shows: ${data.unknown.join(", ")}`) : null,
@@ -995,9 +995,9 @@ const foretrace = (() => {
 
   function histogram({ bins, top, median }) {
     const most = Math.max(...bins);
-    return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${number(median)} tokens` },
-      bins.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / most, width: 9, height: (58 * n) / most }, h("title", {}, `${number((at * top) / 24)} to ${number(((at + 1) * top) / 24)} tokens: ${n}`)))),
-    h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(median)}`), h("span.grow"), h("span", {}, `${number(top)} tokens`)));
+    return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${counted(median, "token")}` },
+      bins.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / most, width: 9, height: (58 * n) / most }, h("title", {}, `${number((at * top) / 24)} to ${counted(((at + 1) * top) / 24, "token")}: ${n}`)))),
+    h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(median)}`), h("span.grow"), h("span", {}, counted(top, "token"))));
   }
 
   function showOverview() {
@@ -1011,9 +1011,9 @@ const foretrace = (() => {
       h("td", {}, h("span.small", {}, meta.figures[n]), gate.rows?.length ? h("div.small.faint", {}, gate.rows.join(", ")) : null)));
     main().replaceChildren(h("div.part-page", {},
       h("section.head", {}, h("h1", {}, meta.title), meta.demonstration ? h("p.notice", {}, meta.demonstration) : null,
-        h("p.row", {}, chip(`${number(m.counts.traces)} traces`), chip(`${number(m.inputs.groups)} groups`), chip(`${number(m.counts.steps)} steps`), chip(`target ${m.settings.target}`), chip(`up to ${number(m.settings.max_context_tokens)} tokens`),
+        h("p.row", {}, chip(counted(m.counts.traces, "trace")), chip(counted(m.inputs.groups, "group")), chip(counted(m.counts.steps, "step")), chip(`target ${m.settings.target}`), chip(`up to ${counted(m.settings.max_context_tokens, "token")}`),
           Object.entries(verdicts).map(([verdict, n]) => chip(`${VERDICTS[verdict] || ""} ${n} ${verdict}`, { pass: "success", fail: "bad", undecided: "masked" }[verdict] || ""))),
-        (m.warnings || []).map((w) => h("p.notice", {}, w)), meta.left_out ? h("p.bad", {}, `The texts of ${number(meta.left_out)} rows are left out of this file.`) : null),
+        (m.warnings || []).map((w) => h("p.notice", {}, w)), meta.left_out ? h("p.bad", {}, `The texts of ${counted(meta.left_out, "row")} are left out of this file.`) : null),
       h("div.panels", {},
         section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
         section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
@@ -1033,7 +1033,7 @@ const foretrace = (() => {
   function predictionSummary(p, n) {
     const rows = meta.manifest.configs.eval?.test?.rows || 0;
     return h("div", {}, h("h3", {}, p.name, p.predictor && p.predictor !== p.name ? ` (${p.predictor})` : ""),
-      h("p.row", {}, chip(`${percent(p.right, p.found)} right action`), chip(`${percent(p.right_call, p.found)} right call`), chip(`${number(p.found)} of ${number(rows)} rows`), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+      h("p.row", {}, chip(`${percent(p.right, p.found)} right action`), chip(`${percent(p.right_call, p.found)} right call`), chip(`${number(p.found)} of ${counted(rows, "row")}`), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
       confusion(p, n), reliability(n));
   }
 
@@ -1089,11 +1089,11 @@ const foretrace = (() => {
     const tables = lines.map(([name, scores]) => [name, new Map(scores.map((row) => [`${row.slice} ${row.metric}`, row]))]);
     const columns = DECISIVE.filter(([, slice, metric]) => tables.some(([, by]) => by.has(`${slice} ${metric}`)));
     const calibration = found.calibration?.at(-1);
-    return [h("p.row", {}, chip(`${number(found.rows)} eval steps`), chip(`${number(found.tasks)} tasks`), found.missing ? chip(`${number(found.missing)} without a prediction`, "bad") : null, Object.entries(found.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+    return [h("p.row", {}, chip(counted(found.rows, "eval step")), chip(counted(found.tasks, "task")), found.missing ? chip(`${number(found.missing)} without a prediction`, "bad") : null, Object.entries(found.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
       simpleTable("scores", ["predictor", ...columns.map(([title]) => title)], tables.map(([name, by]) => [name, ...columns.map(([, slice, metric]) => withInterval(by.get(`${slice} ${metric}`)))])),
       found.against?.differences.length ? [h("h3", {}, "better by, in points"), simpleTable("better by, in points", ["figure", "difference"], found.against.differences.map((d) => [`${d.metric.replaceAll("_", " ")}, ${d.slice}`, h("span", {}, points(d.value), h("span.sub", {}, `[${points(d.low)}, ${points(d.high)}]`))]))] : null,
       calibration ? [h("h3", {}, `is a confidence what it says? (of the ${calibration.of}; calibration error ${points(calibration.ece)} points)`),
-        curve(`reliability: share right by confidence, over ${calibration.n} guesses`, { diagonal: true, points: calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`]) }, [1, 1], "confidence", "share right; dashed: as it says"),
+        curve(`reliability: share right by confidence, over ${counted(calibration.n, "guess", "guesses")}`, { diagonal: true, points: calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`]) }, [1, 1], "confidence", "share right; dashed: as it says"),
         h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable("how much may be taken", ["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)} %`, `${points(c.coverage)} %`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
       found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable("what the verifier accepts", ["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)} %`, `${points(p.accepted)} %`, `${points(p.precision)} %`, `${points(p.recall)} %`]))] : null];
   }
@@ -1102,7 +1102,7 @@ const foretrace = (() => {
     const base = found.base_s || 1;
     const line = found.frontier.map((p) => [p.wasted_s / base, p.share || 0, `${p.threshold === null ? "all guesses" : `from ${p.threshold.toPrecision(3)}`}: saves ${points(p.share)} %, wastes ${seconds(p.wasted_s)} of tools; ${number(p.launched)} launched, ${number(p.hits)} used`]);
     const most = [Math.max(...line.map((p) => p[0]), 0.001), Math.max(...line.map((p) => p[1]), found.oracle.share || 0, 0.001)];
-    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: ${number(found.known_steps)} of ${number(found.steps)} steps with a prediction have times.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
+    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: times are known of ${number(found.known_steps)} of ${counted(found.steps, "step")} with a prediction.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
       h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, found.hits ? "success" : ""), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`${number(found.unsafe)} not safe`, found.unsafe ? "bad" : ""), chip(`times known of ${points(found.coverage)} %`)),
       line.length > 1 && found.base_s ? curve(`frontier: time saved by time wasted, over ${line.length} thresholds; a perfect predictor saves ${points(found.oracle.share)} %`, { points: line, level: found.oracle.share || 0 }, most, "tool time wasted, of all the time", "time saved; dashed: by a perfect predictor") : null,
       simpleTable("what is saved, by threshold", [found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)} %`, seconds(p.wasted_s)])),
@@ -1160,7 +1160,7 @@ const foretrace = (() => {
     if (r.piece < 0) { box.append(h("p.faint", {}, "The texts of this row are left out of this file.")); return; }
     const texts = (await load(`${config}-${r.piece}`))[r.place];
     const answers = texts.chosen ? pairBlock(texts) : h("div.answer", {}, h("h2", {}, config === "eval" ? "gold" : "completion"), texts.completion.map(([, text]) => textBlock(pretty(text))));
-    const guesses = (texts.guesses || []).map((g, n) => g && h("div.answer", {}, h("h2", {}, meta.predictions[n].name, " ", chip(g.right ? "right action" : "wrong action", g.right ? "success" : "bad"), g.right_call ? chip("right call", "success") : null, g.others ? chip(`${g.others} more guesses`) : null, g.right_call ? null : h("span.faint.small", {}, " − gold, + guess")),
+    const guesses = (texts.guesses || []).map((g, n) => g && h("div.answer", {}, h("h2", {}, meta.predictions[n].name, " ", chip(g.right ? "right action" : "wrong action", g.right ? "success" : "bad"), g.right_call ? chip("right call", "success") : null, g.others ? chip(counted(g.others, "more guess", "more guesses")) : null, g.right_call ? null : h("span.faint.small", {}, " − gold, + guess")),
       g.right && g.right_call ? null : diffBlock(compareLines(pretty(texts.completion[0][1]), prettyGuess(g)), prettyGuess(g))));
     add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, h("h2", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
   }
@@ -1177,7 +1177,7 @@ const foretrace = (() => {
   function promptMessage(role, text, at, of) {
     const block = () => textBlock(text, { prose: true, lines: 40, chars: 6000 });
     const cuts = text.match(CUT);
-    return lazy([h("b", {}, role), cuts ? h("mark.cut", {}, cuts.join(" ")) : null, h("span.oneline", { dir: "auto" }, text.slice(0, 200)), h("span.n", {}, `${number(text.length)} characters`)], block, at === of - 1);
+    return lazy([h("b", {}, role), cuts ? h("mark.cut", {}, cuts.join(" ")) : null, h("span.oneline", { dir: "auto" }, text.slice(0, 200)), h("span.n", {}, counted(text.length, "character"))], block, at === of - 1);
   }
 
   /** Chosen and rejected beside one another: lines that differ marked, and in lines that are alike the words. */
