@@ -153,7 +153,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
         if request["mode"] == "session":
             serve_session(parent, confinement, request)
         else:
-            serve_run(parent, confinement, request, stdin)
+            serve_run(parent, confinement, request, stdin, parent.descriptors.pop() if request.get("linked") else None)
             stdin = None
         if confinement.level < 2:
             empty_folder(confinement.scratch)

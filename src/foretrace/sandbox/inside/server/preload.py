@@ -171,6 +171,11 @@ class _Conversation:
         else:
             self._answers.append(message)
 
+    def send_all(self, messages: list[Any]) -> None:
+        """Send several messages."""
+        for message in messages:
+            self.send(message)
+
     def receive(self) -> Any:
         """What the answer said."""
         return self._answers.pop()
