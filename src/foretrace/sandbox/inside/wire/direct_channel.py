@@ -19,7 +19,7 @@ import select
 import time
 from typing import Any
 
-from foretrace.sandbox.inside.wire.frames import FrameChannel, FrameError, FrameReader, pack_frame, unpack_frame
+from foretrace.sandbox.inside.wire.frames import FrameError, FrameReader, pack_frame, unpack_frame
 
 LINK_FD = 4
 """The socket, in both processes."""
@@ -39,12 +39,12 @@ class DirectChannel:
     """Sends and receives as a `FrameChannel` does: to the code what is for it, to the parent the rest.
 
     Args:
-        parent: the channel to the parent.
+        parent: the channel to the parent, a `FrameChannel`.
         descriptor: the socket's.
         limit: bytes that a frame of the code's may have.
     """
 
-    def __init__(self, parent: FrameChannel, descriptor: int, limit: int) -> None:
+    def __init__(self, parent: Any, descriptor: int, limit: int) -> None:
         os.set_blocking(descriptor, False)
         self._parent, self._descriptor = parent, descriptor
         self._frames = FrameReader(limit)
