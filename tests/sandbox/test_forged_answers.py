@@ -45,6 +45,11 @@ FORGED = [
     for problem in PROBLEMS
     for name, code in problem["forged"].items()
 ]
+FORGED += [  # the same, said to the tests' process and not to the parent
+    Answer(f"{answer.name}, to the tests", answer.code.replace("os.write(3", "os.write(4"), answer.problem)
+    for answer in FORGED
+    if "os.write(3" in answer.code
+]
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,9 @@ def jobs() -> Iterator[Job]:
         code = hang["code"]
         for form in hang.get("forms", FORMS):
             yield Job(f"{hang['name']}: {form}", f"{code}\nprint(f(1))" if form == "stdin" else code, FORMS[form])
+        at_tests = code.replace("os.write(3", "os.write(4").replace("fileno=3", "fileno=4")
+        if at_tests != code:
+            yield Job(f"{hang['name']}: at the tests", at_tests, FORMS["judge"])
         for number, test in enumerate(hang.get("tests", ())):
             yield Job(f"{hang['name']}: test {number}", code, Test(code=test))
 

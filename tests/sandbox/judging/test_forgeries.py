@@ -73,6 +73,14 @@ FORGED = {
     "recursion": "def f(x): return f(x)",
     "sys.modules": "import sys\nfor n in list(sys.modules): sys.modules[n] = None\ndef f(x): return 0",
 }
+TO_TESTS = ", to the tests"
+AT_TESTS = {
+    name + TO_TESTS: code.replace(".write(3", ".write(4").replace(".close(3", ".close(4")
+    for name, code in FORGED.items()
+    if PUT in code or "close(3" in code
+}
+"""The same where it goes to the tests' process instead of the parent."""
+FORGED |= AT_TESTS
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -81,7 +89,7 @@ def test_nothing_passes_that_was_not_computed(judged: Judge, name: str) -> None:
     assert split.integrity in ("split", "judge") and not split.passed, split
     relayed = judged(FORGED[name], LOOP, wall_s=0.5)
     assert relayed.integrity == "judge" and not relayed.passed, relayed
-    if name not in ("closed channel", "many answers", "trailing bytes"):
+    if name.removesuffix(TO_TESTS) not in ("closed channel", "many answers", "trailing bytes"):
         assert not any(outcome(split)), split
 
 
@@ -94,6 +102,15 @@ def test_a_process_that_breaks_the_protocol_is_believed_in_nothing(judged: Judge
         assert not any(outcome(verdict)), verdict
         assert verdict.ending == "killed" and verdict.seconds < AT_ONCE_S
         assert verdict.error is not None and verdict.error.kind == "OutOfTurn"
+
+
+@pytest.mark.parametrize(
+    "name", ["many answers", "early answers", "trailing bytes", "no json", "kept value", "deep json", "gone"]
+)
+def test_nor_is_one_that_breaks_it_towards_the_tests(judged: Judge, name: str) -> None:
+    verdict = judged(AT_TESTS[name + TO_TESTS], LOOP, wall_s=5)
+    assert not any(outcome(verdict)) and verdict.ending == "killed" and verdict.seconds < 2, verdict
+    assert verdict.error is not None and verdict.error.kind == "OutOfTurn"
 
 
 SEARCH = """

@@ -294,6 +294,14 @@ if __name__ == "__main__":
     assert judged(code, "for n in (10, 20):\n    assert f(n) == {10: 55, 20: 6765}[n]").passed
 
 
+def test_tests_may_replace_what_the_way_to_the_code_uses(judged: Judge) -> None:
+    test = "from unittest import mock\nwith mock.patch('time.monotonic', return_value=0.0), mock.patch('os.write'), "
+    test += "mock.patch('os.read'), mock.patch('select.poll'):\n    for n in (1, 2):\n        assert f(n) == n"
+    assert judged("def f(x): return x", test).passed
+    assert not judged("def f(x): return 1", test).passed
+    assert judged("import time\ndef f(x):\n  while True: time.sleep(1)", test, wall_s=0.2).ending == "timeout"
+
+
 @in_portions
 def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
     with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -25,19 +26,44 @@ _GRACE_S = 2.0
 """How long after its deadline a fork server may still be busy with a run before it is killed."""
 
 
+class Link:
+    """What connects two children: a pair of sockets, made when the first of the two is started."""
+
+    def __init__(self) -> None:
+        self._ends: tuple[socket.socket, ...] = ()
+        self._passed = 0
+
+    def pass_end(self, server: ForkServer, kind: bytes, body: bytes) -> bool:
+        """Send a fork server a message and, beside it, the end for its child; false where that cannot be."""
+        self._ends = self._ends or socket.socketpair()
+        passed = server.send_with_descriptor(kind, body, self._ends[self._passed].fileno())
+        self._passed += passed
+        return passed
+
+    def close(self) -> None:
+        """Close both ends here: each child is to notice when the other one ends."""
+        for end in self._ends:
+            end.close()
+
+
+def find_max_frame(limits: Limits) -> int:
+    """The largest frame that a child may send, bytes."""
+    return limits.reply_kb * 1024 + 4096
+
+
 class ChildChannel:
     """Speaks with one child, from its start to its exit.
 
     What the child says is parsed JSON of a limited size, and no more to be trusted than its code.
     """
 
-    def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits) -> None:
+    def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits, link: Link | None = None) -> None:
         self._server, self._limits = server, limits
         self.broken: str | None = None
         """What was wrong with the child's bytes where they were no frames; nothing is received after it."""
         self.elapsed = 0.0
         """Seconds from the child's start to the arrival of the last frame received."""
-        self._frames = frames.FrameReader(limits.reply_kb * 1024 + 4096)
+        self._frames = frames.FrameReader(find_max_frame(limits))
         self._output = BoundedOutput(limits.stdout_kb)
         self._exit: ChildExit | None = None
         request = {**request, "limits": msgspec.to_builtins(limits)}
@@ -45,7 +71,13 @@ class ChildChannel:
             server.send(messages.STDIN, stdin.encode("utf-8", "surrogatepass"))
         # The fork server reads only this; the request itself goes to the child, past its memory.
         for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
-        server.send(messages.RUN, json.dumps(for_server).encode("ascii"))
+        with_link = json.dumps({**for_server, "linked": True}).encode("ascii") if link else b""
+        self.linked = link is not None and link.pass_end(server, messages.RUN, with_link)
+        """Whether the child has an end of the link."""
+        if self.linked:
+            request["linked"] = True
+        else:
+            server.send(messages.RUN, json.dumps(for_server).encode("ascii"))
         server.send(messages.TO_CHILD, frames.pack_frame(request))
         self._watchdog = asyncio.get_running_loop().call_later(limits.wall_s + _GRACE_S, server.kill)
 
@@ -145,15 +177,21 @@ class ChildChannel:
         self._output = BoundedOutput(max_kb)
 
 
-StartChild = Callable[[dict[str, Any], Limits], AbstractAsyncContextManager[ChildChannel]]
-"""Starts a child for a request (`mode`, `code`, ...) under limits."""
+class StartChild(Protocol):
+    """Starts a child for a request (`mode`, `code`, ...) under limits, with an end of the link if one is given."""
+
+    def __call__(
+        self, request: dict[str, Any], limits: Limits, link: Link | None = None, /
+    ) -> AbstractAsyncContextManager[ChildChannel]: ...
 
 
 @contextlib.asynccontextmanager
-async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
+async def open_channel(
+    server: ForkServer, request: dict[str, Any], limits: Limits, link: Link | None = None
+) -> AsyncGenerator[ChildChannel]:
     """Start a child on `server` for `request`; a block that is left before the child's exit kills the server."""
     server.runs += 1
-    channel = ChildChannel(server, request, limits)
+    channel = ChildChannel(server, request, limits, link)
     try:
         yield channel
         await channel.wait()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from foretrace.core.errors import SandboxError
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.child_channel import ChildChannel, open_channel
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, Link, open_channel
 from foretrace.sandbox.forkserver.server_process import ForkServer, LaunchSpec
 
 _MAX_RUNS = 2000
@@ -72,10 +72,12 @@ class ForkServerPool:
                     server.kill()
 
     @contextlib.asynccontextmanager
-    async def start_child(self, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
+    async def start_child(
+        self, request: dict[str, Any], limits: Limits, link: Link | None = None, /
+    ) -> AsyncGenerator[ChildChannel]:
         """Start a child on a fork server of the pool (see `child_channel.StartChild`)."""
         purpose: Purpose = "judge" if request["mode"] == "judge" else "run"
-        async with self.lend(purpose) as server, open_channel(server, request, limits) as channel:
+        async with self.lend(purpose) as server, open_channel(server, request, limits, link) as channel:
             yield channel
 
     def close(self) -> None:

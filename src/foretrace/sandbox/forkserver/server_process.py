@@ -186,6 +186,21 @@ class ForkServer:
         if not self._writer.is_closing():
             self._writer.write(messages.MESSAGE_HEADER.pack(kind, len(body)) + body)
 
+    def send_with_descriptor(self, kind: bytes, body: bytes, descriptor: int) -> bool:
+        """Send a message and a descriptor beside it; false where that cannot be, and then nothing was sent."""
+        if self._command or self._socket is None or self._writer.is_closing():
+            return False  # what carries the bytes of another command's carries no descriptors
+        if self._writer.transport.get_write_buffer_size():
+            return False
+        message = messages.MESSAGE_HEADER.pack(kind, len(body)) + body
+        try:
+            sent = socket.send_fds(self._socket, [message], [descriptor])
+        except OSError:
+            return False
+        if sent < len(message):
+            self._writer.write(message[sent:])
+        return True
+
     async def drain(self) -> None:
         """Wait until what was sent has left, where much was sent."""
         with contextlib.suppress(ConnectionError):

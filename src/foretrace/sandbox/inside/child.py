@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from foretrace.sandbox.inside.confine import syscalls
 from foretrace.sandbox.inside.confine.seccomp import SeccompFilter
 from foretrace.sandbox.inside.roles import candidate, judge, program
+from foretrace.sandbox.inside.wire.direct_channel import LINK_FD
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 ROLES = {"candidate": candidate.serve, "judge": judge.serve, "shared": judge.serve_shared}
@@ -38,7 +39,11 @@ class Confinement:
         """System call filter of a run."""
         self.session_filter: SeccompFilter | None = None
         """System call filter of a session that forks."""
-        self.close = syscalls.prepare_call("close_range", CHANNEL_FD + 1, 0x7FFFFFFF, 0) if syscalls.NUMBERS else None
+        self._close = {
+            first: syscalls.prepare_call("close_range", first, 0x7FFFFFFF, 0)
+            for first in (CHANNEL_FD + 1, LINK_FD + 1)
+            if syscalls.NUMBERS
+        }
 
     def prepare(self, rules: int | None) -> None:
         """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
@@ -60,24 +65,31 @@ class Confinement:
         if rules is not None:
             self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
+    def close_from(self, first: int) -> None:
+        """Close all descriptors from this one on: the one after the channel's, or after the link's."""
+        if first in self._close:
+            self._close[first]()
+        else:
+            os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
 
 def main(
     confinement: Confinement,
     role: str,
     rlimits: list[tuple[int, int, int]],
-    descriptors: tuple[int, int, int, int],
+    descriptors: tuple[int, ...],
 ) -> None:
     """Enter the confinement, then serve the request that comes over the channel. Never returns.
 
     Args:
         role: the request's `mode`: a key of `ROLES`, `live` for a session without forks, `run` for a program.
         rlimits: what `make_rlimits` gave.
-        descriptors: stdin, stdout, stderr and the channel, all above 3.
+        descriptors: stdin, stdout, stderr, the channel and, where there is one, the link, all above 3.
     """
     code = 1
     try:
         place_descriptors(descriptors)
-        enter_confinement(confinement, rlimits)
+        enter_confinement(confinement, rlimits, first_closed=len(descriptors))
         channel = FrameChannel(CHANNEL_FD)
         request = channel.receive()
         serve = ROLES.get(role)
@@ -102,8 +114,8 @@ def exit_process(code: int) -> NoReturn:
     _exit(code & 0xFF)
 
 
-def place_descriptors(descriptors: tuple[int, int, int, int]) -> None:
-    """Put the four descriptors at 0 to 3, inheritable and blocking."""
+def place_descriptors(descriptors: tuple[int, ...]) -> None:
+    """Put the descriptors at 0 to 3, and at 4 where there are five, inheritable and blocking."""
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
 
@@ -114,8 +126,14 @@ def place_channel(descriptor: int) -> None:
     place_descriptors((null, null, null, descriptor))
 
 
-def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
-    """Give up rights, in the order in which each step still may be taken; close all but descriptors 0 to 3.
+def enter_confinement(
+    confinement: Confinement,
+    rlimits: list[tuple[int, int, int]],
+    *,
+    forks: bool = False,
+    first_closed: int = CHANNEL_FD + 1,
+) -> int:
+    """Give up rights, in the order in which each step still may be taken; close descriptors from `first_closed` on.
 
     Returns:
         For a session that forks: the descriptor by which the kernel asks the fork server about new processes.
@@ -132,10 +150,7 @@ def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, in
         call()
     if confinement.level and os.getppid() != confinement.server_pid:
         os._exit(1)  # the fork server died before this child had asked to die with it
-    if confinement.close is not None:
-        confinement.close()
-    else:
-        os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
+    confinement.close_from(first_closed)
     seccomp = confinement.session_filter if forks else confinement.filter
     return seccomp.install(os.getpid()) if seccomp is not None else -1
 

@@ -106,7 +106,7 @@ async def _shared(
     failed: RunError | None = None
     wrong = False
     async with start_child(
-        {**make_judge_request(plan), "mode": "shared", "code": code, "preamble": plan.preamble}, limits
+        {**make_judge_request(plan, code, limits), "mode": "shared", "code": code, "preamble": plan.preamble}, limits
     ) as child:
         loaded = await child.receive()
         if isinstance(loaded, list) and len(loaded) == 2 and loaded[0] == "failed":

@@ -1,7 +1,11 @@
-"""Judging by test code in a process of its own, between which and the code the parent passes messages on, unread."""
+"""Judging by test code in a process of its own, which speaks with the code's over a socket that only these two have.
+
+Where there can be none, or the code's process had to be replaced, this process passes messages on, unread.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from typing import Any, Self
@@ -10,8 +14,10 @@ import msgspec
 
 from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, Link, StartChild
+from foretrace.sandbox.forkserver.child_exit import ChildExit
 from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
+from foretrace.sandbox.inside.wire.direct_channel import ANSWERS, TURN_SLACK_S
 from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
 from foretrace.sandbox.judging.calls import (
     EXIT_TIMEOUT_S,
@@ -29,13 +35,10 @@ _JUDGE_CPU_S = 20.0
 _MAX_REQUEST_KB = 1 << 16
 _OVERHEAD = 4.0
 """How much longer than the code itself may compute its process may live: the tests and the relay take their time."""
-_RELAY_S = 0.01
-"""Seconds of each turn of the code's that may be the relay's: on a busy machine a message takes its time. Who uses them
-to compute is stopped by the limit of CPU time, and who sleeps through them by the end of the process."""
 _REPORTS = (b'["test"', b'["done"')
 _RESTART = b'["restart"]'
 _BROKEN = b'["broken"]'
-_ANSWERS = (b'["v",', b'["x",', b'["q",')
+_OVER = b'["over",'
 
 
 async def relay(
@@ -52,13 +55,20 @@ async def relay(
     )
     # The tests first: who holds a candidate never waits for another process, so that judgings cannot block one another.
     async with (
-        start_child(make_judge_request(plan, code), for_tests) as tests,
         CandidateProcess(start_child, plan, code, limits) as candidate,
+        start_child(make_judge_request(plan, code, limits), for_tests, candidate.link) as tests,
     ):
-        await candidate.start()
+        await candidate.start(linked=tests.linked)
+        candidate.link.close()
+        if tests.linked and not candidate.is_hopeless:
+            await tests.send(["ready", candidate.left_s if candidate.linked else None])
         while not (report.done or candidate.is_hopeless) and (frame := await tests.receive_bytes()) is not None:
             if frame.startswith(_REPORTS):
                 report.take(_read(frame), tests.elapsed)
+            elif frame.startswith(_OVER):
+                reply = await candidate.end_direct_talk(_read(frame))
+                if reply is not None:
+                    await tests.send(reply)
             elif frame == _BROKEN:
                 await candidate.refuse()
             else:
@@ -94,13 +104,23 @@ class CandidateProcess:
         self._start_child, self._limits = start_child, limits
         self._allowed = limits
         self._child: ChildChannel | None = None
-        self._left_s = limits.wall_s
+        self.left_s = limits.wall_s
+        """Seconds that the live process may still compute."""
+        self.link = Link()
+        """What connects the first process with the tests."""
+        self.linked = False
+        """Whether the live process speaks with the tests without this one."""
+        self._exit: asyncio.Task[ChildExit] | None = None
+        """Waits for the end of such a process, and takes in meanwhile what it prints."""
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
+        self.link.close()
+        if self._exit is not None:
+            self._exit.cancel()
         await self._stack.__aexit__(*error)
 
     @property
@@ -108,19 +128,26 @@ class CandidateProcess:
         """Whether all tests have failed, whatever comes."""
         return self.broke_protocol or self.failed is not None
 
-    async def start(self) -> bool:
-        """Have a process with the code loaded; False when there can be none."""
+    async def start(self, *, linked: bool = False) -> bool:
+        """Have a process with the code loaded; False when there can be none.
+
+        Args:
+            linked: whether the tests have an end of the link, so that the process is to have the other one.
+        """
         allowed = self.process.find_next_limits(self._limits)
         if allowed is None or self.is_hopeless:
             return False
-        self._allowed, self._left_s = allowed, allowed.wall_s
+        self._allowed, self.left_s = allowed, allowed.wall_s
         patient = msgspec.structs.replace(allowed, wall_s=_OVERHEAD * allowed.wall_s + 2)
         self._child = await self._stack.enter_async_context(
-            self._start_child({**self._request, "interactive": True}, patient)
+            self._start_child({**self._request, "interactive": True}, patient, self.link if linked else None)
         )
+        self.linked = self._child.linked
         frame = await self._listen()
         message = None if frame is None else _read(frame)
         if message == ["loaded"]:
+            if self.linked:
+                self._exit = asyncio.create_task(_watch(self._child))
             return True
         error = None
         if isinstance(message, list) and len(message) == 2 and message[0] == "failed":
@@ -138,10 +165,22 @@ class CandidateProcess:
             return ["gone", NOT_RUN]
         await self._child.send(frame)
         answer = await self._listen()
-        if answer is not None and answer.startswith(_ANSWERS):
+        if answer is not None and answer.startswith(ANSWERS):
             return answer
         self.broke_protocol = answer is not None
         error = await self._end(None, answered=False)
+        return ["gone", format_error(error) if error else NOT_RUN]
+
+    async def end_direct_talk(self, message: Any) -> list[Any] | None:
+        """Take over where the tests do not speak with the code any more (see `direct_channel`); return what to tell
+        them, None for nothing."""
+        _, why, left_s = message
+        self.left_s = min(self.left_s, left_s)
+        if why == "done" or self._child is None:
+            return None if why == "done" else ["gone", NOT_RUN]
+        if why != "ended":
+            self._child.stop()
+        error = await self._end(None, answered=False, flooded=why == "flooded")
         return ["gone", format_error(error) if error else NOT_RUN]
 
     async def refuse(self) -> None:
@@ -153,30 +192,31 @@ class CandidateProcess:
     async def close(self) -> None:
         """Let the process come to its end, after all is judged."""
         if self._child is not None:
-            await self._child.send(["bye"])
+            if not self.linked:  # else it notices that the tests have ended
+                await self._child.send(["bye"])
             await self._end(None)
 
     async def _listen(self) -> bytes | None:
         """What the code says next; None when it has ended, or its time is over."""
         assert self._child is not None
         began = time.monotonic()
-        timer = self._child.stop_after(max(0.0, self._left_s) + _RELAY_S)
+        timer = self._child.stop_after(max(0.0, self.left_s) + TURN_SLACK_S)
         try:
             return await self._child.receive_bytes()
         finally:
             timer.cancel()
-            self._left_s -= max(0.0, time.monotonic() - began - _RELAY_S)
+            self.left_s -= max(0.0, time.monotonic() - began - TURN_SLACK_S)
 
-    async def _end(self, failed: RunError | None, *, answered: bool = True) -> RunError | None:
+    async def _end(self, failed: RunError | None, *, answered: bool = True, flooded: bool = False) -> RunError | None:
         """Take the end of the live process into account, and say what was wrong with it."""
         assert self._child is not None
         child, self._child = self._child, None
         if self.broke_protocol:
             child.stop()
-        ended = await child.wait(EXIT_TIMEOUT_S)
+        ended = await self._wait_for_exit(child)
         await self._stack.aclose()
-        used_s = max(0.0, self._allowed.wall_s - self._left_s)
-        ended = msgspec.structs.replace(ended, seconds=used_s)
+        used_s = max(0.0, self._allowed.wall_s - self.left_s)
+        ended = msgspec.structs.replace(ended, seconds=used_s, ending="output" if flooded else ended.ending)
         if self.broke_protocol or child.broken:
             self.broke_protocol = True
             self.process.add(ended, "killed", make_protocol_error())
@@ -184,13 +224,30 @@ class CandidateProcess:
         if failed is not None:
             self.process.add(ended, find_load_ending(failed), failed)
             return failed
-        if self._left_s <= 0:
+        if self.left_s <= 0:
             late = msgspec.structs.replace(ended, ending="timeout")
             ending, error = find_ending(late, answered, self._allowed)
         else:
             ending, error = find_ending(ended, answered, self._allowed)
         self.process.add(ended, ending, error)
         return error
+
+    async def _wait_for_exit(self, child: ChildChannel) -> ChildExit:
+        if self._exit is None:
+            return await child.wait(EXIT_TIMEOUT_S)
+        task, self._exit = self._exit, None
+        timer = child.stop_after(EXIT_TIMEOUT_S)
+        try:
+            return await task
+        finally:
+            timer.cancel()
+
+
+async def _watch(child: ChildChannel) -> ChildExit:
+    """Wait for the end of a process that has nothing more to say to this one; one that speaks all the same is ended."""
+    if await child.receive_bytes() is not None:
+        child.broken = "the process spoke out of turn"
+    return await child.wait()
 
 
 def _read(frame: bytes) -> Any:

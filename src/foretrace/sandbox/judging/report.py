@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from foretrace.core.problem import TestResult
+from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver.child_channel import find_max_frame
 from foretrace.sandbox.forkserver.run_result import read_error
 from foretrace.sandbox.judging.calls import format_error
 from foretrace.sandbox.judging.plan import JudgePlan
@@ -23,7 +25,7 @@ _SHARED = {
 tell that it matters; of files, words in either."""
 
 
-def make_judge_request(plan: JudgePlan, code: str = "") -> dict[str, Any]:
+def make_judge_request(plan: JudgePlan, code: str, limits: Limits) -> dict[str, Any]:
     """The request for a process that runs the plan's test code on an answer."""
     tests = [plan.setup, *(test.code for test in plan.tests)]
     return {
@@ -41,6 +43,7 @@ def make_judge_request(plan: JudgePlan, code: str = "") -> dict[str, Any]:
             if any(word in text for text in ((code, *tests) if kind == "files" else tests) for word in words)
         ],
         "interactive": True,
+        "max_answer_bytes": find_max_frame(limits),
     }
 
 

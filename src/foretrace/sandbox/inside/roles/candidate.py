@@ -15,6 +15,8 @@ from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer
 from foretrace.sandbox.inside.roles.process_pools import run_processes_as_threads
 from foretrace.sandbox.inside.shared_state.states import SharedStates
+from foretrace.sandbox.inside.wire.direct_channel import LINK_FD
+from foretrace.sandbox.inside.wire.frames import FrameChannel
 from foretrace.sandbox.inside.wire.values import decode, encode
 
 MODULE = "solution"
@@ -88,7 +90,8 @@ class CallAnswerer:
 def _serve_tests(channel: Any, request: dict[str, Any]) -> None:
     printed, errors = PrintedText(sys.stdout), PrintedText(sys.stderr)
     sys.stdout, sys.stderr = printed, errors  # type: ignore[assignment]
-    peer = CandidatePeer(channel, int(request["limits"]["reply_kb"]) * 1024, printed, errors)
+    link = FrameChannel(LINK_FD) if request.get("linked") else channel
+    peer = CandidatePeer(link, int(request["limits"]["reply_kb"]) * 1024, printed, errors)
     loaded = _load(request, describe_error)
     if isinstance(loaded, list):
         channel.send(loaded)
@@ -98,7 +101,7 @@ def _serve_tests(channel: Any, request: dict[str, Any]) -> None:
     printed.take()
     errors.take()
     try:
-        while (message := channel.receive()) is not None and message[0] == "q":
+        while (message := link.receive()) is not None and message[0] == "q":
             peer.take_turn(message)
     except GoneError:
         return

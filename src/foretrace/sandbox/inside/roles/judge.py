@@ -17,6 +17,7 @@ from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles import asserts, candidate, pytest_names
 from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
+from foretrace.sandbox.inside.wire.direct_channel import LINK_FD, DirectChannel
 from foretrace.sandbox.inside.wire.values import show_value
 
 _OF_TESTS = frozenset({"pytest", "numpy", "np", "pandas", "pd", "mock"})
@@ -28,6 +29,8 @@ _MAX_REPLY = 64 << 20
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Run the tests of the request against the code behind the channel (see `wire.frames`)."""
     names = request["names"]
+    if request.get("linked"):
+        channel = DirectChannel(channel, LINK_FD, int(request["max_answer_bytes"]))
     peer = TestsPeer(channel, _MAX_REPLY, request.get("classes", ()))
     try:
         world = _run_setup(request["setup"], peer)
@@ -66,8 +69,7 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     for frame in reports:
         if reason and frame[2]:
             frame[2], frame[5] = False, reason
-        channel.send(frame)
-    channel.send(["done", None])
+    channel.send_all([*reports, ["done", None]])
 
 
 def serve_shared(channel: Any, request: dict[str, Any]) -> None:

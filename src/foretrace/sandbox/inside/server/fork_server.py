@@ -20,6 +20,7 @@ from foretrace.sandbox.inside.confine import jail, landlock, syscalls
 from foretrace.sandbox.inside.confine.seccomp import SeccompFilter, make_child_program, make_server_program
 from foretrace.sandbox.inside.confine.syscalls import CallError
 from foretrace.sandbox.inside.server import pinned_pages
+from foretrace.sandbox.inside.server.filled_memory import fill_holes
 from foretrace.sandbox.inside.server.parent_connection import ParentConnection, move_descriptor_up, read_input
 from foretrace.sandbox.inside.server.preload import pin_changed_pages, preload_packages, warm_up
 from foretrace.sandbox.inside.server.settled_pages import settle_pages
@@ -116,6 +117,8 @@ def main() -> None:
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
         forget_own_modules(configuration["path"])
         settle_pages(pages)
+        fill_holes()
+        gc.freeze()
         pinned = pin_changed_pages(ring, pages, confinement)
         pages.close()
         if confinement.level:
@@ -153,7 +156,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
         if request["mode"] == "session":
             serve_session(parent, confinement, request)
         else:
-            serve_run(parent, confinement, request, stdin)
+            serve_run(parent, confinement, request, stdin, parent.descriptors.pop() if request.get("linked") else None)
             stdin = None
         if confinement.level < 2:
             empty_folder(confinement.scratch)

@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 from typing import Any, NoReturn
 
 from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
@@ -21,6 +22,7 @@ from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMEST
 CHUNK_SIZE = 1 << 16
 """Bytes that are read from a descriptor at one time."""
 _BUFFER_SIZE = 1 << 20
+_DESCRIPTOR_SPACE = socket.CMSG_SPACE(struct.calcsize("=i"))
 _STREAM_KINDS = (TO_CHILD, STDIN)
 """Messages whose bytes are forwarded as they come, and never held as a whole."""
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
@@ -47,6 +49,8 @@ class ParentConnection:
         """A folder of the host that is removed when this process ends."""
         self.stream_left = 0
         """Bytes of a stream message that are still to be forwarded (see `forward_stream`)."""
+        self.descriptors: list[int] = []
+        """What has come beside the bytes."""
         self._in, self.wiped = make_wiped_memory()
         self._start = self._end = 0
         self._out, _ = make_wiped_memory()
@@ -69,11 +73,13 @@ class ParentConnection:
             self._in[:length] = self._in[self._start : self._end]
             self._start, self._end = 0, length
         try:
-            count = self.socket.recv_into(self._in[self._end :])
+            count, beside, _, _ = self.socket.recvmsg_into([self._in[self._end :]], _DESCRIPTOR_SPACE)
         except OSError:  # the parent died with something unread
-            count = 0
+            count, beside = 0, []
         if not count:
             self.exit()
+        for _, _, numbers in beside:
+            self.descriptors += [move_descriptor_up(number) for (number,) in struct.iter_unpack("=i", numbers)]
         self._end += count
 
     def take(self) -> tuple[bytes, bytes] | None:

@@ -20,6 +20,7 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.roles import candidate, judge, program
 from foretrace.sandbox.inside.server import pinned_pages
 from foretrace.sandbox.inside.wire import frames
+from foretrace.sandbox.inside.wire.direct_channel import DirectChannel
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 _MODULES = """
@@ -104,6 +105,7 @@ def warm_up() -> None:
         _rehearse(candidate.serve, _CALLS)
         _rehearse(lambda channel, _: program.live(channel), {}, ["block", _CODE])
         _rehearse(_judge_here, {})
+        _talk_here()
 
 
 def buffer_long_output(stream: Any) -> None:
@@ -171,6 +173,11 @@ class _Conversation:
         else:
             self._answers.append(message)
 
+    def send_all(self, messages: list[Any]) -> None:
+        """Send several messages."""
+        for message in messages:
+            self.send(message)
+
     def receive(self) -> Any:
         """What the answer said."""
         return self._answers.pop()
@@ -179,6 +186,28 @@ class _Conversation:
 def _judge_here(_: Any, __: Any) -> None:
     """Judge an answer by tests, with both in this process."""
     judge.serve(_Conversation(), _TESTS)
+
+
+class _ReadyParent:
+    """The parent that tells the tests' process that the code is loaded."""
+
+    def receive(self) -> Any:
+        """Its one message."""
+        return ["ready", 60.0]
+
+    def send_all(self, messages: list[Any]) -> None:
+        """Hear how it ended."""
+
+
+def _talk_here() -> None:
+    """Ask a question over a socket, as tests do where they have one, and answer it here."""
+    ours, theirs = socket.socketpair()
+    channel = DirectChannel(_ReadyParent(), ours.detach(), 1 << 16)
+    theirs.sendall(frames.pack_frame(["v", 1, None, None]))
+    channel.send(["q", "get", "", [], {}, None, None])
+    channel.receive()
+    channel.send_all([])
+    theirs.close()
 
 
 def pin_changed_pages(ring: int, pages: pinned_pages.MemoryPages, confinement: Confinement) -> int:

@@ -24,7 +24,12 @@ class RunningChild:
     """One child: its descriptors, how much it has said, and when it must end."""
 
     def __init__(
-        self, parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None
+        self,
+        parent: ParentConnection,
+        confinement: Confinement,
+        request: dict[str, Any],
+        stdin: int | None,
+        link: int | None,
     ) -> None:
         limits = request["limits"]
         self.max_output = int(limits["output_mb"]) << 20
@@ -47,12 +52,14 @@ class RunningChild:
         self.deadline = self.started + float(limits["wall_s"])
         self.pid = os.fork()
         if self.pid == 0:
+            descriptors = (stdin, out_theirs, err_theirs, theirs.fileno())
             child.main(
-                confinement, request["mode"], request["rlimits"], (stdin, out_theirs, err_theirs, theirs.fileno())
+                confinement, request["mode"], request["rlimits"], descriptors if link is None else (*descriptors, link)
             )
         theirs.close()
-        for descriptor in (stdin, out_theirs, err_theirs):
-            os.close(descriptor)
+        for descriptor in (stdin, out_theirs, err_theirs, link):
+            if descriptor is not None:
+                os.close(descriptor)
         self.channel, self.out, self.err = channel, out, err
         for descriptor in (channel.fileno(), out, err):
             os.set_blocking(descriptor, False)
@@ -186,9 +193,20 @@ class RunningChild:
         return True
 
 
-def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None) -> None:
-    """Serve one run, from the fork of its child until nothing of it is left."""
-    running = RunningChild(parent, confinement, request, stdin)
+def serve_run(
+    parent: ParentConnection,
+    confinement: Confinement,
+    request: dict[str, Any],
+    stdin: int | None,
+    link: int | None = None,
+) -> None:
+    """Serve one run, from the fork of its child until nothing of it is left.
+
+    Args:
+        stdin: what the run reads, None for nothing; this closes it.
+        link: a descriptor that the child gets as `direct_channel.LINK_FD`; this closes it here.
+    """
+    running = RunningChild(parent, confinement, request, stdin, link)
     eager = bool(request.get("interactive"))
     watched = confinement.level in (1, 2)  # where the system has no limit that counts this child alone
     may_have_more = True

@@ -9,8 +9,9 @@ Frames of a child on its channel (file descriptor 3), all JSON lists whose first
     candidate child: ["loaded"] or ["failed", error]; then, where the calls came with the request, one answer to each,
               in order: ["value", encoded, null] or ["raised", error] (`encoded` is what `values.encode` gives); else
               answers to the requests of the judge, and requests of its own (see `remote.peer`)
-    judge     child: requests to the candidate and answers to its requests (see `remote.peer`), which the parent passes
-              on unread, and answers with ["gone", why] where the candidate has ended; ["restart"] for a new candidate,
+    judge     child: requests to the candidate and answers to its requests (see `remote.peer`), which go there straight
+              (see `direct_channel`) or by the parent, which passes them on unread, and answers with ["gone", why] where
+              the candidate has ended; ["restart"] for a new candidate,
               ["broken"] for one that says what cannot be read;
               ["test", name, passed, actual, expected, error] in the order of the tests, when all are through; at the
               end ["done", error|null]
@@ -126,7 +127,14 @@ class FrameChannel:
 
     def send(self, message: Any) -> None:
         """Send one frame."""
-        left = memoryview(self._pack(message))
+        self._write_all(self._pack(message))
+
+    def send_all(self, messages: list[Any]) -> None:
+        """Send several frames at one time."""
+        self._write_all(b"".join(map(self._pack, messages)))
+
+    def _write_all(self, data: bytes) -> None:
+        left = memoryview(data)
         while left:
             left = left[self._write(self._descriptor, left) :]
 
