@@ -82,7 +82,7 @@ def test_nothing_is_written_where_the_scanner_cannot_start(
     def fail(*_: object) -> object:
         raise ImportError("no RE2 here")
 
-    monkeypatch.setattr(gate, "_compile", fail)
+    monkeypatch.setattr(gate, "compile_pattern", fail)
     failed = run("import", "chat", rows, "--out", "t")
     assert failed.code == 1 and "the scanner for secrets cannot start" in failed.err and not Path("t").exists()
 

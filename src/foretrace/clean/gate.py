@@ -1,16 +1,12 @@
-"""Tell fast which texts may hold a secret at all, with the RE2 library: nine texts in ten end here.
-
-RE2 takes time in proportion to the text, whatever stands in it. Its patterns are compiled once a process: what they have
-learnt from a text makes them faster on the next one.
-"""
+"""Tell fast which texts may hold a secret at all, with the RE2 library: nine texts in ten end here."""
 
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from foretrace.clean.re2_patterns import compile_pattern, encode_text
 from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS, cut_heads
 from foretrace.core.errors import ForetraceError
 
@@ -77,10 +73,6 @@ _BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
 """Characters that are read with a part in front of it, behind it, and behind it where a token begins there."""
 _WINDOW, _OVERLAP = 1 << 18, 1 << 15
 """Characters of a long text that are looked at together, and how many of them are looked at twice."""
-_PATTERN_BYTES = 16 << 20
-"""Memory in which a pattern may keep what it has learnt. It seldom takes a tenth of this."""
-_Question = Callable[[bytes], bool]
-"""Whether a text in UTF-8 may hold something."""
 
 
 class Suspect(NamedTuple):
@@ -110,10 +102,10 @@ class Gate:
         try:
             # several patterns, since what all in one has to remember would not fit into the memory of a pattern
             personal = "|".join([_PERSONAL, *([_ADDRESSES] if addresses else [])])
-            self._may_hold_anything_else = _compile("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
-            self._may_be_named, self._has_token = _compile(_ROUGHLY_NAMED), _compile(_TOKEN)
-            self._has_blob, self._is_personal = _compile(_BLOB), _compile(personal)
-            self._exact_names = tuple(map(_compile, (_NAMED, "|".join(_OTHERS))))
+            self._may_hold_anything_else = compile_pattern("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
+            self._may_be_named, self._has_token = compile_pattern(_ROUGHLY_NAMED), compile_pattern(_TOKEN)
+            self._has_blob, self._is_personal = compile_pattern(_BLOB), compile_pattern(personal)
+            self._exact_names = tuple(map(compile_pattern, (_NAMED, "|".join(_OTHERS))))
             works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
         except Exception as error:
             raise ForetraceError(
@@ -130,7 +122,7 @@ class Gate:
             if len(text) < _LEAST:
                 continue
             for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
-                data = _encode(text[start:end])
+                data = encode_text(text[start:end])
                 blob = has_blob(data)
                 if not (may_hold_anything_else(data) or blob):
                     continue
@@ -154,7 +146,7 @@ class Gate:
                     continue
                 for start in range(suspect.start, suspect.end, _PART):
                     stop = min(start + _PART + _BEFORE, suspect.end)
-                    data = _encode(texts[suspect.text][start:stop])
+                    data = encode_text(texts[suspect.text][start:stop])
                     named = suspect.has_name and self._is_named(data)
                     token = suspect.tokens_end > 0 and self._has_token(data)
                     if named or token:
@@ -162,21 +154,6 @@ class Gate:
                         begin = max(0, start - _BEFORE)
                         found.append(Suspect(suspect.text, begin, end, named, stop if token else 0))
         return _merge(sorted(found, key=lambda suspect: (suspect.text, _is_part(suspect), suspect)))
-
-
-@functools.cache
-def _compile(pattern: str) -> _Question:
-    import re2
-
-    options = re2.Options()
-    options.max_mem = _PATTERN_BYTES
-    options.never_capture = True
-    search = re2.compile(pattern, options).search
-    return lambda data: search(data) is not None
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
 
 
 def _cut(length: int) -> Iterator[tuple[int, int]]:
