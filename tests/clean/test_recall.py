@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections import Counter
@@ -9,8 +10,10 @@ from collections import Counter
 import pytest
 
 from clean.planted import Planted, plant_others, plant_tokens
+from foretrace.clean import scanner
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import Deadline, find_secrets
+from foretrace.clean.values import decode_base64, may_be_base64
 from foretrace.core.trace import Message, Provenance, Task, Trace
 
 LEAST = 0.99
@@ -32,6 +35,24 @@ def test_planted_secrets_are_found(seed: int) -> None:
     missed = Counter((p.kind, p.place) for p in planted if not is_gone(p, hide(p.text)))
     assert len({p.kind for p in planted}) > 80
     assert missed.total() <= (1 - LEAST) * len(planted), missed
+
+
+def test_the_quick_look_at_tokens_changes_no_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [planted.text for planted in plant_tokens(3, 1)]
+    found = [find_secrets(text, Deadline(60)) for text in texts]
+    monkeypatch.setattr(scanner, "_may_hold_token", lambda text: True)
+    assert [find_secrets(text, Deadline(60)) for text in texts] == found
+
+
+def test_what_cannot_be_text_in_base64_is_told_as_decoding_tells_it() -> None:
+    rng = random.Random(1)
+    digits = "ABCDEFabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+    for _ in range(2000):
+        odd = 0.3 * rng.random()
+        plain = bytes(200 if i % 3 == 0 and rng.random() < odd else 97 for i in range(rng.randrange(18, 60)))
+        random_line = "".join(rng.choices(digits, k=rng.randrange(24, 90)))
+        for line in (base64.b64encode(plain).decode(), random_line):
+            assert may_be_base64(line) == (decode_base64(line[:64]) is not None), line
 
 
 @pytest.mark.slow

@@ -79,10 +79,10 @@ def test_without_redaction_it_says_so(run: Run, rows: Path) -> None:
 def test_nothing_is_written_where_the_scanner_cannot_start(
     run: Run, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> list[bool]:
+    def fail(*_: object) -> object:
         raise ImportError("no RE2 here")
 
-    monkeypatch.setattr(gate, "_match", fail)
+    monkeypatch.setattr(gate, "compile_pattern", fail)
     failed = run("import", "chat", rows, "--out", "t")
     assert failed.code == 1 and "the scanner for secrets cannot start" in failed.err and not Path("t").exists()
 

@@ -1,16 +1,12 @@
-"""Tell fast which texts may hold a secret at all: one pass over many texts, with the RE2 library inside pyarrow.
-
-RE2 takes time in proportion to the text, whatever stands in it. Nine texts in ten end here.
-"""
+"""Tell fast which texts may hold a secret at all, with the RE2 library: nine texts in ten end here."""
 
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
-import itertools
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from foretrace.clean.re2_patterns import compile_pattern, encode_text
 from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS, cut_heads
 from foretrace.core.errors import ForetraceError
 
@@ -69,6 +65,8 @@ _PERSONAL = (
     r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|-(?:home|Users)-"
 )
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
+_LEAST = 6
+"""Characters below which a text holds nothing."""
 _SHORT, _PART = 3 << 10, 1 << 10
 """Characters of a text up to which it is read as a whole, and of the parts in which a longer one is looked at again."""
 _BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
@@ -101,95 +99,67 @@ class Gate:
     """
 
     def __init__(self, *, addresses: bool = False) -> None:
-        # several patterns, since the automaton of all in one would not fit into the memory that RE2 allows itself
-        self._personal = "|".join([_PERSONAL, *([_ADDRESSES] if addresses else [])])
         try:
+            # several patterns, since what all in one has to remember would not fit into the memory of a pattern
+            personal = "|".join([_PERSONAL, *([_ADDRESSES] if addresses else [])])
+            self._may_hold_anything_else = compile_pattern("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
+            self._may_be_named, self._has_token = compile_pattern(_ROUGHLY_NAMED), compile_pattern(_TOKEN)
+            self._has_blob, self._is_personal = compile_pattern(_BLOB), compile_pattern(personal)
+            self._exact_names = tuple(map(compile_pattern, (_NAMED, "|".join(_OTHERS))))
             works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
         except Exception as error:
             raise ForetraceError(
                 f"the scanner for secrets cannot start ({type(error).__name__}): nothing was written"
             ) from error
         if not works:
-            raise ForetraceError("the scanner for secrets does not work with this pyarrow: nothing was written")
+            raise ForetraceError("the scanner for secrets does not work with this google-re2: nothing was written")
 
     def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
         """The parts of texts that must be looked at, in order; those of one text do not overlap."""
-        windows = list(_cut(texts))
-        if not windows:
-            return []
-        values = _make_array([texts[w.text][w.start : w.end] for w in windows])
-        names = _ask_again(values, _match(values, _ROUGHLY_NAMED), _find_exactly)
-        tokens = _match(values, _TOKEN)
-        others = _match(values, f"{_BLOB}|{self._personal}")
-        blobs = _ask_again(values, others, lambda hits: _match(hits, _BLOB))
-        found = [
-            window._replace(has_name=name, tokens_end=window.end if token else 0, has_blob=blob)
-            for window, name, token, other, blob in zip(windows, names, tokens, others, blobs, strict=True)
-            if name or token or other
-        ]
+        found: list[Suspect] = []
+        may_hold_anything_else, has_blob = self._may_hold_anything_else, self._has_blob
+        for number, text in enumerate(texts):
+            if len(text) < _LEAST:
+                continue
+            for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
+                data = encode_text(text[start:end])
+                blob = has_blob(data)
+                if not (may_hold_anything_else(data) or blob):
+                    continue
+                named = self._may_be_named(data) and self._is_named(data)
+                token = self._has_token(data)
+                if named or token or blob or self._is_personal(data):
+                    found.append(Suspect(number, start, end, named, end if token else 0, blob))
         return self._narrow(found, texts)
+
+    def _is_named(self, data: bytes) -> bool:
+        """Whether it holds what a name, a header or a command tells."""
+        return any(matches(data) for matches in self._exact_names)
 
     def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:
         """The same, of which long ones are cut down to what stands around the names and heads of tokens in them."""
         found = [suspect for suspect in suspects if suspect.end - suspect.start <= _SHORT]
-        parts: list[Suspect] = []
         for suspect in suspects:
             if suspect.end - suspect.start > _SHORT:
                 found.append(suspect._replace(has_name=False, tokens_end=0))
                 if not _is_part(suspect):
                     continue
-                cuts = range(suspect.start, suspect.end, _PART)
-                parts += (suspect._replace(start=at, end=min(at + _PART + _BEFORE, suspect.end)) for at in cuts)
-        if parts:
-            values = _make_array([texts[part.text][part.start : part.end] for part in parts])
-            names = _ask_again(values, [part.has_name for part in parts], _find_exactly)
-            tokens = _ask_again(values, [part.tokens_end > 0 for part in parts], lambda hits: _match(hits, _TOKEN))
-            for part, named, token in zip(parts, names, tokens, strict=True):
-                if named or token:
-                    end = min(len(texts[part.text]), part.end + (_TOKEN_BEHIND if token else _BEHIND))
-                    tokens_end = part.end if token else 0
-                    found.append(Suspect(part.text, max(0, part.start - _BEFORE), end, named, tokens_end))
+                for start in range(suspect.start, suspect.end, _PART):
+                    stop = min(start + _PART + _BEFORE, suspect.end)
+                    data = encode_text(texts[suspect.text][start:stop])
+                    named = suspect.has_name and self._is_named(data)
+                    token = suspect.tokens_end > 0 and self._has_token(data)
+                    if named or token:
+                        end = min(len(texts[suspect.text]), stop + (_TOKEN_BEHIND if token else _BEHIND))
+                        begin = max(0, start - _BEFORE)
+                        found.append(Suspect(suspect.text, begin, end, named, stop if token else 0))
         return _merge(sorted(found, key=lambda suspect: (suspect.text, _is_part(suspect), suspect)))
 
 
-def _ask_again(values: Any, hits: list[bool], match: Callable[[Any], list[bool]]) -> list[bool]:
-    """Which of the values that are hits are hits of a stricter question too."""
-    if not any(hits):
-        return hits
-    again = iter(match(_take(values, [number for number, hit in enumerate(hits) if hit])))
-    return [hit and next(again) for hit in hits]
-
-
-def _find_exactly(values: Any) -> list[bool]:
-    """Which values hold what a name, a header or a command tells."""
-    named, told_otherwise = _match(values, _NAMED), _match(values, "|".join(_OTHERS))
-    return [any(pair) for pair in zip(named, told_otherwise, strict=True)]
-
-
-def _take(values: Any, numbers: list[int]) -> Any:
-    import pyarrow as pa
-    from pyarrow._compute import call_function  # type: ignore[attr-defined]
-
-    places = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(array("i", numbers))])
-    return call_function("take", [values, places])
-
-
-def _match(values: Any, pattern: str) -> list[bool]:
-    # Not `pyarrow.compute`: it makes a Python function for each of its 300 when it is imported, which takes 0.1 s.
-    from pyarrow._compute import MatchSubstringOptions, call_function  # type: ignore[attr-defined]
-
-    return call_function("match_substring_regex", [values], MatchSubstringOptions(pattern)).to_pylist()
-
-
-def _cut(texts: Sequence[str]) -> Iterator[Suspect]:
-    """What is looked at together of each text: all of it, where it is not very long."""
-    for number, text in enumerate(texts):
-        length = len(text)
-        if length > _WINDOW + _OVERLAP:
-            for at in range(0, length, _WINDOW):
-                yield Suspect(number, max(0, at - _OVERLAP), min(length, at + _WINDOW))
-        elif length >= 6:
-            yield Suspect(number, 0, length)
+def _cut(length: int) -> Iterator[tuple[int, int]]:
+    """What is looked at together of a very long text."""
+    for at in range(0, length, _WINDOW):
+        yield max(0, at - _OVERLAP), min(length, at + _WINDOW)
 
 
 def _is_part(suspect: Suspect) -> bool:
@@ -213,14 +183,3 @@ def _merge(windows: list[Suspect]) -> list[Suspect]:
         else:
             merged.append(window)
     return merged
-
-
-def _make_array(texts: Sequence[str]) -> Any:
-    """An Arrow array of texts, without the look at pandas that `pa.array` takes."""
-    import pyarrow as pa
-
-    encoded = [text.encode("utf-8", "replace") for text in texts]
-    offsets = array("q", [0])
-    offsets.extend(itertools.accumulate(map(len, encoded)))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.large_string(), len(encoded), buffers)

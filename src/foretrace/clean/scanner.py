@@ -11,10 +11,11 @@ import functools
 import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from foretrace.clean.named_values import find_named_values
+from foretrace.clean.re2_patterns import compile_pattern, encode_text
 from foretrace.clean.rules import TOKENS, Token, may_begin
 from foretrace.clean.values import SWITCHES, decode_base64, is_token, may_be_base64, measure_entropy
 from foretrace.clean.views import View, join_lines, read_in_other_ways
@@ -64,6 +65,30 @@ def _compile_tokens(first: str) -> list[tuple[Token, re.Pattern[str], re.Pattern
 def _compile_token(token: Token) -> tuple[re.Pattern[str], re.Pattern[str]]:
     whole = rf"({token.head})({token.body})"
     return re.compile(whole + "(?![A-Za-z0-9])"), re.compile(whole)
+
+
+_COUNT = re.compile(r"\{(\d+)(?:,\d*)?\}")
+_BODY_BEGIN = re.compile(r"(\[[^\]]*\])\{(\d+)")
+_MAX_HEAD_COUNT, _MAX_BODY_BEGIN = 6, 8
+"""Characters that the quick look at tokens counts."""
+
+
+def _shorten(token: Token) -> str:
+    """What stands in each text that holds such a token: its head, and the first characters of its body."""
+    head = _COUNT.sub(lambda count: f"{{{min(_MAX_HEAD_COUNT, int(count[1]))},}}", token.head)
+    body = _BODY_BEGIN.match(token.body)
+    return f"(?:{head}){body[1]}{{{min(_MAX_BODY_BEGIN, int(body[2]))}}}" if body else f"(?:{head})"
+
+
+def _may_hold_token(text: str) -> bool:
+    """Whether a token may stand in a text, wherever it begins. To look for heads in each place takes many times as
+    long, and of the texts that seemed to hold one before their escapes and line breaks were read, few do."""
+    return _compile_quick_look()(encode_text(text))
+
+
+@functools.cache
+def _compile_quick_look() -> Callable[[bytes], bool]:
+    return compile_pattern("|".join(map(_shorten, TOKENS)))
 
 
 @functools.cache
@@ -118,7 +143,7 @@ def find_secrets(
     for number, view in enumerate(read_in_other_ways(text)):
         deadline.check()
         ways = (
-            _find_tokens(view.text, tokens_end),
+            _find_tokens(view.text, tokens_end) if tokens_end > 0 and _may_hold_token(view.text) else (),
             _find_keys(view.text),
             (Found(*span) for span in find_named_values(view.text)) if named else (),
             _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
@@ -128,7 +153,7 @@ def find_secrets(
                 each = _take_rest(view.text, each)
                 found.append(each._replace(**_place(view, each)))
             deadline.check()
-        if tokens_end > 0 and (joined := join_lines(view)) is not None:
+        if tokens_end > 0 and (joined := join_lines(view)) is not None and _may_hold_token(joined.text):
             found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined, tokens_end))
         if named and (whole := _join_strings(view)) is not None:
             values = (Found(*span) for span in find_named_values(whole.text))

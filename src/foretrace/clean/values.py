@@ -160,8 +160,16 @@ def decode_base64(text: str) -> str | None:
     return decoded if odd <= 0.05 * len(decoded) else None
 
 
+_LOW = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
+"""Digits of base64 whose upper bit is not set, as in the first of the four digits of each three bytes of plain text."""
+
+
 def may_be_base64(line: str) -> bool:
     """Whether the beginning of a text in base64 stands for text."""
+    digits = line[:64].rstrip("=").encode()
+    fours = len(digits) // 4
+    if 10 * len(digits[: fours * 4 : 4].translate(None, _LOW)) > 3 * fours:  # too many bytes are not plain
+        return False
     return decode_base64(line[:64]) is not None
 
 

@@ -7,8 +7,8 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 
-_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$])")
-_PERCENT = re.compile(r"%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd])")
+_ESCAPE = re.compile(r"(\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$]))")
+_PERCENT = re.compile(r"(%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd]))")
 _DASHED = "".join(
     rf"|(?<={word}\n)"
     for word in ("sk", "csk", "xox[abeoprscd]", "xapp", "xai", "pplx", "glpat", "pypi", "nvapi", "tvly")
@@ -49,10 +49,12 @@ class View:
             return []
         return sorted({place for place in self._matches[0] if 0 < place < len(self.text)})
 
-    def replace(self, pattern: re.Pattern[str], read: Callable[[re.Match[str]], str]) -> View | None:
-        """The text with all matches of a pattern as the one character each stands for. None where there is none."""
-        text, count = pattern.subn(read, self.text)
-        return View(text, self, pattern) if count else None
+    def replace(self, pattern: re.Pattern[str], read: Callable[[str], str]) -> View | None:
+        """The text with all matches of a pattern, which is one group, as the one character each stands for. None where
+        there is none."""
+        parts = pattern.split(self.text)  # half the time of `sub`, which makes a match for each
+        parts[1::2] = map(read, parts[1::2])
+        return View("".join(parts), self, pattern) if len(parts) > 1 else None
 
     def remove(self, pattern: re.Pattern[str]) -> View | None:
         """The text without the matches of a pattern. None where there is none."""
@@ -94,7 +96,7 @@ def read_in_other_ways(text: str) -> Iterator[View]:
         if "\\" not in view.text or (view := view.replace(_ESCAPE, _read_escape)) is None:
             break
         yield view
-    if "%" in text and (plain := View(text).replace(_PERCENT, lambda match: chr(int(match[0][1:], 16)))) is not None:
+    if "%" in text and (plain := View(text).replace(_PERCENT, lambda found: chr(int(found[1:], 16)))) is not None:
         yield plain
 
 
@@ -103,6 +105,6 @@ def join_lines(view: View) -> View | None:
     return view.remove(_BREAK) if _HAS_BREAK.search(view.text) else None
 
 
-def _read_escape(match: re.Match[str]) -> str:
-    found = match[0]
+@functools.lru_cache(maxsize=1 << 10)
+def _read_escape(found: str) -> str:
     return chr(int(found[2:], 16)) if found[1] in "ux" else _PLAIN.get(found[1], found[1])
