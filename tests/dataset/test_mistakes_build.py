@@ -215,7 +215,9 @@ def test_without_a_pair_a_warning_says_so(traces: Path, predicted: dict[str, Pat
     few = change(predicted["proposer"], tmp_path / "few.jsonl", same, lambda rows: rows[:6])
     manifest = build([traces], tmp_path / "out", BuildSettings(**SHAPE, mistakes=(str(few),))).manifest
     assert manifest["mistakes"]["pairs"] == 0 and "proposer" not in manifest["families"]
-    assert any(warning.startswith("mistakes: no pair could be made") for warning in manifest["warnings"])
+    (told,) = (warning for warning in manifest["warnings"] if warning.startswith("mistakes: no pair could be made"))
+    steps = manifest["mistakes"]["steps"]
+    assert f"{steps} predicted steps are rows" in told and "predict" in told
     assert not any("proposer/" in gate["name"] for gate in manifest["gates"])
 
 

@@ -425,9 +425,7 @@ class _Builder:
         files = msgspec.to_builtins(guesses.files)
         described = {"files": files, "steps": search.steps, "pairs": len(chosen)}
         if not chosen:
-            self.warnings.append(
-                "mistakes: no pair could be made, the drops say why; more predictions, or more guesses a row, help"
-            )
+            self.warnings.append(f"mistakes: no pair could be made. {search.explain_lack()}")
             return _MistakePairs(None, described)
         return _MistakePairs(make_twins_gate(chosen, counts.families[FAMILY]), described)
 

@@ -85,6 +85,25 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
         self.steps += other.steps
         self.drops.update(other.drops)
 
+    def explain_lack(self) -> str:
+        """Why there is no pair, for a user who can change what is predicted."""
+        missed = self.drops["proposer_right_not_guessed"]
+        refused = sum(self.drops.values()) - missed
+        alone = len(self.candidates)
+        reasons = [f"{self.steps:,} predicted steps are rows"]
+        if missed:
+            reasons.append(f"at {missed:,} no guess was right (predict more guesses a row, or with a better predictor)")
+        if refused:
+            reasons.append(f"{refused:,} guesses cannot be read or may be no mistakes")
+        if alone:
+            reasons.append(
+                f"{alone:,} wrong guesses beside a right one have no twin, which is such a step with right and wrong "
+                "exchanged (predict the rows of more traces: some hundreds)"
+            )
+        elif self.steps > missed:
+            reasons.append("beside a right guess there was no wrong one (predict more guesses a row)")
+        return "; ".join(reasons)
+
 
 def _find_mistakes_at(
     target: Target,

@@ -30,8 +30,11 @@ _WORD = re.compile(r"[A-Za-z_]{2,24}")
 _READ_CHARS = 1200
 """Characters that are read at the beginning and at the end of the last result."""
 _MAX_SHORT_VALUE = 24
-_PENALTY_C = 1.0
+_PENALTY_C = 0.1
 """Inverse of the strength of the penalty, as scikit-learn has it."""
+_LAST_TURNS_VALUE = 3.0
+"""Value of the features of the last two turns. Their weights cost the square of it less than others do, so that the
+model comes close to a Markov chain of order 2 where rows are few, or say little else."""
 _MAX_ITERATIONS = 150
 _FOLDS = 4
 """Parts of the groups, of which each is held out once to calibrate the probabilities; of many rows only one is."""
@@ -87,12 +90,14 @@ class Regression:
 
     def _join(self, words: Counter[int], view: PromptView) -> tuple[np.ndarray, np.ndarray]:
         """Sparse features of one prompt: indices, ascending, and values."""
-        history = sorted({_WORD_BUCKETS + crc32(name.encode()) % _HISTORY_BUCKETS for name in _name_history(view)})
+        history = dict.fromkeys(map(_hash_feature, _name_history(view)), 1.0)
+        history.update(dict.fromkeys(map(_hash_feature, _name_last_turns(view)), _LAST_TURNS_VALUE))
+        places = sorted(history)
         found = sorted(words)
         weights = np.log1p([float(words[index]) for index in found]) * self._idf[found]
         norm = float(np.sqrt((weights**2).sum())) or 1.0
-        values = np.concatenate([weights / norm, np.ones(len(history))])
-        return np.array([*found, *history], np.int64), values
+        values = np.concatenate([weights / norm, [history[place] for place in places]])
+        return np.array([*found, *places], np.int64), values
 
     def _spread_over_tools(self, shares: dict[str, float], view: PromptView) -> dict[ActionAndTool, float]:
         """The tools that were called for each type after the last tool; only those that the prompt shows, if any."""
@@ -132,20 +137,35 @@ def _measure_idf(words: Sequence[Counter[int]]) -> np.ndarray:
     return np.log((1 + len(words)) / (1 + held)) + 1
 
 
-def _name_history(view: PromptView) -> Iterable[str]:
-    """Names of the features that are there."""
-    names = ["/".join(name_turn(turn)) for turn in view.turns]
-    last = ["start"] * 3 + names
+def _hash_feature(name: str) -> int:
+    return _WORD_BUCKETS + crc32(name.encode()) % _HISTORY_BUCKETS
+
+
+def _name_last_turns(view: PromptView) -> Iterable[str]:
+    """Names of what the last two turns did."""
+    last = ["start"] * 2 + ["/".join(name_turn(turn)) for turn in view.turns[-2:]]
     yield f"1 {last[-1]}"
     yield f"2 {last[-2]}"
-    yield f"3 {last[-3]}"
     yield f"12 {last[-1]} {last[-2]}"
+    if view.turns:
+        yield _name_success(1, view.turns[-1])
+
+
+def _name_success(back: int, turn: PastTurn) -> str:
+    return f"failed {back} {turn.label.failed} {turn.label.action}"
+
+
+def _name_history(view: PromptView) -> Iterable[str]:
+    """Names of the other features that are there."""
+    names = ["/".join(name_turn(turn)) for turn in view.turns]
+    last = ["start"] * 3 + names
+    yield f"3 {last[-3]}"
     yield f"123 {last[-1]} {last[-2]} {last[-3]}"
     yield f"length {min(len(names), 3) if len(names) < 6 else min(len(names) // 6 + 3, 10)}"
     for name, count in Counter(names).items():
         yield f"count {name} {min(count, 4)}"
     for back, turn in enumerate(reversed(view.turns[-2:]), 1):
-        yield f"failed {back} {turn.label.failed} {turn.label.action}"
+        yield _name_success(back, turn)
         for feature in _name_arguments(turn):
             yield f"argument {back} {feature}"
 
