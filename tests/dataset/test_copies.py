@@ -14,10 +14,11 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.copies_gate import make_copies_gate
+from foretrace.dataset.copies_gate import RowsExaminer, make_copies_gate
 from foretrace.dataset.filters.base import Decision
 from foretrace.dataset.filters.copies import CopyFilter, read_statement
-from foretrace.dataset.trace_filters import examine_trace, select_traces
+from foretrace.dataset.filters.examined import sort_runs
+from foretrace.dataset.trace_filters import examine_trace, examine_traces, select_traces
 
 _ISSUE = (
     "The parser loses the last line of a file that has no line break at its end, and the report that is printed "
@@ -178,9 +179,11 @@ def test_the_gate_finds_near_copies_that_the_decision_missed(
         build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
 
 
-def test_the_gate_names_the_traces_of_a_parted_cluster() -> None:
+def test_the_gate_names_the_traces_of_a_parted_cluster(tmp_path: Path) -> None:
     keys = {"train": {"a", "c"}, "validation": set[str](), "test": {"b"}}
-    none: dict[str, dict[bytes, str]] = {split: {} for split in keys}
-    gate = make_copies_gate([("a", "b"), ("a", "c")], keys, none, {})
+    filters = [CopyFilter(scratch=tmp_path), RowsExaminer(keys)]
+    examined = sort_runs(examine_traces([issue(key, f"Part {key} of it") for key in "abc"], filters))
+    gate = make_copies_gate([("a", "b"), ("a", "c")], examined)
     assert (gate.verdict, gate.figure["parted"], gate.rows) == ("fail", 1, ("a and b",))
-    assert make_copies_gate([("a", "c")], keys, none, {}).verdict == "pass"
+    examined = sort_runs(examine_traces([issue(key, f"Part {key} of it") for key in "abc"], filters))
+    assert make_copies_gate([("a", "c")], examined).verdict == "pass"

@@ -15,7 +15,7 @@ from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.flags import FlagFilter
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import examine_trace, select_traces
+from foretrace.dataset.trace_filters import examine_traces, select_traces
 
 CHEAT = "git log --all --oneline"
 
@@ -40,7 +40,7 @@ def attempt(number: int, *, cheats: bool, success: bool | None = True) -> Trace:
 def decide(*traces: Trace, keep: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
     """What is left out, and what the manifest says."""
     filters = [FlagFilter(BuildSettings(keep_flagged=keep))]
-    selection = select_traces(filters, [examine_trace(each, filters) for each in traces])
+    selection = select_traces(filters, examine_traces(traces, filters))
     return selection.left_out, selection.filters["flags"]
 
 

@@ -37,7 +37,11 @@ _MAX_COMPARED = 8
 """How many texts a text is compared with, the most alike first; more only where those have fewer."""
 _LEAST_TELLING = 10
 """Pieces from which on a signature leaves out those of templates."""
-_BATCH = 2048
+_BATCH = 256
+"""Texts that are signed at a time."""
+_PAIRS_AT_ONCE = 2048
+_CACHED_PIECES = 1 << 18
+"""Pieces of texts that are kept taken apart while they are compared: some 80 bytes each."""
 _ROWS_READ = 1 << 13
 """Signatures that are in memory at a time."""
 _COUNTERS = 1 << 24
@@ -60,49 +64,60 @@ class Texts(Protocol):
 class Copies(NamedTuple):
     """What is a copy of what; texts are named by their places in the sequence that was searched."""
 
-    firsts: Sequence[int]
+    firsts: array[int]
     """Of each text: the first one that equals it but for case and punctuation, perhaps itself."""
-    pairs: list[tuple[int, int]]
-    """Near copies among those first ones, each pair compared word by word; ascending."""
+    pairs: array[int]
+    """Near copies among those first ones, compared word by word: two places for each pair, ascending."""
     candidates: int
     """Pairs that were compared."""
 
-    def list_neighbours(self) -> dict[int, set[int]]:
-        """Of each text that has a near copy (a first one): those."""
-        found: dict[int, set[int]] = {}
-        for a, b in self.pairs:
-            found.setdefault(a, set()).add(b)
-            found.setdefault(b, set()).add(a)
-        return found
-
-    def list_clusters(self) -> list[list[int]]:
+    def iterate_clusters(self) -> Iterator[list[int]]:
         """Texts that hang together by being copies, two and more, ascending. The ends of a chain need be no copies."""
-        links = [*((first, text) for text, first in enumerate(self.firsts) if text != first), *self.pairs]
-        parents = {text: text for pair in links for text in pair}
+        parents = array("q", self.firsts)
 
         def find(text: int) -> int:
             while parents[text] != text:
                 parents[text] = text = parents[parents[text]]
             return text
 
-        for a, b in links:
+        for a, b in zip(self.pairs[::2], self.pairs[1::2], strict=True):
             low, high = sorted((find(a), find(b)))
             parents[high] = low
-        clusters: dict[int, list[int]] = {}
-        for text in sorted(parents):
-            clusters.setdefault(find(text), []).append(text)
-        return [*clusters.values()]
+        roots = np.fromiter(map(find, range(len(parents))), dtype=np.int64, count=len(parents))
+        order = np.argsort(roots, kind="stable")
+        ends = np.flatnonzero(np.diff(roots[order], append=-1)) + 1
+        starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+        for cluster in np.flatnonzero(ends - starts > 1):
+            yield order[starts[cluster] : ends[cluster]].tolist()
+
+    def list_clusters(self) -> list[list[int]]:
+        """All of them."""
+        return [*self.iterate_clusters()]
 
     def count_chained(self) -> int:
         """Texts that are no copy of the one in their cluster that has the most copies: how far chains reach."""
-        neighbours = self.list_neighbours()
+        neighbours = Neighbours(self)
         chained = 0
-        for cluster in self.list_clusters():
-            firsts = {self.firsts[text] for text in cluster}
-            centre = max(sorted(firsts), key=lambda first: len(neighbours.get(first, ())))
-            near = neighbours.get(centre, set()) | {centre}
+        for cluster in self.iterate_clusters():
+            firsts = sorted({self.firsts[text] for text in cluster})
+            centre = max(firsts, key=lambda first: len(neighbours[first]))
+            near = {*neighbours[centre].tolist(), centre}
             chained += sum(self.firsts[text] not in near for text in cluster)
         return chained
+
+
+class Neighbours:
+    """Of each text that is the first of its kind: its near copies."""
+
+    def __init__(self, copies: Copies) -> None:
+        pairs = np.array(copies.pairs, dtype=np.int64).reshape(-1, 2)
+        both = np.concatenate([pairs, pairs[:, ::-1]])
+        both = both[np.argsort(both[:, 0], kind="stable")]
+        self._texts, self._others = both[:, 0].copy(), both[:, 1].copy()
+
+    def __getitem__(self, text: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        start, end = np.searchsorted(self._texts, [text, text + 1])
+        return self._others[start:end]
 
 
 def find_copies(texts: Texts, *, least_near: int = LEAST_NEAR, has_templates: bool = True) -> Copies:
@@ -114,7 +129,7 @@ def find_copies(texts: Texts, *, least_near: int = LEAST_NEAR, has_templates: bo
         has_templates: Whether sentences that many texts share are left out.
     """
     firsts = _find_equal(texts)
-    search = [place for place, first in enumerate(firsts) if place == first and texts[place] is not None]
+    search = array("q", (p for p, first in enumerate(firsts) if p == first and texts[p] is not None))
     templates = _Templates()
     if has_templates:
         for place in search:
@@ -140,7 +155,7 @@ def _get(texts: Texts, place: int) -> WordText:
     return text
 
 
-def _find_equal(texts: Texts) -> Sequence[int]:
+def _find_equal(texts: Texts) -> array[int]:
     places = array("q")
     digests = bytearray()
     for place in range(len(texts)):
@@ -148,11 +163,16 @@ def _find_equal(texts: Texts) -> Sequence[int]:
             places.append(place)
             digests += text.digest
     firsts = array("q", range(len(texts)))
-    # all have one length, so the zeros at the end that numpy leaves out of such texts tell nothing
-    _, first, which = np.unique(np.frombuffer(digests, dtype="S16"), return_index=True, return_inverse=True)
-    for place, number in zip(places, first[which], strict=True):
+    for place, number in zip(places, _find_first_equal(digests), strict=True):
         firsts[place] = places[number]
     return firsts
+
+
+def _find_first_equal(digests: bytearray) -> np.ndarray[Any, Any]:
+    """Of each of many digests of 16 bytes: the place of the first that equals it."""
+    # all have one length, so the zeros at the end that numpy leaves out of such texts tell nothing
+    _, first, which = np.unique(np.frombuffer(digests, dtype="S16"), return_index=True, return_inverse=True)
+    return first[which]
 
 
 class _Templates:
@@ -199,14 +219,14 @@ class _NearFinder:
         self._texts, self._templates, self._least_near, self._file = texts, templates, least_near, file
         self._places = array("q")
         """In `texts`, of each signature."""
-        self._equal: list[tuple[int, int]] = []
+        self._short = array("q")
+        self._short_digests = bytearray()
+        """Texts whose own part is short, and the digests of it: only equal ones are copies."""
 
     def sign(self, places: Sequence[int]) -> None:
-        """Write the signatures of the texts at these places. Of those whose own part is short, equal ones are found
-        at once."""
+        """Write the signatures of the texts at these places."""
         from rensa import RMinHash
 
-        short: dict[bytes, int] = {}
         for start in range(0, len(places), _BATCH):
             sets: list[np.ndarray[Any, Any]] = []
             for place in places[start : start + _BATCH]:
@@ -222,30 +242,32 @@ class _NearFinder:
                     sets.append(telling.astype(np.uint64))
                     self._places.append(place)
                 elif LEAST_EQUAL <= n_words < text.n_words:
-                    digest = hashlib.blake2b(pieces.tobytes(), digest_size=16).digest()
-                    first = short.setdefault(digest, place)
-                    self._equal += [(first, place)] if first != place else []
+                    self._short.append(place)
+                    self._short_digests += hashlib.blake2b(pieces.tobytes(), digest_size=16).digest()
             offsets = np.cumsum([0, *map(len, sets)], dtype=np.uint64)
             if sets:
                 flat = np.concatenate(sets)
                 matrix = RMinHash.digest_matrix_from_flat_token_hashes(flat, offsets, _SLOTS, _SEED)
                 self._file.write(np.array(matrix.to_rows(), dtype=np.uint32).tobytes())
 
-    def compare(self) -> tuple[list[tuple[int, int]], int]:
+    def compare(self) -> tuple[array[int], int]:
         """The pairs that are near copies, and the number of those that were compared."""
         self._file.flush()
-        if len(self._places) < 2:
-            return sorted(self._equal), 0
-        signatures = _Signatures(self._file, len(self._places))
-        found = list(self._equal)
+        firsts = _find_first_equal(self._short_digests)
+        found = array("q")
+        for place, number in zip(self._short, firsts, strict=True):
+            if self._short[number] != place:
+                found.extend((self._short[number], place))
         compared = 0
-        read = _make_cache(self._read)
-        for x, y in _pair_by_signature(signatures):
-            compared += 1
-            a, b = self._places[x], self._places[y]
-            if self._is_near(read(a), read(b)):
-                found.append((a, b))
-        return sorted(found), compared
+        if len(self._places) > 1:
+            read = _make_cache(self._read)
+            for x, y in _pair_by_signature(_Signatures(self._file, len(self._places))):
+                compared += 1
+                a, b = self._places[x], self._places[y]
+                if self._is_near(read(a), read(b)):
+                    found.extend((a, b))
+        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+        return array("q", pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].tobytes()), compared
 
     def _read(self, place: int) -> _Read:
         text = _get(self._texts, place)
@@ -279,12 +301,16 @@ class _Read(NamedTuple):
 def _make_cache(read: Callable[[int], _Read]) -> Callable[[int], _Read]:
     """The function, with the last few answers at hand."""
     kept: dict[int, _Read] = {}
+    pieces = 0
 
     def read_once(place: int) -> _Read:
+        nonlocal pieces
         if place not in kept:
-            if len(kept) >= 512:
-                kept.pop(next(iter(kept)))
-            kept[place] = read(place)
+            found = read(place)
+            pieces += len(found.whole.pieces)
+            while kept and pieces > _CACHED_PIECES:
+                pieces -= len(kept.pop(next(iter(kept))).whole.pieces)
+            kept[place] = found
         return kept[place]
 
     return read_once
@@ -321,7 +347,7 @@ class _Signatures:
         # not through the pages, which the kernel brings in sixteen at a time: rows lie scattered
         read = b"".join(self._read(row, slots) for row in both.tolist())
         rows, others = np.frombuffer(read, dtype=np.uint32).reshape(-1, slots)[places].reshape(2, -1, slots)
-        return (rows == others).sum(axis=1)
+        return (rows == others).sum(axis=1, dtype=np.int16)
 
     def _read(self, row: int, slots: int) -> bytes:
         self._file.seek(row * _SLOTS * 4)
@@ -333,27 +359,42 @@ class _Signatures:
 
 
 def _pair_by_signature(signatures: _Signatures) -> Iterator[tuple[int, int]]:
-    """Pairs of rows that share a band and are alike by estimate, ascending, each once."""
+    """Pairs of rows that share a band and are alike by estimate, ascending, each once: those in which one is among the
+    nearest of the other, since in a large family each text is compared with a few."""
     count = len(signatures)
     found = np.empty(0, dtype=np.int64)
+    equal = np.empty(0, dtype=np.int16)
+    """Slots that are equal, of each found pair."""
     keys = [signatures.hash_band(0)]
     for band in range(_BANDS):
         keys = [keys[-1], signatures.hash_band((band + 1) % _BANDS)]
-        order = np.lexsort((np.arange(count), keys[1], keys[0]))
-        sorted_keys = keys[0][order]
-        pairs = [np.empty(0, dtype=np.int64)]
-        for distance in range(1, min(_BAND_NEIGHBOURS, count - 1) + 1):
-            same = np.flatnonzero(sorted_keys[distance:] == sorted_keys[:-distance])
-            if not len(same):
-                break
-            low = np.minimum(order[same], order[same + distance])
-            high = np.maximum(order[same], order[same + distance])
-            pairs.append(low * count + high)
-        new = _list_new(np.concatenate(pairs), found)
-        # both parts are sorted: a stable sort merges them, where a union of sets would hash all that was ever found
-        alike = [_choose_alike(signatures, part) for part in _cut(new)]
-        found = np.sort(np.concatenate([found, *alike]), kind="stable")
-    yield from sorted(divmod(pair, count) for pair in _choose_nearest(signatures, found))
+        for new in _cut(_list_new(_pair_by_band(*keys), found)):
+            alike, slots = _choose_alike(signatures, new)
+            found, equal = np.concatenate([found, alike]), np.concatenate([equal, slots])
+            if len(found) > 2 * _MAX_COMPARED * count:
+                nearest = _find_nearest(found, equal, count)
+                found, equal = found[nearest], equal[nearest]
+        order = np.argsort(found, kind="stable")
+        found, equal = found[order], equal[order]
+    found = found[_find_nearest(found, equal, count)]
+    for part in _cut(found):
+        yield from zip(*(side.tolist() for side in np.divmod(part, count)), strict=True)
+
+
+def _pair_by_band(keys: np.ndarray[Any, Any], next_keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Pairs of rows with the same key, each row with a few that are alike in the next band too, if there are such."""
+    count = len(keys)
+    order = np.lexsort((np.arange(count), next_keys, keys))
+    sorted_keys = keys[order]
+    pairs = [np.empty(0, dtype=np.int64)]
+    for distance in range(1, min(_BAND_NEIGHBOURS, count - 1) + 1):
+        same = np.flatnonzero(sorted_keys[distance:] == sorted_keys[:-distance])
+        if not len(same):
+            break
+        low = np.minimum(order[same], order[same + distance])
+        high = np.maximum(order[same], order[same + distance])
+        pairs.append(low * count + high)
+    return np.concatenate(pairs)
 
 
 def _list_new(pairs: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -366,27 +407,29 @@ def _list_new(pairs: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> np.nd
     return pairs[found[places] != pairs]
 
 
-def _choose_nearest(signatures: _Signatures, pairs: np.ndarray[Any, Any]) -> Iterator[int]:
-    """The pairs in which one is among the nearest of the other: in a large family each text is compared with a few."""
-    count = len(signatures)
-    equal = [np.empty(0, dtype=np.int64), *(signatures.count_equal(part, _SLOTS) for part in _cut(pairs))]
-    order = np.lexsort((pairs, -np.concatenate(equal)))
-    compared = np.zeros(count, dtype=np.int32)
-    for pair in pairs[order].tolist():
-        row, other = divmod(pair, count)
-        if compared[row] < _MAX_COMPARED or compared[other] < _MAX_COMPARED:
-            compared[row] += 1
-            compared[other] += 1
-            yield pair
+def _find_nearest(pairs: np.ndarray[Any, Any], equal: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+    """Where the pairs are, ascending, in which one of both rows is among the nearest of the other."""
+    nearest_first = np.lexsort((pairs, -equal))
+    rows = np.concatenate(np.divmod(pairs[nearest_first], count))
+    places = np.tile(np.arange(len(pairs)), 2)
+    by_row = np.lexsort((places, rows))
+    begins = np.flatnonzero(np.diff(rows[by_row], prepend=-1))
+    ranks = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
+    return np.unique(nearest_first[places[by_row[ranks < _MAX_COMPARED]]])
 
 
 def _cut(pairs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    return [pairs[start : start + 4 * _BATCH] for start in range(0, len(pairs), 4 * _BATCH)]
+    return [pairs[start : start + _PAIRS_AT_ONCE] for start in range(0, len(pairs), _PAIRS_AT_ONCE)]
 
 
-def _choose_alike(signatures: _Signatures, pairs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The pairs that are alike by the share of equal slots, which estimates the share of common words: first by a part
-    of the slots, since most pairs fail."""
+def _choose_alike(
+    signatures: _Signatures, pairs: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The pairs that are alike by the share of equal slots, which estimates the share of common words, and their equal
+    slots; first by a part of the slots, since most pairs fail."""
+    equal = np.empty(0, dtype=np.int16)
     for slots, least in ((_SLOTS // 4, 0.6 * _LEAST_ESTIMATE), (_SLOTS, _LEAST_ESTIMATE)):
-        pairs = pairs[signatures.count_equal(pairs, slots) >= least * slots]
-    return pairs
+        equal = signatures.count_equal(pairs, slots)
+        chosen = equal >= least * slots
+        pairs, equal = pairs[chosen], equal[chosen]
+    return pairs, equal

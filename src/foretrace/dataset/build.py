@@ -25,8 +25,9 @@ from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
 from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
-from foretrace.dataset.exact_gates import check_shards, make_exact_gates
+from foretrace.dataset.exact_gates import ShardCheck, check_shards, make_exact_gates
 from foretrace.dataset.filters.benchmark_sets import describe_unusable_rows, gather_benchmarks
+from foretrace.dataset.filters.examined import ExaminedTraces, sort_runs
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import LikelyCalls
@@ -251,10 +252,10 @@ class _Builder:
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
-            checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
+            checks, examined = self._check(pool, jobs, built)
         self._remove_partial_files()
-        checks = [checked[number] for number in range(len(jobs))]
-        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together)
+        written = built.count_rows()
+        gates = make_exact_gates(checks, built.counts, written, self.configs, examined, selection.kept_together)
         gates += [unread, self._check_inputs(before)]
         gates += [] if mistakes is None or mistakes.gate is None else [mistakes.gate]
         self._fail_on(gates)
@@ -266,6 +267,20 @@ class _Builder:
         if not any(configs.values()):
             raise self._make_empty_error(built.counts, selection)
         return self._describe(built, selection, plan.inputs, configs, gates, mistakes)
+
+    def _check(
+        self, pool: Executor | None, jobs: list[ShardJob], built: _BuiltShards
+    ) -> tuple[list[ShardCheck], ExaminedTraces]:
+        """What reading back shows, and the traces that were read for it, which are on disk."""
+        checks: dict[int, ShardCheck] = {}
+
+        def take_examined() -> Iterator[bytes]:
+            for number, check in self._run(pool, "checking", check_shards, jobs, built.files, built.candidates):
+                yield from check.examined
+                checks[number] = msgspec.structs.replace(check, examined=[])
+
+        examined = sort_runs(take_examined())
+        return [checks[number] for number in range(len(jobs))], examined
 
     def _describe(
         self,
@@ -353,8 +368,8 @@ class _Builder:
         if not filters:
             return TraceSelection()
         jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
-        examined = [trace for _, found in self._run(pool, "looking at traces", examine_shards, jobs) for trace in found]
-        return select_traces(filters, examined)
+        looked_at = self._run(pool, "looking at traces", examine_shards, jobs)
+        return select_traces(filters, (run for _, runs in looked_at for run in runs))
 
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
         """The guesses whose mistakes become pairs; None where there are none."""

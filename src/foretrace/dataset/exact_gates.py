@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,8 +11,9 @@ import numpy as np
 
 from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.copies_gate import make_copies_gate
-from foretrace.dataset.filters.copies import CopyFilter, read_statement
+from foretrace.dataset.copies_gate import RowsExaminer, make_copies_gate
+from foretrace.dataset.filters.base import ExaminedTrace
+from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
@@ -23,6 +24,7 @@ from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
 from foretrace.dataset.target_text import has_target
+from foretrace.dataset.trace_filters import examine_traces
 from foretrace.dataset.turn_text import History
 from foretrace.engines.processes import release_memory
 
@@ -40,11 +42,9 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Traces of each split."""
     prompts: dict[str, Digests] = {}
     """Digests of the prompts of each split."""
-    statements: dict[str, dict[bytes, str]] = {}
-    """Digests of the statements of the traces of each split, each with the key of a trace."""
-    texts: dict[str, tuple[str, int, int, int]] = {}
-    """By key: where `CopyFilter.examine` has now written what each trace is compared by, also of those that the filter
-    left out, since what is a copy follows from all of them."""
+    examined: list[bytes] = []
+    """What `examine_traces` gives: what each trace is compared by for copies now, also of those that the filter left
+    out, since what is a copy follows from all of them; and of those with rows, their splits and statements."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows found, by config."""
     prompts_checked: int = 0
@@ -68,9 +68,7 @@ def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -
 class _ShardChecker:
     def __init__(self, job: ShardJob) -> None:
         self._job = job
-        self._result = ShardCheck(
-            groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, statements={s: {} for s in SPLITS}
-        )
+        self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
         self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
         self._configs = load_configs(job.settings.recipes)
@@ -82,8 +80,9 @@ class _ShardChecker:
                 for split, names in splits.items():
                     for file in names:
                         self._read_back(Path(folder) / file, self._configs[name], split)
-        self._compare_with_traces()
         result = self._result
+        filters = [CopyFilter(scratch=Path(self._job.candidates_folder)), RowsExaminer(result.keys)]
+        result.examined = [*examine_traces(self._compare_with_traces(), filters)]
         result.prompts = {split: pack_digests(prompts) for split, prompts in self._prompts.items()}
         result.checks = [check for checks in self._checks.values() for check in checks]
         for check in result.checks:
@@ -105,31 +104,24 @@ class _ShardChecker:
             for check in checks:
                 check.add_rows(split, group)
 
-    def _compare_with_traces(self) -> None:
-        """Render each prompt again from a trace whose target and ending were replaced, and check what comes out.
+    def _compare_with_traces(self) -> Iterator[Trace]:
+        """The traces, those too that were left out as copies. On the way each is compared with its rows.
+
+        Render each prompt again from a trace whose target and ending were replaced, and check what comes out.
 
         The digest of the new prompt is compared with that of the prompt in the file. If they are equal, the file's
         prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
         too.
         """
-        selection, copies = self._job.selection, CopyFilter(scratch=Path(self._job.candidates_folder))
+        selection = self._job.selection
         left_out = {key: name for key, name in selection.left_out.items() if name != CopyFilter.name}
         seen = msgspec.structs.replace(selection, left_out=left_out)
         for trace in read_selected(msgspec.structs.replace(self._job, selection=seen)):
-            self._result.texts[trace.key] = copies.examine(trace)
-            if trace.key in selection.left_out:
-                continue
-            self._note_statement(trace)
-            if steps := self._rows_by_prompt.pop(trace.key, None):
+            yield trace
+            if trace.key not in selection.left_out and (steps := self._rows_by_prompt.pop(trace.key, None)):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # of no trace
             self._result.changed += [row for rows in steps.values() for row in rows.values()]
-
-    def _note_statement(self, trace: Trace) -> None:
-        splits = [split for split in SPLITS if trace.key in self._result.keys[split]]
-        if splits and (statement := read_statement(trace)) is not None:
-            for split in splits:
-                self._result.statements[split].setdefault(statement.digest, trace.key)
 
     def _compare_with_trace(self, trace: Trace, steps: dict[int, dict[bytes, str]]) -> None:
         result, settings = self._result, self._job.settings
@@ -189,6 +181,7 @@ def make_exact_gates(
     counts: BuildCounts,
     written: Counter[str],
     configs: Mapping[str, Config],
+    examined: Sequence[ExaminedTrace],
     kept_together: Sequence[Sequence[str]] = (),
 ) -> list[Gate]:
     """The verdicts over all shard jobs.
@@ -198,19 +191,19 @@ def make_exact_gates(
         counts: What the jobs counted.
         written: Rows that they wrote, candidates included, by config.
         configs: By name.
+        examined: What the checks examined, in the order of the keys.
         kept_together: Keys of traces that are copies, each cluster by itself.
     """
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.prompts[split] for check in checks]) for split in SPLITS}
-    statements = {split: {d: key for c in checks for d, key in c.statements[split].items()} for split in SPLITS}
     shared_prompts = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
     by_config = zip(*(check.checks for check in checks), strict=True)
     return [
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
-        make_copies_gate(kept_together, keys, statements, {k: found for c in checks for k, found in c.texts.items()}),
+        make_copies_gate(kept_together, examined),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
         *(gate for same in by_config for gate in type(same[0]).make_gates(same)),

@@ -25,7 +25,7 @@ from foretrace.dataset.recipes.base import Config, Recipe
 from foretrace.dataset.recipes.load import load_recipes
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import read_traces_once
-from foretrace.dataset.trace_filters import TraceSelection, examine_trace, make_trace_filters, select_traces
+from foretrace.dataset.trace_filters import TraceSelection, examine_traces, make_trace_filters, select_traces
 
 _ROWS_AT_ONCE = 64
 """Rows that are made into Python values at a time."""
@@ -91,7 +91,7 @@ class RowStream:
         """What the filters leave out, which reads all traces once."""
         filters = make_trace_filters(self._settings)
         traces = read_traces_once(self._stores, self._list_shards() if filters else ())
-        return select_traces(filters, [examine_trace(trace, filters) for trace in traces])
+        return select_traces(filters, examine_traces(traces, filters))
 
     def _read_selected(self, shards: Iterable[int]) -> Iterator[Trace]:
         return self._selection.apply(read_traces_once(self._stores, shards))

@@ -40,12 +40,7 @@ from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeSearch
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import PairSample, SampledPair
-from foretrace.dataset.trace_filters import (
-    ExaminedTrace,
-    TraceSelection,
-    examine_trace,
-    make_trace_filters,
-)
+from foretrace.dataset.trace_filters import TraceSelection, examine_traces, make_trace_filters
 from foretrace.dataset.unread_calls import count_unread_calls
 from foretrace.engines.processes import release_memory
 
@@ -111,12 +106,12 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
     return infer_tools(read_selected(job), job.splits)
 
 
-def examine_shards(job: ShardJob) -> list[ExaminedTrace]:
-    """Look at the traces of the job's shards for the filters that the settings ask for."""
+def examine_shards(job: ShardJob) -> list[bytes]:
+    """Look at the traces of the job's shards for the filters that the settings ask for: what `examine_traces` gives."""
     release_memory()
     filters = make_trace_filters(job.settings, Path(job.candidates_folder))
     stores = [TraceStore(Path(store)) for store in job.stores]
-    return [examine_trace(trace, filters) for trace in read_traces_once(stores, job.shards)]
+    return [*examine_traces(read_traces_once(stores, job.shards), filters)]
 
 
 def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:

@@ -5,19 +5,19 @@ filters are asked in turn, and each sees the traces that those before it left.""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from foretrace.core.errors import BuildError
 from foretrace.core.trace import Trace
-from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
+from foretrace.dataset.filters.base import ExaminedTrace, TraceExaminer, TraceFilter
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.filters.copies import CopyFilter
+from foretrace.dataset.filters.examined import ExaminedTraces, pack_runs, sort_runs
 from foretrace.dataset.filters.flags import FlagFilter
 from foretrace.dataset.filters.license import LicenseFilter
 from foretrace.dataset.settings import BuildSettings
@@ -66,7 +66,12 @@ def make_trace_filters(settings: BuildSettings, scratch: Path | None = None) -> 
     return filters
 
 
-def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
+def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceExaminer]) -> Iterator[bytes]:
+    """Look at traces for all filters: what was found, encoded, many traces at a time."""
+    return pack_runs(examine_trace(trace, filters) for trace in traces)
+
+
+def examine_trace(trace: Trace, filters: Sequence[TraceExaminer]) -> ExaminedTrace:
     """Look at one trace for all filters."""
     findings = {each.name: found for each in filters if (found := each.examine(trace)) is not None}
     return ExaminedTrace(
@@ -88,31 +93,35 @@ def name_source(trace: Trace) -> str:
     return f"{trace.provenance.source}:{trace.provenance.split or '-'}"
 
 
-def select_traces(filters: Sequence[TraceFilter], examined: Sequence[ExaminedTrace]) -> TraceSelection:
+def select_traces(filters: Sequence[TraceFilter], examined: Iterable[bytes]) -> TraceSelection:
     """Let the filters decide, in turn.
+
+    Args:
+        filters: Those by which the traces were examined.
+        examined: What `examine_traces` gave, in any order.
 
     Raises:
         BuildError: two traces of one key.
     """
-    left = sorted(examined, key=lambda trace: trace.key)
-    for one, other in pairwise(left):
-        if one.key == other.key:
-            raise BuildError(
-                f"{one.key} stands in two folders, as a trace of the task {one.task} and of {other.task}: "
-                "leave one of the folders out, or import its rows again"
-            )
+    left = sort_runs(examined)
     left_out: dict[str, str] = {}
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
     for each in filters:
         decision = each.decide(left)
-        gone = {trace.key: trace for trace in left if trace.key in decision.left_out}
-        left_out |= dict.fromkeys(gone, each.name)
         merges += decision.merged_groups
         kept_together += decision.kept_together
-        described[each.name] = _describe(decision, left, gone)
-        left = [trace for trace in left if trace.key not in gone]
+        before = len(left)
+        left, by_source = _leave_out(left, decision.left_out)
+        left_out |= dict.fromkeys(decision.left_out, each.name)
+        described[each.name] = {
+            "traces": before,
+            "left_out": before - len(left),
+            "by_source": {source: dict(sorted(reasons.items())) for source, reasons in sorted(by_source.items())},
+            **decision.figures,
+            **({"notes": decision.notes} if decision.notes else {}),
+        }
     return TraceSelection(
         left_out=left_out,
         groups=merge_groups(merges),
@@ -122,17 +131,18 @@ def select_traces(filters: Sequence[TraceFilter], examined: Sequence[ExaminedTra
     )
 
 
-def _describe(decision: Decision, traces: Sequence[ExaminedTrace], gone: Mapping[str, ExaminedTrace]) -> dict[str, Any]:
+def _leave_out(traces: ExaminedTraces, reasons: Mapping[str, str]) -> tuple[ExaminedTraces, dict[str, Counter[str]]]:
+    """The traces that stay, and by source how many do not for each reason."""
+    if not reasons:
+        return traces, {}
     by_source: dict[str, Counter[str]] = {}
-    for key, trace in gone.items():
-        by_source.setdefault(trace.source, Counter())[decision.left_out[key]] += 1
-    return {
-        "traces": len(traces),
-        "left_out": len(gone),
-        "by_source": {source: dict(sorted(reasons.items())) for source, reasons in sorted(by_source.items())},
-        **decision.figures,
-        **({"notes": decision.notes} if decision.notes else {}),
-    }
+    kept = array("q")
+    for place, trace in enumerate(traces):
+        if trace.key in reasons:
+            by_source.setdefault(trace.source, Counter())[reasons[trace.key]] += 1
+        else:
+            kept.append(place)
+    return traces.choose(kept), by_source
 
 
 def merge_groups(merges: Sequence[Sequence[str]]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from foretrace.dataset.build import build
 from foretrace.dataset.filters.benchmark_sets import read_benchmarks
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import TraceSelection, examine_trace, select_traces
+from foretrace.dataset.trace_filters import TraceSelection, examine_traces, select_traces
 
 STATEMENT = (
     "The gardener counts the trees along the avenue, and wants to know which of them are taller than both of "
@@ -38,8 +38,7 @@ def settings(tmp_path: Path) -> BuildSettings:
 
 def select(settings: BuildSettings, *traces: Trace) -> TraceSelection:
     filters = [BenchmarkFilter(settings)]
-    packed = msgspec.json.encode([examine_trace(each, filters) for each in traces])  # as it comes from a worker
-    return select_traces(filters, msgspec.json.decode(packed, type=list[type(examine_trace(traces[0], filters))]))
+    return select_traces(filters, examine_traces(traces, filters))
 
 
 def list_copies(selection: TraceSelection) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from foretrace.core.errors import UsageError
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.license import LicenseFilter
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import examine_trace, make_trace_filters, select_traces
+from foretrace.dataset.trace_filters import examine_traces, make_trace_filters, select_traces
 
 
 def make_trace(key: str, license: str | None) -> Trace:
@@ -33,7 +33,7 @@ TRACES = [make_trace("a", "MIT"), make_trace("b", "apache-2.0"), make_trace("c",
 def test_kept_by_license(allow: tuple[str, ...], deny: tuple[str, ...], kept: str) -> None:
     settings = BuildSettings(license_allow=allow, license_deny=deny)
     filters = [LicenseFilter(settings)]
-    selection = select_traces(filters, [examine_trace(each, filters) for each in TRACES])
+    selection = select_traces(filters, examine_traces(TRACES, filters))
     assert "".join(each.key for each in selection.apply(TRACES)) == kept
     reasons = selection.filters["license"]["by_source"]["little:train"]
     assert sum(reasons.values()) == 4 - len(kept)

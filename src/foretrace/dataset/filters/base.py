@@ -44,8 +44,8 @@ class Decision(msgspec.Struct, kw_only=True):
     """Sentences for the card."""
 
 
-class TraceFilter(Protocol):
-    """One reason for which traces are left out, or groups are merged."""
+class TraceExaminer(Protocol):
+    """Looks at one trace at a time."""
 
     name: str
 
@@ -53,6 +53,10 @@ class TraceFilter(Protocol):
         """What the decision has to know of one trace: small, and made of plain values; `None` where that is nothing.
         It runs in a worker process."""
         ...
+
+
+class TraceFilter(TraceExaminer, Protocol):
+    """One reason for which traces are left out, or groups are merged."""
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Decide about the traces that earlier filters left, in the order of their keys."""

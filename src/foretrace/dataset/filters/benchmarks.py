@@ -21,6 +21,7 @@ from foretrace.dataset.filters.benchmark_sets import (
     read_benchmarks,
     stamp_benchmarks,
 )
+from foretrace.dataset.filters.examined import count_tasks
 from foretrace.dataset.settings import BuildSettings
 
 Place = Literal["task", "prompt", "tool output", "agent"]
@@ -106,56 +107,29 @@ class BenchmarkFilter:
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Leave out the traces in which a benchmark of the settings stands, if they are to be removed."""
-        found = {
-            trace.key: msgspec.convert(trace.findings[self.name], Found)
-            for trace in traces
-            if self.name in trace.findings
-        }
-        by_key = {trace.key: trace for trace in traces}
-        pairs = ((by_key[key].task, each.hit) for key, one in found.items() for each in one.hits)
-        common = self._finder.find_common_words(pairs, len({trace.task for trace in traces}))
-        copies = {
-            key: kept
-            for key, one in found.items()
-            if (kept := [h for h in one.hits if _is_in_reach(h) and self._finder.judge(h.hit, common)])
-        }
+        pairs = ((trace.task, each.hit) for trace, found in self._read_found(traces) for each in found.hits)
+        common = self._finder.find_common_words(pairs, count_tasks(traces))
+        counts = _Counts()
         left_out: dict[str, str] = {}
-        if self._removes:
-            for key, hits in copies.items():
-                names = sorted({self._get_name(h) for h in hits} & {*self._named})
-                left_out |= {key: names[0]} if names else {}
-        figures = self._describe(by_key, found, copies)
+        for trace, found in self._read_found(traces):
+            copies = [h for h in found.hits if _is_in_reach(h) and self._finder.judge(h.hit, common)]
+            counts.add_found(trace, found)
+            counts.add_copies(trace, [(self._get_name(h), h) for h in copies])
+            counts.shown += [self._show(trace.key, h) for h in copies[: _MAX_NAMED - len(counts.shown)]]
+            names = sorted({self._get_name(h) for h in copies} & {*self._named})
+            if self._removes and names:
+                left_out[trace.key] = names[0]
+        figures = {"looked_for": self._describe_sets(), "removed": self._removes, **counts.describe()}
         return Decision(left_out=left_out, figures=figures, notes=self._make_notes(figures))
+
+    def _read_found(self, traces: Sequence[ExaminedTrace]) -> Iterator[tuple[ExaminedTrace, Found]]:
+        """The traces in which something was found. They are read each time: there may be many."""
+        for trace in traces:
+            if self.name in trace.findings:
+                yield trace, msgspec.convert(trace.findings[self.name], Found)
 
     def _get_name(self, found: FoundHit) -> str:
         return self._problems[found.hit.problem].benchmark
-
-    def _describe(
-        self, traces: dict[str, ExaminedTrace], found: dict[str, Found], copies: dict[str, list[FoundHit]]
-    ) -> dict[str, Any]:
-        by_benchmark: dict[str, Counter[str]] = defaultdict(Counter)
-        by_source: dict[str, Counter[str]] = defaultdict(Counter)
-        for key, hits in copies.items():
-            for name in {self._get_name(h) for h in hits}:
-                by_benchmark[name]["traces"] += 1
-                by_source[traces[key].source][name] += 1
-                by_benchmark[name].update({_name_kind(h) for h in hits if self._get_name(h) == name})
-        by_words = [h for one in found.values() for h in one.hits if h.hit.runs]
-        like_swebench = Counter(traces[key].source for key, one in found.items() if one.repository_id)
-        shown = [self._show(key, h) for key, hits in sorted(copies.items()) for h in hits]
-        mentions = sum(any(not _is_in_reach(h) for h in one.hits) for one in found.values())
-        return {
-            "looked_for": self._describe_sets(),
-            "removed": self._removes,
-            "found": {name: dict(sorted(counts.items())) for name, counts in sorted(by_benchmark.items())},
-            "found_by_source": {source: dict(sorted(counts.items())) for source, counts in sorted(by_source.items())},
-            "hits_of_13_words": len(by_words),
-            "copies_among_them": sum(bool(h.hit.runs) for hits in copies.values() for h in hits),
-            "traces_that_mention_an_id": mentions,
-            "traces_like_swebench": dict(sorted(like_swebench.items())),
-            "copies": shown[:_MAX_NAMED],
-            "copies_not_shown": max(0, len(shown) - _MAX_NAMED),
-        }
 
     def _describe_sets(self) -> dict[str, Any]:
         sets: dict[str, list[BenchmarkProblem]] = defaultdict(list)
@@ -206,6 +180,46 @@ class BenchmarkFilter:
         if like := sum(figures["traces_like_swebench"].values()):
             notes.append(f"{like} traces have ids like those of SWE-bench; whether they are, its ids would tell.")
         return notes
+
+
+class _Counts:
+    """What was found in all traces."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, Any]] = []
+        """The copies that the manifest shows."""
+        self._by_benchmark: dict[str, Counter[str]] = defaultdict(Counter)
+        self._by_source: dict[str, Counter[str]] = defaultdict(Counter)
+        self._like_swebench = Counter[str]()
+        self._by_words = self._copies_by_words = self._copies = self._mentions = 0
+
+    def add_found(self, trace: ExaminedTrace, found: Found) -> None:
+        self._by_words += sum(bool(h.hit.runs) for h in found.hits)
+        self._mentions += any(not _is_in_reach(h) for h in found.hits)
+        if found.repository_id:
+            self._like_swebench[trace.source] += 1
+
+    def add_copies(self, trace: ExaminedTrace, copies: Sequence[tuple[str, FoundHit]]) -> None:
+        """Count copies in one trace, each with its benchmark."""
+        for name in {name for name, _ in copies}:
+            self._by_source[trace.source][name] += 1
+            self._by_benchmark[name]["traces"] += 1
+            self._by_benchmark[name].update({_name_kind(hit) for of, hit in copies if of == name})
+        self._copies += len(copies)
+        self._copies_by_words += sum(bool(hit.hit.runs) for _, hit in copies)
+
+    def describe(self) -> dict[str, Any]:
+        by_source = {source: dict(sorted(counts.items())) for source, counts in sorted(self._by_source.items())}
+        return {
+            "found": {name: dict(sorted(counts.items())) for name, counts in sorted(self._by_benchmark.items())},
+            "found_by_source": by_source,
+            "hits_of_13_words": self._by_words,
+            "copies_among_them": self._copies_by_words,
+            "traces_that_mention_an_id": self._mentions,
+            "traces_like_swebench": dict(sorted(self._like_swebench.items())),
+            "copies": self.shown,
+            "copies_not_shown": self._copies - len(self.shown),
+        }
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,13 +13,14 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 
-from foretrace.clean.copies import LEAST_EQUAL, Copies, describe_signatures, find_copies
+from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbours, describe_signatures, find_copies
 from foretrace.clean.task_texts import find_statement, list_actions
 from foretrace.clean.word_alignment import LEAST_NEAR
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
 from foretrace.core.digest import digest
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace
+from foretrace.dataset.filters.examined import count_tasks
 
 _LEAST_NEAR_ACTIONS = 40
 """Words of a trajectory from which on it can be a copy of an attempt at another task: many begin with `ls`."""
@@ -80,25 +81,34 @@ class CopyFilter:
         tasks, trajectories = find_trace_copies(trace.findings[self.name] for trace in traces)
         if self._own_folder is not None:
             self._own_folder.cleanup()
+        task_clusters, attempt_clusters = _Clusters(), _Clusters()
+        merged: set[tuple[str, ...]] = set()
+        kept_together: list[tuple[str, ...]] = []
+        for copies in (tasks, trajectories):
+            for cluster in copies.iterate_clusters():
+                if copies is tasks:
+                    task_clusters.add(sorted({traces[i].task for i in cluster}))
+                else:
+                    attempt_clusters.add([traces[i].key for i in cluster])
+                groups = {traces[i].group for i in cluster}
+                if len(groups) > 1:
+                    merged.add(tuple(sorted(groups)))
+                    kept_together.append(tuple(traces[i].key for i in cluster))
         figures = {
-            "tasks": _describe_tasks(traces, tasks),
-            "attempts": _describe_trajectories(traces, trajectories),
+            "tasks": {"tasks": count_tasks(traces), **task_clusters.describe(tasks)},
+            "attempts": {"attempts": len(traces), **attempt_clusters.describe(trajectories)},
         }
-        left_out = _choose_worse(traces, trajectories) if self._keeps_best else {}
-        clusters = [*tasks.list_clusters(), *trajectories.list_clusters()]
-        groups = sorted({tuple(sorted({traces[i].group for i in cluster})) for cluster in clusters})
-        merged = [each for each in groups if len(each) > 1]
         in_merged = {group for each in merged for group in each}
-        straddling = [cluster for cluster in clusters if len({traces[i].group for i in cluster}) > 1]
+        by_source = Counter(trace.source for trace in traces if trace.group in in_merged)
         return Decision(
-            left_out=left_out,
-            merged_groups=merged,
-            kept_together=[tuple(traces[i].key for i in cluster) for cluster in straddling],
+            left_out=_choose_worse(traces, trajectories) if self._keeps_best else {},
+            merged_groups=sorted(merged),
+            kept_together=kept_together,
             figures={
                 "signatures": describe_signatures(),
                 **figures,
                 "groups_merged": len(in_merged),
-                "merged_by_source": dict(sorted(Counter(t.source for t in traces if t.group in in_merged).items())),
+                "merged_by_source": dict(sorted(by_source.items())),
             },
             notes=[
                 f"{found['copies']:,} of {found[kind]:,} {kind} are near-copies of another; a cluster shares one split."
@@ -197,46 +207,46 @@ def _place_texts(files: _Files, findings: Iterable[_Finding]) -> tuple[_WrittenT
 
 def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, str]:
     """Why each trajectory is left out that is a copy of one that is kept: itself, not through a chain."""
-    neighbours = copies.list_neighbours()
-    covered: set[int] = set()
+    neighbours = Neighbours(copies)
     worse: dict[str, str] = {}
     rank = {True: 0, None: 1, False: 2}
-    in_clusters = sorted(
-        (i for cluster in copies.list_clusters() for i in cluster),
-        key=lambda i: (rank[traces[i].success], traces[i].n_steps, traces[i].key),
-    )
-    for i in in_clusters:
-        first = copies.firsts[i]
-        if first in covered:
-            worse[traces[i].key] = _REASON
-        else:
-            covered |= {first, *neighbours.get(first, ())}
+
+    def place_in_order(trace: ExaminedTrace) -> tuple[int, int, str]:
+        return rank[trace.success], trace.n_steps, trace.key
+
+    for cluster in copies.iterate_clusters():
+        covered: set[int] = set()
+        for i in sorted(cluster, key=lambda i: place_in_order(traces[i])):
+            first = copies.firsts[i]
+            if first in covered:
+                worse[traces[i].key] = _REASON
+            else:
+                covered |= {first, *neighbours[first].tolist()}
     return worse
 
 
-def _describe_tasks(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, Any]:
-    """Figures over tasks: attempts at one task are siblings, and no copies."""
-    clusters = [sorted({traces[i].task for i in cluster}) for cluster in copies.list_clusters()]
-    clusters = [tasks for tasks in clusters if len(tasks) > 1]
-    return {
-        "tasks": len({trace.task for trace in traces}),
-        "copies": len({task for tasks in clusters for task in tasks}),
-        "clusters": len(clusters),
-        "largest": max(map(len, clusters), default=0),
-        "chained": copies.count_chained(),
-        "compared": copies.candidates,
-        "examples": [tasks[:2] for tasks in sorted(clusters)[:_MAX_EXAMPLES]],
-    }
+class _Clusters:
+    """Figures over the clusters of tasks, where attempts at one task are siblings and no copies, or of attempts."""
 
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._count = self._largest = 0
+        self._examples: list[list[str]] = []
 
-def _describe_trajectories(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, Any]:
-    clusters = [[traces[i].key for i in cluster] for cluster in copies.list_clusters()]
-    return {
-        "attempts": len(traces),
-        "copies": sum(map(len, clusters)),
-        "clusters": len(clusters),
-        "largest": max(map(len, clusters), default=0),
-        "chained": copies.count_chained(),
-        "compared": copies.candidates,
-        "examples": [keys[:2] for keys in sorted(clusters)[:_MAX_EXAMPLES]],
-    }
+    def add(self, names: list[str]) -> None:
+        """Count a cluster, by the names of what is in it; one alone is none."""
+        if len(names) > 1:
+            self._names.update(names)
+            self._count += 1
+            self._largest = max(self._largest, len(names))
+            self._examples = sorted([*self._examples, names])[:_MAX_EXAMPLES]
+
+    def describe(self, copies: Copies) -> dict[str, Any]:
+        return {
+            "copies": len(self._names),
+            "clusters": self._count,
+            "largest": self._largest,
+            "chained": copies.count_chained(),
+            "compared": copies.candidates,
+            "examples": [names[:2] for names in self._examples],
+        }

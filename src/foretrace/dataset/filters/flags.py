@@ -28,14 +28,18 @@ class FlagFilter:
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Leave out the successes with a cheat; the reason is the rule of the first one."""
-        rules = {trace.key: trace.findings.get(self.name, []) for trace in traces}
-        cheats = {
-            key: next(rule for rule in found if rule in CHEATS) for key, found in rules.items() if {*found} & {*CHEATS}
-        }
-        counts = Counter(rule for found in rules.values() for rule in found)
+        cheats: dict[str, str] = {}
+        counts = Counter[str]()
+        successes = 0
+        for trace in traces:
+            found = trace.findings.get(self.name, [])
+            counts.update(found)
+            successes += trace.success is True
+            if rule := next((rule for rule in found if rule in CHEATS), None):
+                cheats[trace.key] = rule
         figures = {
             "version": FLAGS_VERSION,
-            "successes": sum(trace.success is True for trace in traces),
+            "successes": successes,
             "flagged": len(cheats),
             "kept": self._keep,
             "rules": {rule: counts[rule] for rule in sorted(counts)},

@@ -31,8 +31,8 @@ class LicenseFilter:
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Leave out what is not allowed."""
-        licenses = {trace.key: trace.findings.get(self.name) or UNKNOWN for trace in traces}
-        left_out = {key: name for key, name in licenses.items() if not self._is_allowed(name.lower())}
+        licenses = ((trace.key, trace.findings.get(self.name) or UNKNOWN) for trace in traces)
+        left_out = {key: name for key, name in licenses if not self._is_allowed(name.lower())}
         return Decision(left_out=left_out, figures={"allowed": sorted(self._allowed), "denied": sorted(self._denied)})
 
     def _is_allowed(self, name: str) -> bool:

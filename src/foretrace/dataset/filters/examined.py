@@ -1,0 +1,111 @@
+"""Examined traces of a whole build, on disk: a build may have more of them than there is memory for."""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import BinaryIO, overload
+
+import msgspec
+import numpy as np
+
+from foretrace.core.digest import digest
+from foretrace.core.errors import BuildError
+from foretrace.dataset.filters.base import ExaminedTrace
+
+_RUN = 1024
+"""Traces that are sorted, and sent to the process that decides, at a time."""
+_LENGTH = 4
+"""Bytes in front of each trace, which say how long it is."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ExaminedTrace).decode
+
+
+class ExaminedTraces(Sequence[ExaminedTrace]):
+    """In the order of their keys. They are read from a file each time; of each, 8 bytes are held."""
+
+    def __init__(self, file: BinaryIO, starts: array[int]) -> None:
+        """
+        Args:
+            file: What `sort_runs` wrote.
+            starts: Where each trace begins in it, ascending.
+        """
+        self._file, self._starts = file, starts
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> ExaminedTrace: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[ExaminedTrace]: ...
+    def __getitem__(self, place: int | slice) -> ExaminedTrace | list[ExaminedTrace]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        return _decode(_read(self._file, self._starts[place]))
+
+    def choose(self, places: Iterable[int]) -> ExaminedTraces:
+        """Those at some places, which ascend."""
+        return ExaminedTraces(self._file, array("q", (self._starts[place] for place in places)))
+
+
+def pack_runs(traces: Iterable[ExaminedTrace]) -> Iterator[bytes]:
+    """Encode examined traces, many at a time, each time in the order of their keys."""
+    left = iter(traces)
+    while run := sorted(islice(left, _RUN), key=lambda trace: trace.key):
+        encoded = map(_encode, run)
+        yield b"".join(part for each in encoded for part in (len(each).to_bytes(_LENGTH, "little"), each))
+
+
+def sort_runs(runs: Iterable[bytes]) -> ExaminedTraces:
+    """Put the traces of all runs in order, in a file that goes away with what is returned.
+
+    Raises:
+        BuildError: two traces of one key.
+    """
+    with tempfile.TemporaryFile() as unsorted:
+        starts = [0]
+        for run in runs:
+            unsorted.write(run)
+            starts.append(starts[-1] + len(run))
+        ordered = heapq.merge(*(_read_run(unsorted, *ends) for ends in pairwise(starts)))
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+        places = array("q")
+        last = ""
+        for key, encoded in ordered:
+            if places and key == last:
+                raise _make_twice_error(_read(file, places[-1]), encoded)
+            last = key
+            places.append(file.tell())
+            file.write(len(encoded).to_bytes(_LENGTH, "little") + encoded)
+    return ExaminedTraces(file, places)
+
+
+def count_tasks(traces: Iterable[ExaminedTrace]) -> int:
+    """How many tasks the traces attempt."""
+    digests = b"".join(bytes.fromhex(digest(trace.task)) for trace in traces)
+    return len(np.unique(np.frombuffer(digests, dtype="<u8")))
+
+
+def _read_run(file: BinaryIO, start: int, end: int) -> Iterator[tuple[str, bytes]]:
+    """Keys and encoded traces. The file is read by others in between."""
+    while start < end:
+        encoded = _read(file, start)
+        start += _LENGTH + len(encoded)
+        yield _decode(encoded).key, encoded
+
+
+def _read(file: BinaryIO, start: int) -> bytes:
+    file.seek(start)
+    return file.read(int.from_bytes(file.read(_LENGTH), "little"))
+
+
+def _make_twice_error(*encoded: bytes) -> BuildError:
+    one, other = map(_decode, encoded)
+    return BuildError(
+        f"{one.key} stands in two folders, as a trace of the task {one.task} and of {other.task}: "
+        "leave one of the folders out, or import its rows again"
+    )
