@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from foretrace.objectstores.address import Address
+from foretrace.core.places import Address
 from foretrace.objectstores.objects import S3Objects
 from integrations.llama_build import Built as Program
 from integrations.llama_build import Say, build, missing_compiler

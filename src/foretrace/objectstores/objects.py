@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import StoreError, UsageError, find_first_line
-from foretrace.objectstores.address import Address
+from foretrace.core.places import Address
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
