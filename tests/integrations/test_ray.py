@@ -31,7 +31,7 @@ from foretrace.dataset import plan
 from foretrace.engines import ray_tasks
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
-from foretrace.engines.ray_tasks import RayTasks, check_nodes
+from foretrace.engines.ray_tasks import RayTasks, check_nodes, connect
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.objectstores.objects import S3Objects
@@ -186,6 +186,17 @@ def test_one_node_makes_the_attempts_of_this_process(
     assert len(cluster.list_all_nodes()) == 1
     generate_on(cluster.address, model, tmp_path / "t", 8)
     assert read_without_times(tmp_path / "t") == attempts
+
+
+def test_pools_share_a_connection(cluster: Any) -> None:
+    import ray
+
+    with connect(cluster.address):
+        for _ in range(2):
+            with RayTasks(address=cluster.address).open_pool() as pool:
+                assert pool.submit(os.getcwd).result() == os.getcwd()
+            assert ray.is_initialized()
+    assert not ray.is_initialized()
 
 
 def test_three_nodes_give_the_bytes_of_this_process(three: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:

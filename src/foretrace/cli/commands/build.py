@@ -257,6 +257,7 @@ def build(
     building = engine.make_engine(workers, processes=min(4, usable_cores()))
     with ExitStack() as places:
         with output.progress(f"opening {write_place(out)}") as progress:
+            places.enter_context(engine.connect())
             opened = open_dataset_for_writing(out, overwrite=overwrite, progress=progress)
             folder, publish = places.enter_context(opened)
             check_output(folder, overwrite=overwrite)
