@@ -32,6 +32,8 @@ def test_an_address_is_refused_where_a_path_is_wanted() -> None:
     for place in ("s4://b/t", "S3://b/t", "https://b/t", Path("file:///t")):
         with pytest.raises(UsageError, match="is no path of this machine, and addresses begin with s3://, gs://"):
             check_place(place, may_be_in_store=True)
+    with pytest.raises(UsageError, match=r"^s3:b/t: is no address; write s3://BUCKET/FOLDER$"):
+        make_local_path("s3:b/t")
     for place in ("s3://", "s3:", Path("s3://")):
         with pytest.raises(UsageError, match=r"^s3://: names no bucket; write s3://BUCKET/FOLDER$"):
             check_place(place, may_be_in_store=True)
@@ -79,3 +81,13 @@ def test_functions_that_take_stores_know_those_they_do_not_know(
     with pytest.raises(UsageError, match=r"^s4://b/t.*: is no path of this machine, and addresses begin with s3://"):
         call("s4://b/t")
     assert [path.name for path in tmp_path.iterdir()] == ["r.jsonl"]
+
+
+def test_errors_show_addresses_with_both_slashes(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^s3://b/l: name it \.parquet"):
+        foretrace.label_folder("s3://b/t", out="s3://b/l")
+    with pytest.raises(UsageError, match=r"^s3://b/t/l\.csv: lies inside .* outside of s3://b/t$"):
+        foretrace.label_folder("s3://b/t", out="s3://b/t/l.csv")
+    for source in ("swe_smith", "auto"):
+        with pytest.raises(UsageError, match=r"^s3://b/r\.jsonl: rows are read from files of this machine"):
+            foretrace.import_source(source, "s3://b/r.jsonl", out=tmp_path / "t")

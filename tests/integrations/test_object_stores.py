@@ -380,6 +380,11 @@ def test_what_cannot_be_used_is_said_before_work_begins(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(StoreError, match="no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and"):
         import_source(SweSmith(), [rows], f"{bucket.address}/t")
+    for name, value in (("AWS_PROFILE", "nobody"), ("AWS_ENDPOINT_URL", "nowhere")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            with pytest.raises(StoreError, match=rf"manifest.json: cannot read: .*{value}.*; check AWS_PROFILE, AWS_"):
+                foretrace.label_folder(f"{bucket.address}/t", out=local / "none.csv")
     use_server(monkeypatch, "http://127.0.0.1:9")
     with pytest.raises(StoreError, match=r'/t/.lock: cannot read: Could not connect to the endpoint URL: "http://127'):
         import_source(SweSmith(), [rows], f"{bucket.address}/t")

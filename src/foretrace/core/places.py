@@ -54,11 +54,13 @@ def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
         UsageError: it is the address of an object store, where that may not be, or of something else.
     """
     start = str(place).partition("/")[0]
-    if not _SCHEME.fullmatch(start):
+    scheme, colon, rest = start.partition(":")
+    if not _SCHEME.fullmatch(start) and not (colon and scheme in SCHEMES):
         return
     if find_address(place) is None:
-        if start[:-1] in SCHEMES:
-            raise UsageError(f"{start}//: names no bucket; write {start}//BUCKET/FOLDER")
+        if scheme in SCHEMES:
+            wrong = f"{place}: is no address" if rest else f"{scheme}://: names no bucket"
+            raise UsageError(f"{wrong}; write {scheme}://BUCKET/FOLDER")
         raise UsageError(f"{place}: is no path of this machine, and addresses begin with {'://, '.join(SCHEMES)}://")
     if not may_be_in_store:
         raise UsageError(

@@ -32,6 +32,10 @@ _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "h
 """Modules whose errors are those of a store."""
 
 
+_WRONG_SETTINGS = ("ProfileNotFound", "PartialCredentialsError", "ConfigParseError", "ConfigNotFound", "NoRegionError")
+"""Errors that no further try would mend."""
+
+
 class ChangedObjectError(StoreError):
     """Another process has made, replaced or removed the object."""
 
@@ -184,11 +188,16 @@ class Objects:
                 raise absent(place) from error
             raise StoreError(f"{place}: cannot {doing}: {find_first_line(error)}") from error
         except Exception as error:
-            if not isinstance(error, OSError) and not type(error).__module__.startswith(_CLIENTS):
+            if not isinstance(error, (OSError, ValueError)) and not type(error).__module__.startswith(_CLIENTS):
                 raise
             if type(error).__name__ == "NoCredentialsError":
                 raise StoreError(
                     f"{place}: no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                ) from error
+            if isinstance(error, ValueError) or type(error).__name__ in _WRONG_SETTINGS:
+                raise StoreError(
+                    f"{place}: cannot {doing}: {find_first_line(error)}; check AWS_PROFILE, AWS_ENDPOINT_URL and the "
+                    "other settings of the store"
                 ) from error
             raise StoreError(
                 f"{place}: cannot {doing}: {find_first_line(error)}; what was published is whole, run again when the "
