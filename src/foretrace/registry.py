@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from foretrace.core.errors import ForetraceWarning, ProblemError, Setting, SourceError, UsageError
+from foretrace.core.places import find_address
 from foretrace.core.plugins import BUILT_IN, check_arguments, check_members, load_plugin, make_plugin, plugin_names
 from foretrace.core.problem import Problem
 from foretrace.core.progress import ProgressFunc, ignore_progress
@@ -434,6 +435,9 @@ def _check_paths(listed: Sequence[Any]) -> Sequence[str | Path]:
 
 def _expand_pattern(each: Any) -> list[Any]:
     """The files that a pattern such as `logs/**/*.jsonl` stands for, sorted; anything else as it is."""
+    address = find_address(each) if isinstance(each, (str, Path)) else None
+    if address is not None and address.scheme != "hf":
+        raise UsageError(f"{address}: rows are read from files of this machine, or from the Hub; copy it here first")
     if not isinstance(each, (str, Path)) or not glob.has_magic(str(each)) or Path(each).exists():
         return [each]
     if not (found := sorted(glob.glob(str(each), recursive=True))):

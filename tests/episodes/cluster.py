@@ -35,7 +35,8 @@ def write_scripts(path: Path) -> str:
 
 
 class ThreadCluster(Pool):
-    """A pool and the engine that opens it. It says that it has more workers than it has.
+    """A pool and the engine that opens it. It says that it has more workers than it has. What makes a worker ready is
+    not among its calls.
 
     Args:
         lost: Number of the call with which the cluster breaks down.
@@ -59,6 +60,8 @@ class ThreadCluster(Pool):
             self._thread.shutdown()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if len(args) < 2:
+            return self._thread.submit(function, *args, **kwargs)
         self.calls.append(args)
         self._in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self._in_flight)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,8 @@ import foretrace
 from core.test_store import listing
 from episodes.cluster import ThreadCluster, attempts_on, write_scripts
 from episodes.generating import PROBLEMS, SETTINGS, Ground, ids, number_in, right, saying, stored
+from foretrace.cli.display.generate import show_report
+from foretrace.cli.output import Output
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, SandboxError, UsageError, WorkerError
 from foretrace.engines.ray_tasks import RayTasks
@@ -73,7 +77,8 @@ def test_the_bytes_and_the_report_are_those_of_this_process(
     for cluster, concurrency in ((ThreadCluster(), None), (ThreadCluster(2, repeats=True), 5)):
         out = tmp_path / str(concurrency)
         there = asyncio.run(run(cluster, model, out, samples=4, keep=keep, concurrency=concurrency))
-        assert facts(there) == facts(here)
+        said = facts(there)
+        assert list(said.pop("nodes").values()) == [said["isolation"]] and said == facts(here)
         assert listing(out) == listing(tmp_path / "here")
         assert 1 < cluster.max_in_flight <= cluster.workers < len(cluster.calls) < 24
         assert {call[0].at_once for call in cluster.calls} == {16 if concurrency is None else 2}
@@ -187,7 +192,25 @@ def test_a_final_failure_of_a_worker_keeps_the_rest_of_its_group(
 def test_a_node_that_cannot_begin_is_named(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SandboxError, match=r"^node .*: .*level"):
         asyncio.run(run(ThreadCluster(), model, tmp_path / "t", {"min_level": 4}))
-    assert stored(tmp_path / "t") == {}
+    assert not (tmp_path / "t").exists()
+
+
+def test_each_node_is_reported_with_its_isolation(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = itertools.cycle(["b", "a", "c"])
+    monkeypatch.setattr(socket, "gethostname", lambda: next(names))
+    report = asyncio.run(run(ThreadCluster(), model, tmp_path / "t", samples=1))
+    assert report.nodes == dict.fromkeys("abc", report.isolation) and report.make_facts()["nodes"] == report.nodes
+
+    def show(weak: int) -> list[str]:
+        nodes = {name: {**isolation, "level": weak if name == "b" else 3} for name, isolation in report.nodes.items()}
+        weakest = {**nodes["b"], "refused": {}}
+        show_report(Output(), msgspec.structs.replace(report, nodes=nodes, isolation=weakest), tmp_path / "t", 0)
+        return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if "level" in line]
+
+    assert show(3) == ["isolation level 3 (local), the weakest of 3 nodes"]
+    assert show(1) == ["isolation level 1 (local), the weakest of 3 nodes", "level 1 b", "level 3 a, c"]
 
 
 def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:

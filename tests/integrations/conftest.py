@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from foretrace.core.places import Address
+from foretrace.objectstores.objects import S3Objects
 from integrations.llama_build import Built as Program
 from integrations.llama_build import Say, build, missing_compiler
 from integrations.llama_server import Running, llama_server
+from integrations.stores import use_server
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 MAX_CONTEXT_TOKENS = 2048
@@ -130,3 +133,25 @@ def api(tmp_path: Path) -> Iterator[Running]:
 
     with run_api(tmp_path / "api.log") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """An S3 server on this machine: moto in its server mode."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed (make test-integrations)")
+    moto = pytest.importorskip("moto.server", reason="moto is not installed (make test-integrations)")
+    made = moto.ThreadedMotoServer(port=0, verbose=False)
+    made.start()
+    host, port = made.get_host_and_port()
+    yield f"http://{host}:{port}"
+    made.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> S3Objects:
+    """An empty bucket, with the credentials for it in the environment."""
+    use_server(monkeypatch, server)
+    name = f"b{abs(hash(request.node.name))}"
+    made = S3Objects(Address("s3", name))
+    made._files.call_s3("create_bucket", Bucket=name)
+    return made

@@ -22,8 +22,7 @@ import pytest
 import foretrace
 from foretrace.core.errors import BuildError, StoreError
 from foretrace.core.store import TraceStore
-from foretrace.objectstores import lock, objects
-from foretrace.objectstores.address import Address
+from foretrace.objectstores import lock
 from foretrace.objectstores.lock import StoreLock
 from foretrace.objectstores.objects import ChangedObjectError, S3Objects
 from foretrace.objectstores.traces import open_traces_for_reading, open_traces_for_writing
@@ -31,39 +30,11 @@ from foretrace.rows.files import FileRows
 from foretrace.sources import importing, taking
 from foretrace.sources.importing import import_source
 from foretrace.sources.swe_smith import SweSmith
+from integrations.stores import read_files, read_objects, use_server
 from sources.raw_rows import swe_rows, write_jsonl
 
 pytestmark = pytest.mark.integration
 BUILD: dict[str, Any] = {"outcomes": "all", "statistical_gates": False, "max_context_tokens": 2048}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    pytest.importorskip("s3fs", reason="s3fs is not installed (make test-integrations)")
-    moto = pytest.importorskip("moto.server", reason="moto is not installed (make test-integrations)")
-    made = moto.ThreadedMotoServer(port=0, verbose=False)
-    made.start()
-    host, port = made.get_host_and_port()
-    yield f"http://{host}:{port}"
-    made.stop()
-
-
-@pytest.fixture
-def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> S3Objects:
-    """An empty bucket, with the credentials for it in the environment."""
-    use_server(monkeypatch, server)
-    name = f"b{abs(hash(request.node.name))}"
-    made = S3Objects(Address("s3", name))
-    made._files.call_s3("create_bucket", Bucket=name)
-    return made
-
-
-def use_server(patch: pytest.MonkeyPatch, url: str) -> None:
-    for key, value in (("ENDPOINT_URL", url), ("ACCESS_KEY_ID", "k"), ("SECRET_ACCESS_KEY", "s")):
-        patch.setenv(f"AWS_{key}", value)
-    patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    patch.setattr(objects, "TRIES", 2)
-    patch.setattr(objects, "READ_TIMEOUT_S", 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +58,6 @@ def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Path:
     foretrace.label_folder(folder / "t", out=folder / "l.parquet")
     foretrace.build(folder / "t", out=folder / "d", **BUILD)
     return folder
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    names = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in names}
-
-
-def read_objects(bucket: S3Objects, folder: str) -> dict[str, bytes]:
-    names = [name for name in bucket.list_names() if name.startswith(f"{folder}/")]
-    return {name.removeprefix(f"{folder}/"): bucket.get(name).data for name in names}  # type: ignore[union-attr]
 
 
 def run_all(bucket: S3Objects, rows: FileRows, local: Path, **options: Any) -> None:
@@ -419,6 +380,11 @@ def test_what_cannot_be_used_is_said_before_work_begins(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(StoreError, match="no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and"):
         import_source(SweSmith(), [rows], f"{bucket.address}/t")
+    for name, value in (("AWS_PROFILE", "nobody"), ("AWS_ENDPOINT_URL", "nowhere")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            with pytest.raises(StoreError, match=rf"manifest.json: cannot read: .*{value}.*; check AWS_PROFILE, AWS_"):
+                foretrace.label_folder(f"{bucket.address}/t", out=local / "none.csv")
     use_server(monkeypatch, "http://127.0.0.1:9")
     with pytest.raises(StoreError, match=r'/t/.lock: cannot read: Could not connect to the endpoint URL: "http://127'):
         import_source(SweSmith(), [rows], f"{bucket.address}/t")

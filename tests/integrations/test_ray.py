@@ -28,14 +28,13 @@ from foretrace.core.progress import ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset import plan
-from foretrace.dataset.build import build
-from foretrace.dataset.settings import BuildSettings
 from foretrace.engines import ray_tasks
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
-from foretrace.engines.ray_tasks import RayTasks, check_nodes
+from foretrace.engines.ray_tasks import RayTasks, check_nodes, connect
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.episodes.generate.settings import GenerateSettings
+from foretrace.objectstores.objects import S3Objects
 from foretrace.problems.base import collect_problems
 from foretrace.protocols.tools import Tools
 from foretrace.registry import make_model, make_problem_set, make_sandbox
@@ -44,10 +43,11 @@ from foretrace.sandbox.base import SandboxSettings
 from foretrace.sources import importing, row_imports, taking
 from foretrace.sources.importing import import_source
 from foretrace.sources.swe_smith import SweSmith
+from integrations.stores import read_objects
 from sources.raw_rows import swe_rows, write_jsonl
 
 pytestmark = pytest.mark.integration
-SETTINGS = BuildSettings(outcomes="all", statistical_gates=False, max_context_tokens=2048)
+BUILD: dict[str, Any] = {"outcomes": "all", "statistical_gates": False, "max_context_tokens": 2048}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def run_import(rows: FileRows, folder: Path, engine: Engine) -> dict[str, bytes]
 
 
 def run_build(traces: Path, folder: Path, engine: Engine) -> dict[str, bytes]:
-    build([traces], folder, SETTINGS, engine=engine)
+    foretrace.build(traces, out=folder, **BUILD, engine=engine)
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -188,8 +188,31 @@ def test_one_node_makes_the_attempts_of_this_process(
     assert read_without_times(tmp_path / "t") == attempts
 
 
+def test_pools_share_a_connection(cluster: Any) -> None:
+    import ray
+
+    with connect(cluster.address):
+        for _ in range(2):
+            with RayTasks(address=cluster.address).open_pool() as pool:
+                assert pool.submit(os.getcwd).result() == os.getcwd()
+            assert ray.is_initialized()
+    assert not ray.is_initialized()
+
+
 def test_three_nodes_give_the_bytes_of_this_process(three: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:
     check_all(three.address, rows, local, tmp_path)
+
+
+def test_three_nodes_give_the_bytes_of_this_process_to_a_store(
+    three: Any, bucket: S3Objects, rows: FileRows, local: Local
+) -> None:
+    place, ray = str(bucket.address), {"engine": "ray", "ray_address": three.address}
+    import_source(SweSmith(), [rows], f"{place}/t", engine=RayTasks(address=three.address))
+    assert read_objects(bucket, "t") == local.segments
+    foretrace.label_folder(f"{place}/t", out=f"{place}/l.parquet", **ray)
+    assert bucket.get("l.parquet").data == local.labels  # type: ignore[union-attr]
+    foretrace.build(f"{place}/t", out=f"{place}/d", **BUILD, **ray)
+    assert read_objects(bucket, "d") == local.dataset
 
 
 def note_and_run(notes: str, victim: str | None, job: int, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,8 +13,8 @@ import pytest
 
 import foretrace
 from foretrace.core.errors import BuildError, StoreError, UsageError
+from foretrace.core.places import Address
 from foretrace.objectstores import lock
-from foretrace.objectstores.address import Address, find_address, write_place
 from foretrace.objectstores.dataset import open_dataset_for_writing
 from foretrace.objectstores.objects import Objects, open_objects
 from foretrace.objectstores.scratch import make_scratch
@@ -45,13 +45,6 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 def read_objects(objects: Objects) -> dict[str, bytes]:
     return {name: objects.get(name).data for name in objects.list_names()}  # type: ignore[union-attr]
-
-
-def test_an_address_is_known_in_a_text_and_in_a_path_and_a_folder_is_none() -> None:
-    for given in ("s3://b/t/x", Path("s3://b/t/x"), "s3://b/t/x/"):
-        assert find_address(given) == Address("s3", "b/t/x") and write_place(given) == "s3://b/t/x"
-    for local in ("s3", "./s3:/b", "s3:", "/data/s3://b", "swe_smith:tool", "x://b"):
-        assert find_address(local) is None and write_place(local) == local
 
 
 def test_a_name_that_would_lead_out_of_the_local_folder_is_refused() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from foretrace.core.errors import UsageError
 from foretrace.core.files import atomic_file, open_compressed
+from foretrace.core.places import write_place
 from foretrace.engines.processes import THIS_PROCESS
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def find_label_format(out: Path) -> str:
     stem = out.name.removesuffix(".gz").removesuffix(".zst")
     kind = Path(stem).suffix
     if kind not in FORMATS or (kind == ".parquet" and stem != out.name):
-        raise UsageError(f"{out}: name it .parquet, .jsonl or .csv (the last two also with .gz or .zst)")
+        raise UsageError(f"{write_place(out)}: name it .parquet, .jsonl or .csv (the last two also with .gz or .zst)")
     return kind
 
 

@@ -17,6 +17,7 @@ from foretrace.actions.correction_rows import protect_cell
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import UsageError
 from foretrace.core.files import atomic_file
+from foretrace.core.places import write_place
 from foretrace.encodings.calls_in_text import remove_calls
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def check_review_file(path: Path) -> None:
         UsageError: it ends in none of them.
     """
     if path.suffix not in FORMATS:
-        raise UsageError(f"{path}: name the review .csv or .jsonl")
+        raise UsageError(f"{write_place(path)}: name the review .csv or .jsonl")
 
 
 def write_review(steps: Sequence[UnsureStep], store: TraceStore, path: Path) -> None:

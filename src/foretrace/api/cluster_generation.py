@@ -64,8 +64,15 @@ class _Setup(NamedTuple):
     """Attempts at one time."""
 
 
+class _Node(NamedTuple):
+    """Where a worker is, and how well the code is isolated there: its own sandbox was tested."""
+
+    name: str
+    isolation: Isolation
+
+
 class _GroupResult(NamedTuple):
-    isolation: Isolation | None
+    node: _Node
     finished: list[tuple[int, FinishedAttempt, TokenMeter]]
     """With the number of the attempt in its group."""
     error: ForetraceError | None
@@ -78,7 +85,7 @@ class ClusterAttempts:
         engine: Opens a pool, which `close` closes.
     """
 
-    preparing = "connecting to the cluster"
+    preparing = "starting a sandbox in each worker of the cluster"
     server_failure = ""
 
     def __init__(self, engine: Engine, parts: AttemptParts, settings: GenerateSettings) -> None:
@@ -87,11 +94,21 @@ class ClusterAttempts:
         self._pool: Pool | None = None
         self._setup: _Setup | None = None
         self._total = TokenMeter()
-        self.isolation: Isolation | None = None
+        self.nodes: dict[str, Isolation] = {}
         self.group_size = self.at_once = self.max_groups = self.slots = 1
 
+    @property
+    def isolation(self) -> Isolation | None:
+        """See `AttemptRunner`."""
+        return min(self.nodes.values(), key=lambda isolation: isolation.level, default=None)
+
     async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
-        """Open the pool. A worker asks the server and starts its sandbox when it gets its first group."""
+        """Open the pool, and let each worker ask the server and start its sandbox. One that takes the place of a lost
+        one does so with its first group.
+
+        Raises:
+            ForetraceError: a worker cannot begin; names its node.
+        """
         concurrency = self._settings.concurrency
         useful = attempts if concurrency is None else min(attempts, concurrency)
         self._pool = self._stack.enter_context(
@@ -108,6 +125,9 @@ class ClusterAttempts:
         sandbox = msgspec.structs.replace(self._parts.sandbox_settings, workers=1, max_sessions=at_once)
         self._setup = _Setup(self._parts._replace(sandbox_settings=sandbox), settings, identity, at_once)
         self._total = total
+        prepared = [self._pool.submit(_prepare, self._setup) for _ in range(self.max_groups)]
+        for node in await asyncio.gather(*map(asyncio.wrap_future, prepared)):
+            self._note_node(node)
 
     async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
         """Have a worker make the attempts of a group."""
@@ -119,9 +139,12 @@ class ClusterAttempts:
         for number, _, used in result.finished:
             group[number].meter.include(used)
             self._total.include(used)
-        known = [isolation for isolation in (self.isolation, result.isolation) if isolation is not None]
-        self.isolation = min(known, key=lambda isolation: isolation.level, default=None)
+        self._note_node(result.node)
         return FinishedGroup([attempt for _, attempt, _ in result.finished], result.error)
+
+    def _note_node(self, node: _Node) -> None:
+        known = self.nodes.get(node.name, node.isolation)
+        self.nodes[node.name] = min(known, node.isolation, key=lambda isolation: isolation.level)
 
     def close(self) -> None:
         """End the groups that are still being made, and close the pool."""
@@ -180,7 +203,12 @@ class _Workplace:
             if not isinstance(error, ForetraceError):
                 raise error
         told = next((error for error in errors if isinstance(error, ForetraceError)), None)
-        return _GroupResult(self._attempts.isolation, sorted(finished, key=lambda each: each[0]), told)
+        return _GroupResult(self.describe_node(), sorted(finished, key=lambda each: each[0]), told)
+
+    def describe_node(self) -> _Node:
+        """The node, and what its sandbox was found to do."""
+        assert self._attempts.isolation is not None, "it was started"
+        return _Node(socket.gethostname(), self._attempts.isolation)
 
     def close(self) -> None:
         """Close the model and the sandbox."""
@@ -197,6 +225,19 @@ _workplaces: list[_Workplace] = []
 def _make_group(setup: _Setup, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
     """In a worker of the cluster: some attempts, with a model and a sandbox of its node."""
     started = time.monotonic()
+    workplace = _open_workplace(setup)
+    spent = time.monotonic() - started
+    left = TimeLeft(*(None if seconds is None else seconds - spent for seconds in time_left))
+    return workplace.make_group(plans, left)
+
+
+def _prepare(setup: _Setup) -> _Node:
+    """In a worker of the cluster: make ready for the first group."""
+    return _open_workplace(setup).describe_node()
+
+
+def _open_workplace(setup: _Setup) -> _Workplace:
+    """In a worker: that of the groups before, if it is for this run; else a new one."""
     if not (_workplaces and _workplaces[0].setup == setup):
         close_workplace()
         try:
@@ -205,9 +246,7 @@ def _make_group(setup: _Setup, plans: Sequence[PlannedAttempt], time_left: TimeL
             error.parts = (f"node {socket.gethostname()}: ", *error.parts)
             error.args = (render_parts(error.parts),)
             raise
-    spent = time.monotonic() - started
-    left = TimeLeft(*(None if seconds is None else seconds - spent for seconds in time_left))
-    return _workplaces[0].make_group(plans, left)
+    return _workplaces[0]
 
 
 def close_workplace() -> None:

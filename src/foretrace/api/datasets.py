@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.api.settings import make_settings
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.places import make_local_path
 
 if TYPE_CHECKING:
     from foretrace.api.engines import EngineName
@@ -202,7 +203,7 @@ def load(
     from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import BuildSettings
 
-    folders = [Path(traces)] if isinstance(traces, (str, Path)) else [Path(t) for t in traces]
+    folders = [make_local_path(each) for each in ([traces] if isinstance(traces, (str, Path)) else traces)]
     settings = make_settings(
         BuildSettings,
         target=target,
@@ -254,7 +255,7 @@ def push(
 
     options: dict[str, Any] = {} if name is None else {"name": name}
     return run(
-        Path(dataset),
+        make_local_path(dataset),
         org,
         **options,
         private=private,

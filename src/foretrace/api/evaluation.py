@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.places import make_local_path
 
 if TYPE_CHECKING:
     from foretrace.core.predictions import PredictionsFile
@@ -63,10 +64,11 @@ def effects(
     from foretrace.core.files import replace_file
     from foretrace.evaluation.effects_manifest import collect_effects
 
+    file = None if out is None else make_local_path(out)
     found, count = _read_traces(traces, "reading", progress)
     manifest = collect_effects(found, report_traces=count)
-    if out is not None:
-        replace_file(Path(out), msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    if file is not None:
+        replace_file(file, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
     return manifest
 
 
@@ -130,7 +132,7 @@ def replay(
     settings.check()
     found, count = _read_traces(traces, "replaying", progress)
     if isinstance(predictions, (str, Path)):
-        predictions = read_predictions(Path(predictions))
+        predictions = read_predictions(make_local_path(predictions))
     return replay_traces(found, predictions, settings, report_traces=count)
 
 
@@ -142,7 +144,7 @@ def _read_traces(
 
     total, doing_what = None, f"{doing} traces"
     if isinstance(traces, (str, Path)):
-        store, doing_what = TraceStore(traces), f"{doing} {traces}"
+        store, doing_what = TraceStore(make_local_path(traces)), f"{doing} {traces}"
         total, traces = len(store.read_columns("key")), store.read()
     return traces, (lambda done: None) if progress is None else (lambda done: progress(doing_what, done, total))
 
@@ -210,10 +212,10 @@ def predict(
     how |= {"concurrency": concurrency}
     if predictor is not None:
         _refuse_model_settings(how)
-        return _run_predictor(Path(dataset), predictor, Path(out), settings, count)
+        return _run_predictor(make_local_path(dataset), predictor, make_local_path(out), settings, count)
     if folds is not None:
         raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")
-    return _run_model(Path(dataset), model, server, Path(out), settings, how, count)
+    return _run_model(make_local_path(dataset), model, server, make_local_path(out), settings, how, count)
 
 
 def _refuse_model_settings(how: dict[str, Any]) -> None:

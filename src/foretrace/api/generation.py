@@ -13,6 +13,7 @@ from foretrace.api.engines import EngineName, make_engine
 from foretrace.api.event_loop import run_in_event_loop
 from foretrace.api.settings import make_settings
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.places import make_local_path
 from foretrace.engines.processes import Processes
 
 if TYPE_CHECKING:
@@ -108,19 +109,21 @@ def generate(
         redact_addresses=redact_addresses,
         **{name: table for name, table in tables.items() if table is not None},
     )
+    folder = make_local_path(out)
+    file = None if path is None else make_local_path(path)
     where = make_engine(engine, None, ray_address)
     runner = None
     if not isinstance(where, Processes):
         runner = make_cluster_runner(where, settings, model, server, protocol, sandbox, SandboxSettings())
     if isinstance(problems, str):
-        problems = load_usable_problems(problems, None if path is None else Path(path), limit)
-    elif path is not None:
+        problems = load_usable_problems(problems, file, limit)
+    elif file is not None:
         raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
     if isinstance(sandbox, str):
         sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=settings.concurrency or MAX_SESSIONS))
     model = make_model(model, server) if isinstance(model, str) else model
-    return run_generate(problems[:limit], protocol, model, sandbox, Path(out), settings, progress, runner=runner)
+    return run_generate(problems[:limit], protocol, model, sandbox, folder, settings, progress, runner=runner)
 
 
 def make_cluster_runner(

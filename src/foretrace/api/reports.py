@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.places import make_local_path
 
 if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
@@ -39,9 +40,10 @@ def view(
 
     if (out is None) == (single is None):
         raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
-    folders = [Path(inputs)] if isinstance(inputs, (str, Path)) else [Path(each) for each in inputs]
+    folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
+    place = make_local_path(out or single or "")
     return write_view(
         folders,
-        lambda: SinglePage(Path(single)) if single is not None else FolderPage(Path(out or "")),
+        lambda: SinglePage(place) if single is not None else FolderPage(place),
         progress or ignore_progress,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.api.evaluation import predict
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.places import make_local_path
 
 if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
@@ -54,10 +55,10 @@ def score(
     from foretrace.evaluation.score import score as run
 
     return run(
-        predictions,
-        dataset,
-        against=against,
-        validation=validation,
+        make_local_path(predictions),
+        make_local_path(dataset),
+        against=None if against is None else make_local_path(against),
+        validation=None if validation is None else make_local_path(validation),
         allow=allow,
         seed=seed,
         allow_partial=allow_partial,
@@ -84,7 +85,7 @@ def add_references(
     from foretrace.dataset.card import put_references
     from foretrace.evaluation.references import score_references
 
-    dataset = Path(dataset)
+    dataset = make_local_path(dataset)
     (predict or _predict_references)(dataset, dataset / FOLDER, progress or ignore_progress)
     references = score_references(dataset)
     write_references(dataset, references)
@@ -158,11 +159,11 @@ def verify(
     """
     from foretrace.evaluation.verify import add_scores, verify_predictions
 
-    predictions, dataset, out = Path(predictions), Path(dataset), Path(out)
+    predictions, dataset, out = make_local_path(predictions), make_local_path(dataset), make_local_path(out)
     if (model is None) == (scores is None):
         raise UsageError("verify takes either ", Setting("model"), " or ", Setting("scores"))
     if scores is not None:
-        return add_scores(predictions, dataset, out, Path(scores), allow_other_version=allow_other_version)
+        return add_scores(predictions, dataset, out, make_local_path(scores), allow_other_version=allow_other_version)
     asking = _make_asking(concurrency, max_tokens)
     return _run_with_model(
         model,
@@ -189,7 +190,7 @@ def verify_pairs(
     """
     from foretrace.evaluation.verify import verify_pairs as run
 
-    dataset, out = Path(dataset), Path(out)
+    dataset, out = make_local_path(dataset), make_local_path(out)
     asking = _make_asking(concurrency, max_tokens)
     return _run_with_model(model, server, lambda model: run(dataset, out, model, asking, progress=progress))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.core.places import make_local_path, write_place
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
@@ -150,7 +151,7 @@ def scrub(
     from foretrace.core.progress import ignore_progress
 
     redactor = Redactor(RedactSettings(emails=redact_emails, addresses=redact_addresses))
-    return run(Path(traces), Path(out), redactor, progress or ignore_progress)
+    return run(make_local_path(traces), make_local_path(out), redactor, progress or ignore_progress)
 
 
 def label(trace: Trace) -> list[StepLabel]:
@@ -188,7 +189,6 @@ def label_folder(
     """
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
-    from foretrace.objectstores.address import write_place
     from foretrace.objectstores.file import open_file_for_writing
     from foretrace.objectstores.traces import open_traces_for_reading
 
@@ -235,7 +235,7 @@ def _label(
     from foretrace.actions.taxonomy import ActionType
     from foretrace.core.store import TraceStore
 
-    given = None if corrections is None else read_corrections(Path(corrections))
+    given = None if corrections is None else read_corrections(make_local_path(corrections))
     store = TraceStore(traces)
     for file in (out, review):
         if file is not None:
@@ -337,7 +337,7 @@ def export(
     from foretrace.exports.export_traces import check_out, export_traces
     from foretrace.registry import make_format
 
-    traces, out = Path(traces), Path(out)
+    traces, out = make_local_path(traces), make_local_path(out)
     made = make_format(format) if isinstance(format, str) else format
     store = TraceStore(traces)
     refuse_inside_folder(out, traces, may_be_folder=made.suffix is not None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from foretrace.cli.output import Output
-from foretrace.core.errors import UsageError
-from foretrace.objectstores.address import SCHEMES, find_address
+from foretrace.core.places import check_place
 
 
 class Invocation:
@@ -103,10 +101,6 @@ HIDDEN = "hidden"
 """Mark of a record whose options are left out of `--help`: `Annotated[SandboxOptions, HIDDEN]`."""
 
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""How an address begins, as the first part of a path; not a drive of Windows, which is one letter."""
-
-
 def with_common_options(function: Callable[..., None], in_stores: Collection[str] = ()) -> Callable[..., None]:
     """Turn `function(output, **own options)` into what typer calls: the common options added, `output` made.
 
@@ -136,7 +130,7 @@ def with_common_options(function: Callable[..., None], in_stores: Collection[str
         for name, value in given.items():
             for place in value if isinstance(value, list) else [value]:
                 if isinstance(place, Path):
-                    _check_place(place, may_be_in_store=name in in_stores)
+                    check_place(place, may_be_in_store=name in in_stores)
         made = {name: record(**{n: given.pop(n) for n in options}) for name, (record, options) in records.items()}
         function(output, **given, **made)
 
@@ -144,19 +138,6 @@ def with_common_options(function: Callable[..., None], in_stores: Collection[str
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
-
-
-def _check_place(place: Path, *, may_be_in_store: bool) -> None:
-    """Refuse an address where a path is wanted: a folder of that name would be made here."""
-    if not _SCHEME.fullmatch(place.parts[0] if place.parts else ""):
-        return
-    if find_address(place) is None:
-        raise UsageError(f"{place}: is no path of this machine, and addresses begin with {'://, '.join(SCHEMES)}://")
-    if not may_be_in_store:
-        raise UsageError(
-            f"{find_address(place)}: has to be on this machine; what `import`, `label` and `build` read and write in "
-            "an object store is copied from there with tools of its own"
-        )
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

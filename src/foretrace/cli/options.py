@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -106,6 +107,15 @@ class EngineOptions:
         from foretrace.api.engines import make_engine
 
         return make_engine(self.engine, workers, self.ray_address, processes=processes)
+
+    def connect(self) -> AbstractContextManager[object]:
+        """A connection to Ray that all pools of the block share: for a command that opens several, or that would find
+        out late that there is no cluster."""
+        if self.engine != "ray":
+            return nullcontext()
+        from foretrace.engines.ray_tasks import connect
+
+        return connect(self.ray_address)
 
 
 @dataclass(frozen=True, kw_only=True)

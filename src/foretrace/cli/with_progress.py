@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli.output import Output
-from foretrace.objectstores.address import find_address, write_place
+from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.api.traces import LabelReport

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.places import write_place
 
 
 @contextlib.contextmanager
@@ -159,4 +160,6 @@ def refuse_inside_folder(path: Path, traces: Path, *, may_be_folder: bool = Fals
     if path.is_dir() and not may_be_folder:
         raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")
     if path.resolve().is_relative_to(traces.resolve()):
-        raise UsageError(f"{path}: lies inside the traces folder; choose a place outside of {traces}")
+        raise UsageError(
+            f"{write_place(path)}: lies inside the traces folder; choose a place outside of {write_place(traces)}"
+        )

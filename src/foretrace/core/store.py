@@ -30,6 +30,7 @@ from foretrace.core.manifest import SHARDS as SHARDS
 from foretrace.core.manifest import Cursor as Cursor
 from foretrace.core.manifest import Manifest as Manifest
 from foretrace.core.manifest import read_manifest
+from foretrace.core.places import make_local_path
 from foretrace.core.redactions import read_redactions
 from foretrace.core.segments import (
     Segment,
@@ -65,7 +66,7 @@ class TraceStore:
     """A traces folder, read."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
+        self.folder = make_local_path(folder)
         self.manifest = read_manifest(self.folder)
 
     @property
@@ -191,7 +192,7 @@ class TraceWriter:
     ) -> None:
         if shards is not None and not 1 <= shards <= MAX_SHARDS:
             raise UsageError(Setting("shards", shards), f": choose 1 to {MAX_SHARDS}")
-        self.folder = Path(folder)
+        self.folder = make_local_path(folder)
         self._asked_shards = shards
         self._replace = replace
         self._publish = publish

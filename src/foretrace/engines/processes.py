@@ -52,6 +52,14 @@ def limit_memory() -> None:
     _tune_allocation()
 
 
+def prepare_worker(small: bool) -> None:
+    """Make a worker process ready for jobs; `small` as in `Engine`."""
+    if small:
+        limit_memory()
+    else:
+        _tune_allocation()
+
+
 def _tune_allocation() -> None:
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -146,10 +154,7 @@ def worker_pool(
 def _start_worker(parent: Connection, small: bool) -> None:
     """Leave Ctrl-C to the parent, and end when it is gone or wants no more: kill -9 leaves no worker behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if small:
-        limit_memory()
-    else:
-        _tune_allocation()
+    prepare_worker(small)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 

@@ -31,7 +31,7 @@ from foretrace.core.errors import Setting, UsageError, WorkerError, find_first_l
 from foretrace.core.files import describe_write_error, make_own_name
 from foretrace.core.version import __version__
 from foretrace.engines.engine import Pool
-from foretrace.engines.processes import limit_memory, usable_cores
+from foretrace.engines.processes import prepare_worker, usable_cores
 
 _MAX_RETRIES = 5
 """How often a task is run again whose worker or node died."""
@@ -71,8 +71,7 @@ class RayTasks(NamedTuple):
     def _open(
         self, useful: int | None, writes: Sequence[Path], reads: Sequence[Path], small: bool, kept: str
     ) -> Generator[Pool]:
-        ray, is_ours = _connect(self.address)
-        try:
+        with connect(self.address) as ray:
             check_nodes(writes, reads)
             cores = int(ray.cluster_resources().get("CPU", 1))
             at_once = min(self.workers or cores, cores, cores if useful is None else useful)
@@ -85,9 +84,6 @@ class RayTasks(NamedTuple):
                     raise WorkerError(f"{error}; {kept}; run it again") from None
                 raise
             executor.shutdown()
-        finally:
-            if is_ours:
-                ray.shutdown()
 
 
 class _Context(NamedTuple):
@@ -179,8 +175,7 @@ def _take_over(context: _Context) -> None:
     with contextlib.suppress(OSError):  # paths may be absolute all the same
         os.chdir(context.folder)
     sys.path += [path for path in context.modules if path not in sys.path]
-    if context.small:
-        limit_memory()
+    prepare_worker(context.small)
 
 
 def _find_cause(error: Exception) -> Exception:
@@ -198,6 +193,25 @@ def _find_cause(error: Exception) -> Exception:
 
 def _import_ray(module: str = "") -> Any:
     return importlib.import_module(f"ray{module}")
+
+
+@contextlib.contextmanager
+def connect(address: str | None) -> Generator[Any]:
+    """Ray, connected: all pools that are opened in the block share the connection, and the Ray of this machine that is
+    started where there is no cluster.
+
+    Args:
+        address: As in `RayTasks`.
+
+    Raises:
+        UsageError: Ray is not installed, or nobody answers.
+    """
+    ray, is_ours = _connect(address)
+    try:
+        yield ray
+    finally:
+        if is_ours:
+            ray.shutdown()
 
 
 def _connect(address: str | None) -> tuple[Any, bool]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foretrace.core.errors import BuildError, StoreError
+from foretrace.core.places import check_place, find_address
 from foretrace.core.progress import ProgressFunc, ignore_progress
-from foretrace.objectstores.address import find_address
 from foretrace.objectstores.lock import LOCK, StoreLock
 from foretrace.objectstores.objects import ChangedObjectError, Objects, open_objects
 from foretrace.objectstores.scratch import make_scratch
@@ -39,6 +39,7 @@ def open_dataset_for_writing(
     """
     address = find_address(place)
     if address is None:
+        check_place(place, may_be_in_store=True)
         yield DatasetFolder(Path(place), lambda: None)
         return
     objects = open_objects(address)

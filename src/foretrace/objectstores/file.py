@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foretrace.core.errors import StoreError
-from foretrace.objectstores.address import find_address
+from foretrace.core.places import check_place, find_address
 from foretrace.objectstores.objects import open_objects
 from foretrace.objectstores.scratch import make_scratch
 
@@ -32,6 +32,8 @@ def open_file_for_writing(place: Path | str | None) -> Generator[WritableFile]:
     """
     address = None if place is None else find_address(place)
     if address is None:
+        if place is not None:
+            check_place(place, may_be_in_store=True)
         path = None if place is None else Path(place)
         yield WritableFile(path, path is not None and path.is_file(), lambda: None)
         return

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import StoreError, UsageError, find_first_line
-from foretrace.objectstores.address import Address
+from foretrace.core.places import Address
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
@@ -30,6 +30,10 @@ _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 _BROKEN_OFF = ("ClientPayloadError", "ResponseStreamingError", "IncompleteReadError", "ReadTimeoutError")
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "huggingface_hub", "httpx", "requests")
 """Modules whose errors are those of a store."""
+
+
+_WRONG_SETTINGS = ("ProfileNotFound", "PartialCredentialsError", "ConfigParseError", "ConfigNotFound", "NoRegionError")
+"""Errors that no further try would mend."""
 
 
 class ChangedObjectError(StoreError):
@@ -184,11 +188,16 @@ class Objects:
                 raise absent(place) from error
             raise StoreError(f"{place}: cannot {doing}: {find_first_line(error)}") from error
         except Exception as error:
-            if not isinstance(error, OSError) and not type(error).__module__.startswith(_CLIENTS):
+            if not isinstance(error, (OSError, ValueError)) and not type(error).__module__.startswith(_CLIENTS):
                 raise
             if type(error).__name__ == "NoCredentialsError":
                 raise StoreError(
                     f"{place}: no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                ) from error
+            if isinstance(error, ValueError) or type(error).__name__ in _WRONG_SETTINGS:
+                raise StoreError(
+                    f"{place}: cannot {doing}: {find_first_line(error)}; check AWS_PROFILE, AWS_ENDPOINT_URL and the "
+                    "other settings of the store"
                 ) from error
             raise StoreError(
                 f"{place}: cannot {doing}: {find_first_line(error)}; what was published is whole, run again when the "

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from foretrace.core.errors import ForetraceError, Setting, UsageError
-from foretrace.objectstores.address import Address
+from foretrace.core.places import Address
 
 
 @contextlib.contextmanager

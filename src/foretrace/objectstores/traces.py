@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from foretrace.core.errors import StoreError
 from foretrace.core.manifest import read_manifest
+from foretrace.core.places import Address, check_place, find_address
 from foretrace.core.progress import ProgressFunc, ignore_progress
-from foretrace.objectstores.address import Address, find_address
 from foretrace.objectstores.lock import StoreLock
 from foretrace.objectstores.objects import ChangedObjectError, Objects, StoredObject, open_objects
 from foretrace.objectstores.scratch import make_scratch
@@ -40,6 +40,7 @@ def open_traces_for_writing(place: Path | str, progress: ProgressFunc = ignore_p
     """
     address = find_address(place)
     if address is None:
+        check_place(place, may_be_in_store=True)
         yield WritableFolder(Path(place), None)
         return
     objects = open_objects(address)
@@ -59,6 +60,7 @@ def open_traces_for_reading(place: Path | str, progress: ProgressFunc = ignore_p
     """
     address = find_address(place)
     if address is None:
+        check_place(place, may_be_in_store=True)
         yield Path(place)
         return
     objects = open_objects(address)

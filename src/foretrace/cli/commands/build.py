@@ -11,8 +11,8 @@ import typer
 from foretrace.cli.options import EngineOptions, NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.core.places import find_address, write_place
 from foretrace.engines.processes import release_memory, usable_cores
-from foretrace.objectstores.address import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.engines.engine import Engine
@@ -257,6 +257,7 @@ def build(
     building = engine.make_engine(workers, processes=min(4, usable_cores()))
     with ExitStack() as places:
         with output.progress(f"opening {write_place(out)}") as progress:
+            places.enter_context(engine.connect())
             opened = open_dataset_for_writing(out, overwrite=overwrite, progress=progress)
             folder, publish = places.enter_context(opened)
             check_output(folder, overwrite=overwrite)

@@ -14,7 +14,7 @@ import typer
 
 from foretrace.cli.options import EngineOptions, NoRedact, RedactAddresses, RedactEmails, out_option
 from foretrace.cli.output import Output
-from foretrace.objectstores.address import write_place
+from foretrace.core.places import write_place
 
 _Source = Annotated[
     str,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Cell, Output
-from foretrace.objectstores.address import find_address, write_place
+from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.cli.options import write_flag
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting
-from foretrace.objectstores.address import find_address, write_place
+from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.sources.recognizing import FoundFiles

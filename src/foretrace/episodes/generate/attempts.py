@@ -5,7 +5,8 @@ Nothing is written here, so attempts may be made anywhere: in this process, or i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -113,6 +114,11 @@ class AttemptRunner(Protocol):
         """How well the code is isolated, where that is known by now; the weakest, where there are several sandboxes."""
         ...
 
+    @property
+    def nodes(self) -> Mapping[str, Isolation]:
+        """The same for each node of a cluster that was heard of, by host name; empty where there is none."""
+        ...
+
     async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
         """Make ready, before anything is written.
 
@@ -143,6 +149,7 @@ class LocalAttempts:
 
     preparing = "starting the sandbox"
     group_size = at_once = 1
+    nodes: Mapping[str, Isolation] = MappingProxyType({})
 
     def __init__(
         self, protocol: InteractionProtocol, model: ChatModel, sandbox: Sandbox, settings: GenerateSettings

@@ -65,14 +65,19 @@ class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     seconds: float
     isolation: dict[str, Any] | None
+    """The weakest, where there are several nodes."""
     damaged: tuple[str, ...]
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
     redacted: dict[str, int] = {}
     """What was taken out of the traces of this run, by type."""
+    nodes: dict[str, dict[str, Any]] = {}
+    """Isolation on each node of a cluster, by host name; empty where the attempts were made by this process."""
 
     def make_facts(self) -> dict[str, Any]:
         """The report as one JSON object, with the counts among its other fields."""
         facts = msgspec.to_builtins(self)
+        if not self.nodes:
+            del facts["nodes"]
         return {**facts.pop("counts"), **facts}
 
 
@@ -343,4 +348,5 @@ class _Run:
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             damaged=tuple(map(str, self._damaged_journals)),
             redacted=dict(sorted(self._redacted.items())),
+            nodes=msgspec.to_builtins(dict(sorted(self._runner.nodes.items()))),
         )

@@ -1,0 +1,79 @@
+"""Places as they are named in a call: a path of this machine, or the address of a folder in an object store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from foretrace.core.errors import UsageError
+
+SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "hf", "memory")
+_ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""How an address begins, up to its first slash; not a drive of Windows, which is one letter."""
+
+
+class Address(NamedTuple):
+    """A folder, or a file, in an object store."""
+
+    scheme: str
+    path: str
+    """Bucket and prefix, without a slash at either end."""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.path}"
+
+    @property
+    def parent(self) -> Address:
+        """The folder that it lies in."""
+        return Address(self.scheme, self.path.rpartition("/")[0])
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
+
+def find_address(place: Path | str) -> Address | None:
+    """The address that a text, or a `Path` made of it, stands for; `None` for a place on this machine. A `Path` has one
+    slash where the address has two."""
+    found = _ADDRESS.fullmatch(str(place))
+    return Address(found[1], found[2].rstrip("/")) if found else None
+
+
+def write_place(place: Path | str) -> str:
+    """A place as it is to be shown: the address with its two slashes, or the local path."""
+    return str(find_address(place) or place)
+
+
+def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
+    """Refuse an address where a path is wanted: a folder of that name would be made here.
+
+    Raises:
+        UsageError: it is the address of an object store, where that may not be, or of something else.
+    """
+    start = str(place).partition("/")[0]
+    scheme, colon, rest = start.partition(":")
+    if not _SCHEME.fullmatch(start) and not (colon and scheme in SCHEMES):
+        return
+    if find_address(place) is None:
+        if scheme in SCHEMES:
+            wrong = f"{place}: is no address" if rest else f"{scheme}://: names no bucket"
+            raise UsageError(f"{wrong}; write {scheme}://BUCKET/FOLDER")
+        raise UsageError(f"{place}: is no path of this machine, and addresses begin with {'://, '.join(SCHEMES)}://")
+    if not may_be_in_store:
+        raise UsageError(
+            f"{find_address(place)}: has to be on this machine; what `import`, `label` and `build` read and write in "
+            "an object store is copied from there with tools of its own"
+        )
+
+
+def make_local_path(place: Path | str) -> Path:
+    """The path of a place on this machine.
+
+    Raises:
+        UsageError: it is an address.
+    """
+    check_place(place)
+    return Path(place)
