@@ -80,6 +80,28 @@ def test_a_template_with_a_short_task_in_it_merges_nothing() -> None:
     assert find([*asked, asked[7].upper()]).list_clusters() == [[7, 60]]
 
 
+@pytest.mark.parametrize("size", [3, 6, 11])
+def test_a_family_that_differs_in_a_name_alone_is_found(size: int) -> None:
+    """Most of its sentences stand in all of them, as those of a template do."""
+    rng = random.Random(size)
+    issues = [write_issue(rng) for _ in range(12)]
+    names = [re.search(r"\b[a-z]+_[a-z]+\b|\b[a-z]+/[a-z]+\b", issue) for issue in issues]
+    texts = [
+        re.sub(rf"(?i)\b{name[0]}\b", f"{name[0][::-1]}{n}", issue) if n else issue
+        for issue, name in zip(issues, names, strict=True)
+        for n, name in enumerate([name] * size)
+        if name is not None
+    ]
+    clusters = find(texts).list_clusters()
+    assert clusters == [[*range(start, start + size)] for start in range(0, len(texts), size)]
+
+
+def test_of_few_texts_that_share_a_template_those_with_other_slots_are_no_copies() -> None:
+    ask = _TEMPLATE.format("Book a flight from {} to {} on day {} for {} people, and no later than noon.")
+    asked = [ask.format(*_VOCABULARY[n : n + 2], n, n + 1) for n in range(0, 20, 3)]
+    assert find(asked).list_clusters() == []
+
+
 def test_the_same_task_in_two_templates_is_a_copy() -> None:
     rng = random.Random(8)
     issues = [write_issue(rng) for _ in range(30)]

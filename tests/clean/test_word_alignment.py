@@ -107,6 +107,17 @@ def test_sentences_that_many_texts_have_do_not_make_a_copy() -> None:
     assert not is_near_copy(one._replace(own=own), other._replace(own=own))
 
 
+def test_a_name_of_code_makes_a_copy_although_many_texts_have_the_other_sentences() -> None:
+    ask = "It began when {} was merged."
+    one, other, word, another = (
+        read(f"{_TEXT}\n{ask.format(name)}") for name in ("read_head", "see_top", "today", "autumn")
+    )
+    own = [place >= len(read(_TEXT).pieces) for place in range(len(one.pieces))]
+    one, other, word, another = (text._replace(own=own) for text in (one, other, word, another))
+    assert is_near_copy(one, other)
+    assert not is_near_copy(word, another)
+
+
 def test_the_bound_that_spares_alignments_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(3)
     pairs: list[tuple[ComparedText, ComparedText]] = []

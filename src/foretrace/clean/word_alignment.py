@@ -6,11 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from foretrace.clean.word_texts import is_identifier
+
 LEAST_NEAR = 20
 """Words from which on a text can be a near copy; a shorter one is a copy only where all words are the same."""
 _WINDOWS = ((8, 5), (20, 8))
 """Windows in words, and how many of them may differ. Rewording is spread over a text; what stands in the slot of a
 template is not."""
+_WORDS_PER_NAME = 40
+"""Of two texts of so many words, one name may differ although many texts have the rest; of longer ones more names."""
+_NAMES_OF_LONG = 4
+"""So many names may differ in long texts: the slots of long templates hold more than a word."""
 _MAX_INSERTED = 4
 """What a passage that was put in or left out counts in a window at most."""
 _MAX_STEPS = 700
@@ -114,7 +120,34 @@ class _Comparison:
         if len(at) + self._inserted > limit or _has_dense_window(at) or self._changes_numbers():
             return False
         size = max(_count_own(self._a), _count_own(self._b))
-        return self._own <= (0 if size < LEAST_NEAR else 1 + size // 4)
+        return self._own <= (0 if size < LEAST_NEAR else 1 + size // 4) or self._changes_names_alone()
+
+    def _changes_names_alone(self) -> bool:
+        """Whether all that differs between two texts that are not short are a few names: such texts are copies although
+        others like them may have most of their sentences too. Each stands for one other name wherever it comes. A word
+        that comes once, and is no name of code or of a repository, may be the slot of a template, but of a long one."""
+        a, b = self._a, self._b
+        most = min(a.count_words(), b.count_words()) // _WORDS_PER_NAME
+        changed: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+        for region in self._regions if most else ():
+            old, new = a.pieces[region.a_start : region.a_end], b.pieces[region.b_start : region.b_end]
+            words = {*a.words[region.a_start : region.a_end]}, {*b.words[region.b_start : region.b_end]}
+            if [*map(len, words)] != [1, 1] or all(piece & 1 for piece in old) or all(piece & 1 for piece in new):
+                return False
+            changed[tuple(old), tuple(new)] += 1
+        names = 0
+        renamed: set[tuple[int, int]] = set()
+        for old, new in sorted(changed, key=lambda each: -len(each[0])):
+            pairs = {*zip(old, new, strict=False)}
+            if len(old) == len(new) and pairs <= renamed:  # a part of a longer one, as of owner/repository
+                continue
+            if most < _NAMES_OF_LONG and changed[old, new] == 1 and not (_is_of_code(old) or _is_of_code(new)):
+                return False
+            if _has_passage(b.pieces, old) or _has_passage(a.pieces, new):
+                return False
+            names += 1
+            renamed |= pairs
+        return names <= most
 
     def _list_changed(self, region: Region) -> list[int]:
         """The words of `a` that count as changed, each once; words put in count where they were."""
@@ -153,6 +186,16 @@ class _Comparison:
             return False
         numbers = len({piece for piece in self._a.pieces if piece & 1})
         return self._numbers > self._a.count_words() // 100 or 3 * self._numbers > numbers
+
+
+def _is_of_code(passage: tuple[int, ...]) -> bool:
+    """Of the pieces of one word: an identifier, a path, `owner/repository`."""
+    return len(passage) > 1 or any(map(is_identifier, passage))
+
+
+def _has_passage(pieces: Sequence[int], passage: tuple[int, ...]) -> bool:
+    size = len(passage)
+    return any(tuple(pieces[start : start + size]) == passage for start in range(len(pieces) - size + 1))
 
 
 def _count_own(text: ComparedText) -> int:

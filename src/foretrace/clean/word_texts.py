@@ -15,7 +15,7 @@ MAX_PIECES = 4096
 """Pieces of a text that are compared; its digest is over all of them."""
 Pieces = np.ndarray[Any, np.dtype[np.uint32]]
 
-_NUMBER, _STARTS_WORD = 1, 2
+_NUMBER, _STARTS_WORD, _IDENTIFIER = 1, 2, 4
 _HASH = 0xFFFFFFFC
 _LONGEST_KNOWN, _MAX_KNOWN = 40, 1 << 15
 """Characters of the words that are remembered, and how many of them."""
@@ -44,7 +44,7 @@ class WordText(msgspec.Struct, frozen=True):
     """Where each sentence ends among them, as little-endian uint32."""
 
     def read_pieces(self) -> Pieces:
-        """Hashes of the pieces; those of numbers are odd."""
+        """Hashes of the pieces; those of numbers are odd, those of identifiers have another bit (`is_identifier`)."""
         return np.frombuffer(self.pieces, dtype="<u4") & np.uint32(_HASH | _NUMBER)
 
     def read_starts(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -101,7 +101,13 @@ def _read_word(word: str) -> bytes:
 
 
 def _hash_piece(piece: str) -> int:
-    return zlib.crc32(piece.encode("utf-8", "surrogatepass")) & _HASH | piece[0].isdigit()
+    found = zlib.crc32(piece.encode("utf-8", "surrogatepass")) & _HASH & ~_IDENTIFIER
+    return found | piece[0].isdigit() | _IDENTIFIER * ("_" in piece.strip("_"))
+
+
+def is_identifier(piece: int) -> bool:
+    """Whether the piece of a hash is a name of code, such as `parse_header`."""
+    return bool(piece & _IDENTIFIER)
 
 
 def split_sentences(text: str) -> list[str]:
