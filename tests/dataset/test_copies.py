@@ -31,7 +31,6 @@ def decide(traces: list[Trace], tmp_path: Path, **more: Any) -> tuple[Decision, 
     each = CopyFilter(scratch=tmp_path, **more)
     examined = sorted((examine_trace(t, [each]) for t in traces), key=lambda found: found.key)
     decision = CopyFilter(scratch=tmp_path, **more).decide(examined)
-    assert not list(tmp_path.iterdir())  # what was written is removed
     return decision, decision.figures
 
 
@@ -144,7 +143,7 @@ def test_a_built_dataset_keeps_copies_in_one_split(tmp_path: Path) -> None:
 
 
 def test_the_gate_fails_where_copies_stand_in_two_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The decision is lost on its way: the gate reads statements from the traces of the rows."""
+    """The decision is lost on its way: the gate reads the statements of the traces that have rows."""
     traces = corpus(30)
     for n in range(12):
         made = attempt(f"copy_{n}", random.Random(n), name="x", task=f"copy_{n}", group=f"copy_{n}")
@@ -180,7 +179,6 @@ def test_the_gate_finds_near_copies_that_the_decision_missed(
 
 def test_the_gate_names_the_traces_of_a_parted_cluster() -> None:
     keys = {"train": {"a", "c"}, "validation": set[str](), "test": {"b"}}
-    none: dict[str, dict[bytes, str]] = {split: {} for split in keys}
-    gate = make_copies_gate([("a", "b"), ("a", "c")], keys, none, {})
+    gate = make_copies_gate([("a", "b"), ("a", "c")], keys, {})
     assert (gate.verdict, gate.figure["parted"], gate.rows) == ("fail", 1, ("a and b",))
-    assert make_copies_gate([("a", "c")], keys, none, {}).verdict == "pass"
+    assert make_copies_gate([("a", "c")], keys, {}).verdict == "pass"

@@ -27,6 +27,7 @@ from foretrace.dataset.card import make_card
 from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import check_shards, make_exact_gates
 from foretrace.dataset.filters.benchmark_sets import describe_unusable_rows, gather_benchmarks
+from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import LikelyCalls
@@ -228,6 +229,9 @@ class _Builder:
         self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
+        self._scratch = staging / "scratch"
+        """What filters write, from which the gate on copies looks for them once more."""
+        self._scratch.mkdir(exist_ok=True)
 
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
@@ -236,7 +240,7 @@ class _Builder:
         before = [store.compute_fingerprint() for store in self.stores]
         jobs = self._make_jobs()
         with self._open_pool(len(jobs)) as pool:
-            selection = self._select(pool, jobs)
+            selection, texts = self._select(pool, jobs)
             plan = make_plan(self.stores, self.settings, selection)
             self.warnings += plan.warnings
             guesses = self._read_guesses(plan.inputs)
@@ -254,7 +258,7 @@ class _Builder:
             checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
         self._remove_partial_files()
         checks = [checked[number] for number in range(len(jobs))]
-        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together)
+        gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together, texts)
         gates += [unread, self._check_inputs(before)]
         gates += [] if mistakes is None or mistakes.gate is None else [mistakes.gate]
         self._fail_on(gates)
@@ -326,6 +330,7 @@ class _Builder:
                 shards=of_job,
                 folder=str(self.folder),
                 candidates_folder=str(self.candidates_folder),
+                scratch_folder=str(self._scratch),
                 settings=self.settings,
                 corrections=self._corrections,
             )
@@ -344,17 +349,18 @@ class _Builder:
             small=not any(":" in name for name in self.settings.recipes),
         )
 
-    def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
-        """What the filters leave out, and the groups that they merge."""
-        gathered = gather_benchmarks(self.settings.decontaminate, self.candidates_folder)
+    def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> tuple[TraceSelection, dict[str, Sequence[Any]]]:
+        """What the filters leave out, and the groups that they merge; and by key, what the filter of copies found of
+        each trace that it was asked about."""
+        gathered = gather_benchmarks(self.settings.decontaminate, self._scratch)
         self.warnings += [f"decontaminate: {each}" for each in describe_unusable_rows(self.settings.decontaminate)]
         settings = msgspec.structs.replace(self.settings, decontaminate=gathered)
         filters = make_trace_filters(settings)
-        if not filters:
-            return TraceSelection()
         jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
         examined = [trace for _, found in self._run(pool, "looking at traces", examine_shards, jobs) for trace in found]
-        return select_traces(filters, examined)
+        selection = select_traces(filters, examined)
+        asked = (t for t in examined if selection.left_out.get(t.key, CopyFilter.name) == CopyFilter.name)
+        return selection, {t.key: t.findings[CopyFilter.name] for t in asked}
 
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
         """The guesses whose mistakes become pairs; None where there are none."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.copies_gate import make_copies_gate
-from foretrace.dataset.filters.copies import CopyFilter, read_statement
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
@@ -39,11 +39,6 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Traces of each split."""
     prompts: dict[str, Digests] = {}
     """Digests of the prompts of each split."""
-    statements: dict[str, dict[bytes, str]] = {}
-    """Digests of the statements of the traces of each split, each with the key of a trace."""
-    texts: dict[str, tuple[str, int, int, int]] = {}
-    """By key: where `CopyFilter.examine` has now written what each trace is compared by, also of those that the filter
-    left out, since what is a copy follows from all of them."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows found, by config."""
     prompts_checked: int = 0
@@ -67,9 +62,7 @@ def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -
 class _ShardChecker:
     def __init__(self, job: ShardJob) -> None:
         self._job = job
-        self._result = ShardCheck(
-            groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS}, statements={s: {} for s in SPLITS}
-        )
+        self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
         self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
         self._configs = load_configs(job.settings.recipes)
@@ -111,24 +104,11 @@ class _ShardChecker:
         prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
         too.
         """
-        selection, copies = self._job.selection, CopyFilter(scratch=Path(self._job.candidates_folder))
-        left_out = {key: name for key, name in selection.left_out.items() if name != CopyFilter.name}
-        seen = msgspec.structs.replace(selection, left_out=left_out)
-        for trace in read_selected(msgspec.structs.replace(self._job, selection=seen)):
-            self._result.texts[trace.key] = copies.examine(trace)
-            if trace.key in selection.left_out:
-                continue
-            self._note_statement(trace)
+        for trace in read_selected(self._job):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # of no trace
             self._result.changed += [row for rows in steps.values() for row in rows.values()]
-
-    def _note_statement(self, trace: Trace) -> None:
-        splits = [split for split in SPLITS if trace.key in self._result.keys[split]]
-        if splits and (statement := read_statement(trace)) is not None:
-            for split in splits:
-                self._result.statements[split].setdefault(statement.digest, trace.key)
 
     def _compare_with_trace(self, trace: Trace, steps: dict[int, dict[bytes, str]]) -> None:
         result, settings = self._result, self._job.settings
@@ -188,7 +168,8 @@ def make_exact_gates(
     counts: BuildCounts,
     written: Counter[str],
     configs: Mapping[str, Config],
-    kept_together: Sequence[Sequence[str]] = (),
+    kept_together: Sequence[Sequence[str]],
+    texts: Mapping[str, Sequence[Any]],
 ) -> list[Gate]:
     """The verdicts over all shard jobs.
 
@@ -198,18 +179,18 @@ def make_exact_gates(
         written: Rows that they wrote, candidates included, by config.
         configs: By name.
         kept_together: Keys of traces that are copies, each cluster by itself.
+        texts: What `CopyFilter.examine` returned for each trace, by key.
     """
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
     prompts = {split: merge_digests([check.prompts[split] for check in checks]) for split in SPLITS}
-    statements = {split: {d: key for c in checks for d, key in c.statements[split].items()} for split in SPLITS}
     shared_prompts = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
     by_config = zip(*(check.checks for check in checks), strict=True)
     return [
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
-        make_copies_gate(kept_together, keys, statements, {k: found for c in checks for k, found in c.texts.items()}),
+        make_copies_gate(kept_together, keys, texts),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
         *(gate for same in by_config for gate in type(same[0]).make_gates(same)),

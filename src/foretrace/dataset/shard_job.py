@@ -62,6 +62,8 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """Where the files of the dataset go."""
     candidates_folder: str
     """Where rows go from which a selector chooses in the end."""
+    scratch_folder: str
+    """Where filters keep what is too much to be held."""
     settings: BuildSettings
     splits: dict[str, str] = {}
     """Split of each group."""
@@ -114,7 +116,7 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
 def examine_shards(job: ShardJob) -> list[ExaminedTrace]:
     """Look at the traces of the job's shards for the filters that the settings ask for."""
     release_memory()
-    filters = make_trace_filters(job.settings, Path(job.candidates_folder))
+    filters = make_trace_filters(job.settings, Path(job.scratch_folder))
     stores = [TraceStore(Path(store)) for store in job.stores]
     return [examine_trace(trace, filters) for trace in read_traces_once(stores, job.shards)]
 

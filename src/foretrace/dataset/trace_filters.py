@@ -55,7 +55,7 @@ def make_trace_filters(settings: BuildSettings, scratch: Path | None = None) -> 
 
     Args:
         settings: Of the build.
-        scratch: A folder for what is too much to be held until they decide; it need not outlive the decision.
+        scratch: A folder for what is too much to be held.
     """
     filters: list[TraceFilter] = []
     if settings.license_allow or settings.license_deny:

@@ -49,8 +49,8 @@ class CopyFilter:
         """
         Args:
             keeps_best: Leave out trajectories that are copies of a better one: that succeeded, else is shorter.
-            scratch: Where the texts are kept until the decision, readable for the process that decides; `None` is a
-                folder of its own.
+            scratch: Where the texts are written, readable for the process that decides, and not removed by the filter;
+                `None` is a folder of its own, which is removed after the decision.
         """
         self._keeps_best = keeps_best
         self._scratch = scratch
@@ -112,12 +112,20 @@ def find_trace_copies(findings: Iterable[Sequence[Any]]) -> tuple[Copies, Copies
     """The copies among tasks, and among trajectories.
 
     Args:
-        findings: What `CopyFilter.examine` returned, in the order of the keys of traces; what it wrote is removed.
+        findings: What `CopyFilter.examine` returned, in the order of the keys of traces.
     """
     with _Files() as files:
         statements, actions = _place_texts(files, (_Finding(*found) for found in findings))
         tasks = find_copies(statements)
         return tasks, find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
+
+
+def read_statement_digests(findings: Iterable[Sequence[Any]]) -> list[bytes | None]:
+    """The digest of each statement that `CopyFilter.examine` wrote; `None` where there was none."""
+    with _Files() as files:
+        statements, _ = _place_texts(files, (_Finding(*found) for found in findings))
+        texts = (statements[place] for place in range(len(statements)))
+        return [None if text is None else text.digest for text in texts]
 
 
 def read_statement(trace: Trace) -> WordText | None:
@@ -146,16 +154,15 @@ def _read_actions(trace: Trace) -> WordText | None:
 
 
 class _Files:
-    """Files that are open until the decision is made, and are removed then."""
+    """Files that are open while they are read."""
 
     def __enter__(self) -> Self:
         self._open: dict[str, BinaryIO] = {}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for path, file in self._open.items():
+        for file in self._open.values():
             file.close()
-            Path(path).unlink(missing_ok=True)
 
     def read(self, path: str, start: int, end: int) -> bytes:
         """The bytes between two places."""
