@@ -24,8 +24,15 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
-from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
-from foretrace.dataset.exact_gates import check_shards, make_exact_gates
+from foretrace.dataset.difficulty import (
+    MAX_SHALLOW_PAIRS,
+    Difficulty,
+    PairToRead,
+    RowOfPair,
+    ShallowPair,
+    measure_difficulty,
+)
+from foretrace.dataset.exact_gates import ShardCheck, check_shards, make_exact_gates
 from foretrace.dataset.filters.benchmark_sets import describe_unusable_rows, gather_benchmarks
 from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.gate import Gate
@@ -169,7 +176,7 @@ class _BuiltShards:
         self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
         self.counts = BuildCounts()
         self.sample = PairSample[SampledPair]()
-        self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
+        self.shallow = PairSample[PairToRead](MAX_SHALLOW_PAIRS)
         self.mistakes = MistakeSearch()
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
@@ -197,6 +204,24 @@ class _BuiltShards:
             for config, by_split in files.items():
                 rows[config] += sum(count for listed in by_split.values() for count in listed.values())
         return rows
+
+    def list_sampled_rows(self) -> list[set[RowOfPair]]:
+        """The rows of each job that the shallow reader is shown."""
+        rows: list[set[RowOfPair]] = [set() for _ in self.files]
+        for pairs in self.shallow.take().values():
+            for pair in pairs:
+                rows[pair.job].add(pair.row)
+        return rows
+
+    def measure_difficulty(self, checks: Sequence[ShardCheck]) -> dict[str, Difficulty]:
+        """How much of each family is easy."""
+        differences = {row: each for check in checks for row, each in check.differences.items()}
+        pairs = {
+            name: [ShallowPair(p.group, differences[p.row]) for p in sampled if p.row in differences]
+            for name, sampled in self.shallow.take().items()
+            if name.partition("/")[2] in self.counts.families  # and was not removed
+        }
+        return measure_difficulty(pairs)
 
     def find_files(self, config: str) -> dict[str, dict[str, int]]:
         """Rows of the config's files, by split and file."""
@@ -255,7 +280,11 @@ class _Builder:
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
-            checked = dict(self._run(pool, "checking", check_shards, jobs, built.files, built.candidates))
+            checked = dict(
+                self._run(
+                    pool, "checking", check_shards, jobs, built.files, built.candidates, built.list_sampled_rows()
+                )
+            )
         self._remove_partial_files()
         checks = [checked[number] for number in range(len(jobs))]
         gates = make_exact_gates(checks, built.counts, built.count_rows(), self.configs, selection.kept_together, texts)
@@ -269,11 +298,12 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts, selection)
-        return self._describe(built, selection, plan.inputs, configs, gates, mistakes)
+        return self._describe(built, checks, selection, plan.inputs, configs, gates, mistakes)
 
     def _describe(
         self,
         built: _BuiltShards,
+        checks: Sequence[ShardCheck],
         selection: TraceSelection,
         inputs: dict[str, Any],
         configs: dict[str, Any],
@@ -283,18 +313,13 @@ class _Builder:
         """Write manifest and card."""
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
-        difficulty = {
-            family: measured
-            for family, measured in measure_difficulty(built.shallow.take()).items()
-            if family in built.counts.families  # and was not removed
-        }
         manifest = make_manifest(
             self.settings,
             inputs,
             built.counts,
             configs,
             gates,
-            difficulty,
+            built.measure_difficulty(checks),
             self.warnings,
             self._corrections,
             describe_origins(built.counts, selection, self.settings),

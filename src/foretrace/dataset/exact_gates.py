@@ -12,11 +12,12 @@ import numpy as np
 
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.copies_gate import make_copies_gate
+from foretrace.dataset.difficulty import RowOfPair, compare_shallowly
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
 from foretrace.dataset.prompts import Prompts, make_instruction, make_token_counter
-from foretrace.dataset.recipes.base import Config, RowCheck
+from foretrace.dataset.recipes.base import Config, RowCheck, RowGroup
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
@@ -51,17 +52,23 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     too_long: list[str] = []
     checks: list[RowCheck] = []
     """The checks that the configs add, in the order of the configs."""
+    differences: dict[RowOfPair, tuple[float, ...]] = {}
+    """What the shallow reader sees of the pairs of the sample."""
 
 
-def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
-    """Read the files of a shard job back and compare them with its traces."""
+def check_shards(
+    job: ShardJob, files: DatasetFiles, candidates: DatasetFiles, sample: Collection[RowOfPair]
+) -> ShardCheck:
+    """Read the files of a shard job back and compare them with its traces; of the pairs in `sample`, also note what the
+    shallow reader sees."""
     release_memory()
-    return _ShardChecker(job).check(files, candidates)
+    return _ShardChecker(job, sample).check(files, candidates)
 
 
 class _ShardChecker:
-    def __init__(self, job: ShardJob) -> None:
+    def __init__(self, job: ShardJob, sample: Collection[RowOfPair]) -> None:
         self._job = job
+        self._sample = sample
         self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
         self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
@@ -85,6 +92,8 @@ class _ShardChecker:
     def _read_back(self, path: Path, config: Config, split: str) -> None:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
+        is_sampled = config.pair_families and bool(self._sample)
+        read |= {"pair", "chosen", "rejected"} if is_sampled else set()
         for group in read_groups(path, config, [name for name in config.columns if name in read], digests=True):
             keys, steps = group.values["key"], group.values["step"]
             result.rows[config.name] += len(keys)
@@ -96,6 +105,15 @@ class _ShardChecker:
                 rows[digest] = f"{config.name}/{split} {key} {step}"
             for check in checks:
                 check.add_rows(split, group)
+            if is_sampled:
+                self._read_sample(group)
+
+    def _read_sample(self, rows: RowGroup) -> None:
+        values, messages = rows.values, rows.messages
+        for place, row in enumerate(zip(values["pair"], values["key"], values["step"], strict=True)):
+            if row in self._sample:
+                chosen, rejected = (messages[name][place][0].content for name in ("chosen", "rejected"))
+                self._result.differences[row] = compare_shallowly(messages["prompt"][place], chosen, rejected)
 
     def _compare_with_traces(self) -> None:
         """Render each prompt again from a trace whose target and ending were replaced, and check what comes out.

@@ -18,7 +18,7 @@ from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
-from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
+from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, PairToRead
 from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.origins import count_origin
@@ -92,7 +92,7 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Digests of the prompts of each split."""
     sample: dict[str, list[SampledPair]]
     """Pairs for the statistical gates, by family."""
-    shallow: dict[str, list[ShallowPair]]
+    shallow: dict[str, list[PairToRead]]
     """Pairs by which the difficulty of a family is measured, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
     """What the guesses of a proposer hold."""
@@ -175,8 +175,8 @@ class _ShardBuilder:
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
         self._sample = PairSample[SampledPair]()
         self._mistakes = MistakeSearch()
-        # A share of what all jobs need, twice over, since reading prompts takes time.
-        self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
+        # A share of what all jobs need, twice over.
+        self._shallow = PairSample[PairToRead](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
     def __enter__(self) -> Self:
         return self
@@ -264,8 +264,8 @@ class _ShardBuilder:
             sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
             self._sample.add(family, sampled)
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
-            difference = compare_shallowly(values["prompt"], chosen, rejected)
-            self._shallow.add(f"{split}/{family}", ShallowPair(place, group, difference))
+            read = PairToRead(place, group, self.job.number, (pair, row.key, row.step))
+            self._shallow.add(f"{split}/{family}", read)
 
     def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:
