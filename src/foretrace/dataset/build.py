@@ -8,7 +8,6 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,6 +69,7 @@ from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, 
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
+from foretrace.engines.as_done import run_as_done
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
 
@@ -372,9 +372,10 @@ class _Builder:
                 *([Path(tokenizer)] if tokenizer else []),
             ],
             small=not any(":" in name for name in self.settings.recipes),
+            helps=True,
         )
 
-    def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> tuple[TraceSelection, dict[str, Sequence[Any]]]:
+    def _select(self, pool: Pool | None, jobs: list[ShardJob]) -> tuple[TraceSelection, dict[str, Sequence[Any]]]:
         """What the filters leave out, and the groups that they merge; and by key, what the filter of copies found of
         each trace that it was asked about."""
         gathered = gather_benchmarks(self.settings.decontaminate, self._scratch)
@@ -397,7 +398,7 @@ class _Builder:
         paths = [Path(file) for file in self.settings.mistakes]
         return read_guesses(paths, origin, allow_unchecked=self.settings.allow_unchecked)
 
-    def _count_calls(self, pool: Executor | None, jobs: list[ShardJob]) -> LikelyCalls | None:
+    def _count_calls(self, pool: Pool | None, jobs: list[ShardJob]) -> LikelyCalls | None:
         """What hard wrong answers are preferred by; None where they are not."""
         if not self.settings.hard:
             return None
@@ -407,7 +408,7 @@ class _Builder:
         return likely
 
     def _build_rows(
-        self, pool: Executor | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
+        self, pool: Pool | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
     ) -> tuple[list[ShardJob], _BuiltShards, _MistakePairs | None]:
         """The jobs that made the rows, what they made, and what became of the proposer's mistakes.
 
@@ -462,28 +463,21 @@ class _Builder:
             return _MistakePairs(None, described)
         return _MistakePairs(make_twins_gate(chosen, counts.families[FAMILY]), described)
 
-    def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
+    def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))
         for number, result in self._run(pool, doing, build_shards, jobs):
             built.add(number, result)
         return built
 
     def _run(
-        self, pool: Executor | None, doing: str, function: Callable[..., Any], *arguments: Sequence[Any]
+        self, pool: Pool | None, doing: str, function: Callable[..., Any], *arguments: Sequence[Any]
     ) -> Iterator[tuple[int, Any]]:
-        """Numbers and results of the jobs, as they are done; none is held here."""
-        count = len(arguments[0])
-        self.progress(doing, 0, count)
-        if pool is None:
-            for number, job in enumerate(zip(*arguments, strict=True)):
-                yield number, function(*job)
-                self.progress(doing, number + 1, count)
-            return
-        waiting = {pool.submit(function, *job): number for number, job in enumerate(zip(*arguments, strict=True))}
-        while waiting:
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                yield waiting.pop(future), future.result()
-                self.progress(doing, count - len(waiting), count)
+        """Numbers and results of the jobs, as they are done."""
+        jobs = list(zip(*arguments, strict=True))
+        self.progress(doing, 0, len(jobs))
+        for done, numbered in enumerate(run_as_done(pool, function, jobs), start=1):
+            yield numbered
+            self.progress(doing, done, len(jobs))
 
     def _check_inputs(self, before: list[str]) -> Gate:
         after = [TraceStore(store.folder).compute_fingerprint() for store in self.stores]

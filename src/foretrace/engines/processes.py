@@ -111,7 +111,7 @@ def worker_pool(
 
     Args:
         small: Workers do without pandas; code from outside of foretrace may want it.
-        helps: This process works as well (see `run_in_order`), and is one of them.
+        helps: This process works as well (see `run_in_order` and `run_as_done`), and is one of them.
         kept: What an error says of the work that was done before a worker died.
 
     Raises:
@@ -129,6 +129,7 @@ def worker_pool(
         _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
     ):
         pool.workers = workers
+        pool.helps = helps
         try:
             yield pool
         except BaseException as error:
