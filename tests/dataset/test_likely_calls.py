@@ -66,6 +66,7 @@ def test_test_groups_are_not_counted(tmp_path: Path) -> None:
         shards=tuple(range(64)),
         folder="",
         candidates_folder="",
+        scratch_folder="",
         settings=BuildSettings(),
         splits={"train": "train", "test": "test", "validation": "validation"},
     )

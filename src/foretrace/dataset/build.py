@@ -8,7 +8,6 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +23,17 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
-from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
+from foretrace.dataset.difficulty import (
+    MAX_SHALLOW_PAIRS,
+    Difficulty,
+    PairToRead,
+    RowOfPair,
+    ShallowPair,
+    measure_difficulty,
+)
 from foretrace.dataset.exact_gates import ShardCheck, check_shards, make_exact_gates
 from foretrace.dataset.filters.benchmark_sets import describe_unusable_rows, gather_benchmarks
-from foretrace.dataset.filters.examined import ExaminedTraces, sort_runs
+from foretrace.dataset.filters.examined import ExaminedTraces
 from foretrace.dataset.gate import Gate
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import LikelyCalls
@@ -63,6 +69,7 @@ from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, 
 from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
 from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
 from foretrace.dataset.unread_calls import make_unread_gate
+from foretrace.engines.as_done import run_as_done
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
 
@@ -169,7 +176,7 @@ class _BuiltShards:
         self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
         self.counts = BuildCounts()
         self.sample = PairSample[SampledPair]()
-        self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
+        self.shallow = PairSample[PairToRead](MAX_SHALLOW_PAIRS)
         self.mistakes = MistakeSearch()
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
@@ -197,6 +204,24 @@ class _BuiltShards:
             for config, by_split in files.items():
                 rows[config] += sum(count for listed in by_split.values() for count in listed.values())
         return rows
+
+    def list_sampled_rows(self) -> list[set[RowOfPair]]:
+        """The rows of each job that the shallow reader is shown."""
+        rows: list[set[RowOfPair]] = [set() for _ in self.files]
+        for pairs in self.shallow.take().values():
+            for pair in pairs:
+                rows[pair.job].add(pair.row)
+        return rows
+
+    def measure_difficulty(self, checks: Sequence[ShardCheck]) -> dict[str, Difficulty]:
+        """How much of each family is easy."""
+        differences = {row: each for check in checks for row, each in check.differences.items()}
+        pairs = {
+            name: [ShallowPair(p.group, differences[p.row]) for p in sampled if p.row in differences]
+            for name, sampled in self.shallow.take().items()
+            if name.partition("/")[2] in self.counts.families  # and was not removed
+        }
+        return measure_difficulty(pairs)
 
     def find_files(self, config: str) -> dict[str, dict[str, int]]:
         """Rows of the config's files, by split and file."""
@@ -229,6 +254,9 @@ class _Builder:
         self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
+        self._scratch = staging / "scratch"
+        """What filters write, from which the gate on copies looks for them once more."""
+        self._scratch.mkdir(exist_ok=True)
 
     def run(self) -> BuildReport:
         """Build, check, and write manifest and card."""
@@ -237,7 +265,7 @@ class _Builder:
         before = [store.compute_fingerprint() for store in self.stores]
         jobs = self._make_jobs()
         with self._open_pool(len(jobs)) as pool:
-            selection = self._select(pool, jobs)
+            selection, examined = self._select(pool, jobs)
             plan = make_plan(self.stores, self.settings, selection)
             self.warnings += plan.warnings
             guesses = self._read_guesses(plan.inputs)
@@ -252,10 +280,15 @@ class _Builder:
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
-            checks, examined = self._check(pool, jobs, built)
+            checked = dict(
+                self._run(
+                    pool, "checking", check_shards, jobs, built.files, built.candidates, built.list_sampled_rows()
+                )
+            )
         self._remove_partial_files()
+        checks = [checked[number] for number in range(len(jobs))]
         written = built.count_rows()
-        gates = make_exact_gates(checks, built.counts, written, self.configs, examined, selection.kept_together)
+        gates = make_exact_gates(checks, built.counts, written, self.configs, selection.kept_together, examined)
         gates += [unread, self._check_inputs(before)]
         gates += [] if mistakes is None or mistakes.gate is None else [mistakes.gate]
         self._fail_on(gates)
@@ -266,25 +299,12 @@ class _Builder:
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
             raise self._make_empty_error(built.counts, selection)
-        return self._describe(built, selection, plan.inputs, configs, gates, mistakes)
-
-    def _check(
-        self, pool: Executor | None, jobs: list[ShardJob], built: _BuiltShards
-    ) -> tuple[list[ShardCheck], ExaminedTraces]:
-        """What reading back shows, and the traces that were read for it, which are on disk."""
-        checks: dict[int, ShardCheck] = {}
-
-        def take_examined() -> Iterator[bytes]:
-            for number, check in self._run(pool, "checking", check_shards, jobs, built.files, built.candidates):
-                yield from check.examined
-                checks[number] = msgspec.structs.replace(check, examined=[])
-
-        examined = sort_runs(take_examined())
-        return [checks[number] for number in range(len(jobs))], examined
+        return self._describe(built, checks, selection, plan.inputs, configs, gates, mistakes)
 
     def _describe(
         self,
         built: _BuiltShards,
+        checks: Sequence[ShardCheck],
         selection: TraceSelection,
         inputs: dict[str, Any],
         configs: dict[str, Any],
@@ -294,18 +314,13 @@ class _Builder:
         """Write manifest and card."""
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
-        difficulty = {
-            family: measured
-            for family, measured in measure_difficulty(built.shallow.take()).items()
-            if family in built.counts.families  # and was not removed
-        }
         manifest = make_manifest(
             self.settings,
             inputs,
             built.counts,
             configs,
             gates,
-            difficulty,
+            built.measure_difficulty(checks),
             self.warnings,
             self._corrections,
             describe_origins(built.counts, selection, self.settings),
@@ -341,6 +356,7 @@ class _Builder:
                 shards=of_job,
                 folder=str(self.folder),
                 candidates_folder=str(self.candidates_folder),
+                scratch_folder=str(self._scratch),
                 settings=self.settings,
                 corrections=self._corrections,
             )
@@ -357,16 +373,16 @@ class _Builder:
                 *([Path(tokenizer)] if tokenizer else []),
             ],
             small=not any(":" in name for name in self.settings.recipes),
+            helps=True,
         )
 
-    def _select(self, pool: Executor | None, jobs: list[ShardJob]) -> TraceSelection:
-        """What the filters leave out, and the groups that they merge."""
-        gathered = gather_benchmarks(self.settings.decontaminate, self.candidates_folder)
+    def _select(self, pool: Pool | None, jobs: list[ShardJob]) -> tuple[TraceSelection, ExaminedTraces]:
+        """What the filters leave out, and the groups that they merge; and the traces that the filter of copies was
+        asked about."""
+        gathered = gather_benchmarks(self.settings.decontaminate, self._scratch)
         self.warnings += [f"decontaminate: {each}" for each in describe_unusable_rows(self.settings.decontaminate)]
         settings = msgspec.structs.replace(self.settings, decontaminate=gathered)
         filters = make_trace_filters(settings)
-        if not filters:
-            return TraceSelection()
         jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
         looked_at = self._run(pool, "looking at traces", examine_shards, jobs)
         return select_traces(filters, (run for _, runs in looked_at for run in runs))
@@ -381,7 +397,7 @@ class _Builder:
         paths = [Path(file) for file in self.settings.mistakes]
         return read_guesses(paths, origin, allow_unchecked=self.settings.allow_unchecked)
 
-    def _count_calls(self, pool: Executor | None, jobs: list[ShardJob]) -> LikelyCalls | None:
+    def _count_calls(self, pool: Pool | None, jobs: list[ShardJob]) -> LikelyCalls | None:
         """What hard wrong answers are preferred by; None where they are not."""
         if not self.settings.hard:
             return None
@@ -391,7 +407,7 @@ class _Builder:
         return likely
 
     def _build_rows(
-        self, pool: Executor | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
+        self, pool: Pool | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
     ) -> tuple[list[ShardJob], _BuiltShards, _MistakePairs | None]:
         """The jobs that made the rows, what they made, and what became of the proposer's mistakes.
 
@@ -444,28 +460,21 @@ class _Builder:
             return _MistakePairs(None, described)
         return _MistakePairs(make_twins_gate(chosen, counts.families[FAMILY]), described)
 
-    def _build(self, pool: Executor | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
+    def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))
         for number, result in self._run(pool, doing, build_shards, jobs):
             built.add(number, result)
         return built
 
     def _run(
-        self, pool: Executor | None, doing: str, function: Callable[..., Any], *arguments: Sequence[Any]
+        self, pool: Pool | None, doing: str, function: Callable[..., Any], *arguments: Sequence[Any]
     ) -> Iterator[tuple[int, Any]]:
-        """Numbers and results of the jobs, as they are done; none is held here."""
-        count = len(arguments[0])
-        self.progress(doing, 0, count)
-        if pool is None:
-            for number, job in enumerate(zip(*arguments, strict=True)):
-                yield number, function(*job)
-                self.progress(doing, number + 1, count)
-            return
-        waiting = {pool.submit(function, *job): number for number, job in enumerate(zip(*arguments, strict=True))}
-        while waiting:
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                yield waiting.pop(future), future.result()
-                self.progress(doing, count - len(waiting), count)
+        """Numbers and results of the jobs, as they are done."""
+        jobs = list(zip(*arguments, strict=True))
+        self.progress(doing, 0, len(jobs))
+        for done, numbered in enumerate(run_as_done(pool, function, jobs), start=1):
+            yield numbered
+            self.progress(doing, done, len(jobs))
 
     def _check_inputs(self, before: list[str]) -> Gate:
         after = [TraceStore(store.folder).compute_fingerprint() for store in self.stores]

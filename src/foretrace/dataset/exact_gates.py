@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,20 +11,19 @@ import numpy as np
 
 from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.copies_gate import RowsExaminer, make_copies_gate
+from foretrace.dataset.copies_gate import make_copies_gate
+from foretrace.dataset.difficulty import RowOfPair, compare_shallowly
 from foretrace.dataset.filters.base import ExaminedTrace
-from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
 from foretrace.dataset.prompts import Prompts, make_instruction, make_token_counter
-from foretrace.dataset.recipes.base import Config, RowCheck
+from foretrace.dataset.recipes.base import Config, RowCheck, RowGroup
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
 from foretrace.dataset.target_text import has_target
-from foretrace.dataset.trace_filters import examine_traces
 from foretrace.dataset.turn_text import History
 from foretrace.engines.processes import release_memory
 
@@ -42,9 +41,6 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Traces of each split."""
     prompts: dict[str, Digests] = {}
     """Digests of the prompts of each split."""
-    examined: list[bytes] = []
-    """What `examine_traces` gives: what each trace is compared by for copies now, also of those that the filter left
-    out, since what is a copy follows from all of them; and of those with rows, their splits and statements."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows found, by config."""
     prompts_checked: int = 0
@@ -57,17 +53,23 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     too_long: list[str] = []
     checks: list[RowCheck] = []
     """The checks that the configs add, in the order of the configs."""
+    differences: dict[RowOfPair, tuple[float, ...]] = {}
+    """What the shallow reader sees of the pairs of the sample."""
 
 
-def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
-    """Read the files of a shard job back and compare them with its traces."""
+def check_shards(
+    job: ShardJob, files: DatasetFiles, candidates: DatasetFiles, sample: Collection[RowOfPair]
+) -> ShardCheck:
+    """Read the files of a shard job back and compare them with its traces; of the pairs in `sample`, also note what the
+    shallow reader sees."""
     release_memory()
-    return _ShardChecker(job).check(files, candidates)
+    return _ShardChecker(job, sample).check(files, candidates)
 
 
 class _ShardChecker:
-    def __init__(self, job: ShardJob) -> None:
+    def __init__(self, job: ShardJob, sample: Collection[RowOfPair]) -> None:
         self._job = job
+        self._sample = sample
         self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
         self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
@@ -81,8 +83,7 @@ class _ShardChecker:
                     for file in names:
                         self._read_back(Path(folder) / file, self._configs[name], split)
         result = self._result
-        filters = [CopyFilter(scratch=Path(self._job.candidates_folder)), RowsExaminer(result.keys)]
-        result.examined = [*examine_traces(self._compare_with_traces(), filters)]
+        self._compare_with_traces()
         result.prompts = {split: pack_digests(prompts) for split, prompts in self._prompts.items()}
         result.checks = [check for checks in self._checks.values() for check in checks]
         for check in result.checks:
@@ -92,6 +93,8 @@ class _ShardChecker:
     def _read_back(self, path: Path, config: Config, split: str) -> None:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
+        is_sampled = config.pair_families and bool(self._sample)
+        read |= {"pair", "chosen", "rejected"} if is_sampled else set()
         for group in read_groups(path, config, [name for name in config.columns if name in read], digests=True):
             keys, steps = group.values["key"], group.values["step"]
             result.rows[config.name] += len(keys)
@@ -103,22 +106,25 @@ class _ShardChecker:
                 rows[digest] = f"{config.name}/{split} {key} {step}"
             for check in checks:
                 check.add_rows(split, group)
+            if is_sampled:
+                self._read_sample(group)
 
-    def _compare_with_traces(self) -> Iterator[Trace]:
-        """The traces, those too that were left out as copies. On the way each is compared with its rows.
+    def _read_sample(self, rows: RowGroup) -> None:
+        values, messages = rows.values, rows.messages
+        for place, row in enumerate(zip(values["pair"], values["key"], values["step"], strict=True)):
+            if row in self._sample:
+                chosen, rejected = (messages[name][place][0].content for name in ("chosen", "rejected"))
+                self._result.differences[row] = compare_shallowly(messages["prompt"][place], chosen, rejected)
 
-        Render each prompt again from a trace whose target and ending were replaced, and check what comes out.
+    def _compare_with_traces(self) -> None:
+        """Render each prompt again from a trace whose target and ending were replaced, and check what comes out.
 
         The digest of the new prompt is compared with that of the prompt in the file. If they are equal, the file's
         prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
         too.
         """
-        selection = self._job.selection
-        left_out = {key: name for key, name in selection.left_out.items() if name != CopyFilter.name}
-        seen = msgspec.structs.replace(selection, left_out=left_out)
-        for trace in read_selected(msgspec.structs.replace(self._job, selection=seen)):
-            yield trace
-            if trace.key not in selection.left_out and (steps := self._rows_by_prompt.pop(trace.key, None)):
+        for trace in read_selected(self._job):
+            if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # of no trace
             self._result.changed += [row for rows in steps.values() for row in rows.values()]
@@ -181,8 +187,8 @@ def make_exact_gates(
     counts: BuildCounts,
     written: Counter[str],
     configs: Mapping[str, Config],
-    examined: Sequence[ExaminedTrace],
-    kept_together: Sequence[Sequence[str]] = (),
+    kept_together: Sequence[Sequence[str]],
+    examined: Iterable[ExaminedTrace],
 ) -> list[Gate]:
     """The verdicts over all shard jobs.
 
@@ -191,8 +197,8 @@ def make_exact_gates(
         counts: What the jobs counted.
         written: Rows that they wrote, candidates included, by config.
         configs: By name.
-        examined: What the checks examined, in the order of the keys.
         kept_together: Keys of traces that are copies, each cluster by itself.
+        examined: The traces that `CopyFilter` decided about, in the order of their keys.
     """
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
@@ -203,7 +209,7 @@ def make_exact_gates(
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
-        make_copies_gate(kept_together, examined),
+        make_copies_gate(kept_together, keys, examined),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
         *(gate for same in by_config for gate in type(same[0]).make_gates(same)),

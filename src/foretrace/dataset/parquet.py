@@ -18,7 +18,7 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
 from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
-from foretrace.dataset.prompt_digests import digest_parts, digest_text
+from foretrace.dataset.prompt_digests import digest_parts, digest_utf8
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
 
 ACTIONS = [str(action) for action in ActionType]
@@ -320,6 +320,7 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
 def _digest_prompts(column: Any) -> list[bytes]:
     """What `digest_prompt` says of each row's prompt; of each text it is computed once."""
     import numpy as np
+    import pyarrow as pa
 
     result: list[bytes] = []
     for chunk in column.chunks:
@@ -327,7 +328,8 @@ def _digest_prompts(column: Any) -> list[bytes]:
         role, content = struct.field("role"), struct.field("content")
         initials = [text[0] for text in role.dictionary.to_pylist()]
         role_at = role.indices.to_numpy().astype(np.int32)
-        of_texts = np.frombuffer(b"".join(map(digest_text, content.dictionary.to_pylist())), "V16")
+        in_utf8 = content.dictionary.view(pa.binary()).to_pylist()  # to make texts of them takes longer
+        of_texts = np.frombuffer(b"".join(map(digest_utf8, in_utf8)), "V16")
         texts, roles = of_texts[content.indices.to_numpy()].tobytes(), role_at.tobytes()
         known: dict[bytes, bytes] = {}
         """The initials of the roles of a prompt, by their indices."""

@@ -48,7 +48,12 @@ def digest_parts(roles: bytes, texts: bytes) -> bytes:
 
 def digest_text(text: str) -> bytes:
     """16 bytes that identify the text of a message."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return digest_utf8(text.encode("utf-8", "surrogatepass"))
+
+
+def digest_utf8(text: bytes) -> bytes:
+    """The same of a text in UTF-8."""
+    return blake2b(text, digest_size=16).digest()
 
 
 @lru_cache(maxsize=1024)

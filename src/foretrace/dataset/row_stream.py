@@ -91,7 +91,7 @@ class RowStream:
         """What the filters leave out, which reads all traces once."""
         filters = make_trace_filters(self._settings)
         traces = read_traces_once(self._stores, self._list_shards() if filters else ())
-        return select_traces(filters, examine_traces(traces, filters))
+        return select_traces(filters, examine_traces(traces, filters))[0]
 
     def _read_selected(self, shards: Iterable[int]) -> Iterator[Trace]:
         return self._selection.apply(read_traces_once(self._stores, shards))

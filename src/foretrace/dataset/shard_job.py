@@ -18,7 +18,7 @@ from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
-from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
+from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, PairToRead
 from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.origins import count_origin
@@ -57,6 +57,8 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """Where the files of the dataset go."""
     candidates_folder: str
     """Where rows go from which a selector chooses in the end."""
+    scratch_folder: str
+    """Where filters keep what is too much to be held."""
     settings: BuildSettings
     splits: dict[str, str] = {}
     """Split of each group."""
@@ -85,7 +87,7 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Digests of the prompts of each split."""
     sample: dict[str, list[SampledPair]]
     """Pairs for the statistical gates, by family."""
-    shallow: dict[str, list[ShallowPair]]
+    shallow: dict[str, list[PairToRead]]
     """Pairs by which the difficulty of a family is measured, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
     """What the guesses of a proposer hold."""
@@ -109,7 +111,7 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
 def examine_shards(job: ShardJob) -> list[bytes]:
     """Look at the traces of the job's shards for the filters that the settings ask for: what `examine_traces` gives."""
     release_memory()
-    filters = make_trace_filters(job.settings, Path(job.candidates_folder))
+    filters = make_trace_filters(job.settings, Path(job.scratch_folder))
     stores = [TraceStore(Path(store)) for store in job.stores]
     return [*examine_traces(read_traces_once(stores, job.shards), filters)]
 
@@ -168,8 +170,8 @@ class _ShardBuilder:
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
         self._sample = PairSample[SampledPair]()
         self._mistakes = MistakeSearch()
-        # A share of what all jobs need, twice over, since reading prompts takes time.
-        self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
+        # A share of what all jobs need, twice over.
+        self._shallow = PairSample[PairToRead](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
     def __enter__(self) -> Self:
         return self
@@ -257,8 +259,8 @@ class _ShardBuilder:
             sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
             self._sample.add(family, sampled)
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
-            difference = compare_shallowly(values["prompt"], chosen, rejected)
-            self._shallow.add(f"{split}/{family}", ShallowPair(place, group, difference))
+            read = PairToRead(place, group, self.job.number, (pair, row.key, row.step))
+            self._shallow.add(f"{split}/{family}", read)
 
     def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:

@@ -51,11 +51,11 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_trace_filters(settings: BuildSettings, scratch: Path | None = None) -> list[TraceFilter]:
-    """The filters that the settings ask for, in the order in which they decide.
+    """The filters that the settings ask for, in the order in which they decide; that of copies is the last.
 
     Args:
         settings: Of the build.
-        scratch: A folder for what is too much to be held until they decide; it need not outlive the decision.
+        scratch: A folder for what is too much to be held.
     """
     filters: list[TraceFilter] = []
     if settings.license_allow or settings.license_deny:
@@ -93,23 +93,27 @@ def name_source(trace: Trace) -> str:
     return f"{trace.provenance.source}:{trace.provenance.split or '-'}"
 
 
-def select_traces(filters: Sequence[TraceFilter], examined: Iterable[bytes]) -> TraceSelection:
+def select_traces(filters: Sequence[TraceFilter], examined: Iterable[bytes]) -> tuple[TraceSelection, ExaminedTraces]:
     """Let the filters decide, in turn.
 
     Args:
         filters: Those by which the traces were examined.
         examined: What `examine_traces` gave, in any order.
 
+    Returns:
+        What they decided, and the traces that the last filter was asked about.
+
     Raises:
         BuildError: two traces of one key.
     """
-    left = sort_runs(examined)
+    left = asked = sort_runs(examined)
     left_out: dict[str, str] = {}
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
     for each in filters:
-        decision = each.decide(left)
+        asked = left
+        decision = each.decide(asked)
         merges += decision.merged_groups
         kept_together += decision.kept_together
         before = len(left)
@@ -122,13 +126,14 @@ def select_traces(filters: Sequence[TraceFilter], examined: Iterable[bytes]) -> 
             **decision.figures,
             **({"notes": decision.notes} if decision.notes else {}),
         }
-    return TraceSelection(
+    selection = TraceSelection(
         left_out=left_out,
         groups=merge_groups(merges),
         kept_together=kept_together,
         filters=described,
         lacks_tools=not left or not all(trace.names_tools for trace in left),
     )
+    return selection, asked
 
 
 def _leave_out(traces: ExaminedTraces, reasons: Mapping[str, str]) -> tuple[ExaminedTraces, dict[str, Counter[str]]]:

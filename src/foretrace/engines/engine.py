@@ -14,6 +14,10 @@ class Pool(Executor):
 
     workers: int
     """Calls that run at once, at most."""
+    helps: bool = False
+    """Whether the process that opened it works as well, beside these."""
+    kept: str = "nothing was written"
+    """What an error says of the work that was done before a worker was lost."""
 
 
 class Engine(Protocol):
@@ -36,7 +40,7 @@ class Engine(Protocol):
             writes: Folders that the workers write to; each is made if it is not there.
             reads: Files, or folders, that the workers read.
             small: Workers do without pandas; code from outside of foretrace may want it.
-            helps: This process works as well (see `run_in_order`), and is one of the workers.
+            helps: This process works as well (see `run_in_order` and `run_as_done`), and is one of the workers.
             kept: What an error says of the work that was done before a worker was lost.
 
         Raises:

@@ -119,7 +119,7 @@ def worker_pool(
 
     Args:
         small: Workers do without pandas; code from outside of foretrace may want it.
-        helps: This process works as well (see `run_in_order`), and is one of them.
+        helps: This process works as well (see `run_in_order` and `run_as_done`), and is one of them.
         kept: What an error says of the work that was done before a worker died.
 
     Raises:
@@ -137,6 +137,8 @@ def worker_pool(
         _ProcessPool(workers, mp_context=context, initializer=_start_worker, initargs=(theirs, small)) as pool,
     ):
         pool.workers = workers
+        pool.helps = helps
+        pool.kept = kept
         try:
             yield pool
         except BaseException as error:
@@ -144,7 +146,7 @@ def worker_pool(
             pool.shutdown(wait=True, cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise WorkerError(
-                    f"a worker process died, perhaps for want of memory; {kept}; run again, with fewer ",
+                    f"a worker process died, perhaps for want of memory; {pool.kept}; run again, with fewer ",
                     Setting("workers"),
                     " if memory is short",
                 ) from None

@@ -12,6 +12,7 @@ from foretrace.cli.options import EngineOptions, NoRedact, corrections_option, o
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.places import find_address, write_place
+from foretrace.engines.one_pool import OnePool
 from foretrace.engines.processes import release_memory, usable_cores
 
 if TYPE_CHECKING:
@@ -253,20 +254,35 @@ def build(
     settings.check()
     if references:
         check_references(target)
-    importing = engine.make_engine(workers, processes=usable_cores())
-    building = engine.make_engine(workers, processes=min(4, usable_cores()))
+    one = OnePool()
+    importing = one.share(engine.make_engine(workers, processes=usable_cores()))
+    building = one.share(engine.make_engine(workers, processes=min(4, usable_cores())))
     with ExitStack() as places:
         with output.progress(f"opening {write_place(out)}") as progress:
             places.enter_context(engine.connect())
             opened = open_dataset_for_writing(out, overwrite=overwrite, progress=progress)
             folder, publish = places.enter_context(opened)
             check_output(folder, overwrite=overwrite)
-        folders, imported = _collect_folders(
-            output, inputs, out, limit, places, allow_demo=allow_demo, redact=not no_redact, engine=importing
-        )
-        report = build_with_progress(
-            output, folders, folder, settings, engine=building, overwrite=overwrite, shown=write_place(out)
-        )
+        with one:
+            folders, imported = _collect_folders(
+                output,
+                inputs,
+                out,
+                limit,
+                places,
+                allow_demo=allow_demo,
+                redact=not no_redact,
+                engine=importing,
+            )
+            report = build_with_progress(
+                output,
+                folders,
+                folder,
+                settings,
+                engine=building,
+                overwrite=overwrite,
+                shown=write_place(out),
+            )
         facts: dict[str, Any] = {
             "out": write_place(out),
             "imported": imported,

@@ -30,7 +30,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WordText).decode
 
 
-class _Finding(NamedTuple):
+class CopyFinding(NamedTuple):
     """Where the texts of one trace lie, which are too many to be held."""
 
     file: str
@@ -39,6 +39,8 @@ class _Finding(NamedTuple):
     actions: int
     """Where the statement ends and they begin."""
     end: int
+    statement_digest: bytes
+    """16 bytes; empty where there is no statement to compare."""
 
 
 class CopyFilter:
@@ -50,23 +52,25 @@ class CopyFilter:
         """
         Args:
             keeps_best: Leave out trajectories that are copies of a better one: that succeeded, else is shorter.
-            scratch: Where the texts are kept until the decision, readable for the process that decides; `None` is a
-                folder of its own.
+            scratch: Where the texts are written, readable for the process that decides, and not removed by the filter;
+                `None` is a folder of its own, which is removed after the decision.
         """
         self._keeps_best = keeps_best
         self._scratch = scratch
         self._own_folder: tempfile.TemporaryDirectory[str] | None = None
         self._path: Path | None = None
 
-    def examine(self, trace: Trace) -> tuple[str, int, int, int]:
+    def examine(self, trace: Trace) -> CopyFinding:
         """Write the trace's texts to the scratch folder."""
-        texts = [b"" if text is None else _encode(text) for text in (read_statement(trace), _read_actions(trace))]
+        statement, actions = read_statement(trace), _read_actions(trace)
+        texts = [b"" if text is None else _encode(text) for text in (statement, actions)]
         self._path = self._path or self._make_file()
         with self._path.open("ab") as file:
             start = file.tell()
             file.write(b"".join(texts))
         middle = start + len(texts[0])
-        return _Finding(str(self._path), start, middle, middle + len(texts[1]))
+        digest = b"" if statement is None else statement.digest
+        return CopyFinding(str(self._path), start, middle, middle + len(texts[1]), digest)
 
     def _make_file(self) -> Path:
         if self._scratch is None:
@@ -122,10 +126,10 @@ def find_trace_copies(findings: Iterable[Sequence[Any]]) -> tuple[Copies, Copies
     """The copies among tasks, and among trajectories.
 
     Args:
-        findings: What `CopyFilter.examine` returned, in the order of the keys of traces; what it wrote is removed.
+        findings: What `CopyFilter.examine` returned, in the order of the keys of traces.
     """
     with _Files() as files:
-        statements, actions = _place_texts(files, (_Finding(*found) for found in findings))
+        statements, actions = _place_texts(files, (CopyFinding(*found) for found in findings))
         tasks = find_copies(statements)
         return tasks, find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
 
@@ -156,16 +160,15 @@ def _read_actions(trace: Trace) -> WordText | None:
 
 
 class _Files:
-    """Files that are open until the decision is made, and are removed then."""
+    """Files that are open while they are read."""
 
     def __enter__(self) -> Self:
         self._open: dict[str, BinaryIO] = {}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for path, file in self._open.items():
+        for file in self._open.values():
             file.close()
-            Path(path).unlink(missing_ok=True)
 
     def read(self, path: str, start: int, end: int) -> bytes:
         """The bytes between two places."""
@@ -192,7 +195,7 @@ class _WrittenTexts:
         return None if start == end else _decode(self._files.read(self._paths[self._numbers[place]], start, end))
 
 
-def _place_texts(files: _Files, findings: Iterable[_Finding]) -> tuple[_WrittenTexts, _WrittenTexts]:
+def _place_texts(files: _Files, findings: Iterable[CopyFinding]) -> tuple[_WrittenTexts, _WrittenTexts]:
     """The statements, and the actions."""
     known: dict[str, int] = {}
     numbers, starts, middles, ends = (array("q") for _ in range(4))

@@ -1,0 +1,50 @@
+"""Calls in worker processes and in this one, with their results as they are done."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, TypeVar
+
+from foretrace.engines.engine import Pool
+
+R = TypeVar("R")
+
+
+def run_as_done(
+    pool: Pool | None, function: Callable[..., R], arguments: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[int, R]]:
+    """Number and result of each call, as they are done; none is held here.
+
+    Where this process is one of the workers (`Pool.helps`), it takes calls too, the last ones first. Without a pool, it
+    makes each when its result is asked for.
+
+    Args:
+        pool: The workers.
+        function: Of a module, so that a worker finds it.
+        arguments: Of each call.
+
+    Raises:
+        Exception: what a call raises.
+    """
+    left = deque(enumerate(arguments))
+    running: dict[Future[R], int] = {}
+    while left or running:
+        while pool is not None and left and _has_room(pool, len(running), len(left)):
+            number, own = left.popleft()
+            running[pool.submit(function, *own)] = number
+        if left:
+            number, own = left.popleft() if pool is None else left.pop()
+            yield number, function(*own)
+            done = {future for future in running if future.done()}
+        else:
+            done = wait(running, return_when=FIRST_COMPLETED).done
+        for future in done:
+            yield running.pop(future), future.result()
+
+
+def _has_room(pool: Pool, running: int, left: int) -> bool:
+    """Whether one more call goes to the workers. Each has the next one at hand, and where this process works too, the
+    last one is left to it."""
+    return not pool.helps or running < pool.workers or (running < 2 * pool.workers and left > 1)
