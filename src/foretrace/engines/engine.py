@@ -16,6 +16,8 @@ class Pool(Executor):
     """Calls that run at once, at most."""
     helps: bool = False
     """Whether the process that opened it works as well, beside these."""
+    kept: str = "nothing was written"
+    """What an error says of the work that was done before a worker was lost."""
 
 
 class Engine(Protocol):

@@ -130,6 +130,7 @@ def worker_pool(
     ):
         pool.workers = workers
         pool.helps = helps
+        pool.kept = kept
         try:
             yield pool
         except BaseException as error:
@@ -137,7 +138,7 @@ def worker_pool(
             pool.shutdown(wait=True, cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise WorkerError(
-                    f"a worker process died, perhaps for want of memory; {kept}; run again, with fewer ",
+                    f"a worker process died, perhaps for want of memory; {pool.kept}; run again, with fewer ",
                     Setting("workers"),
                     " if memory is short",
                 ) from None

@@ -11,6 +11,7 @@ import typer
 from foretrace.cli.options import EngineOptions, NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.engines.one_pool import OnePool
 from foretrace.engines.processes import release_memory, usable_cores
 from foretrace.objectstores.address import find_address, write_place
 
@@ -253,19 +254,34 @@ def build(
     settings.check()
     if references:
         check_references(target)
-    importing = engine.make_engine(workers, processes=usable_cores())
-    building = engine.make_engine(workers, processes=min(4, usable_cores()))
+    one = OnePool()
+    importing = one.share(engine.make_engine(workers, processes=usable_cores()))
+    building = one.share(engine.make_engine(workers, processes=min(4, usable_cores())))
     with ExitStack() as places:
         with output.progress(f"opening {write_place(out)}") as progress:
             opened = open_dataset_for_writing(out, overwrite=overwrite, progress=progress)
             folder, publish = places.enter_context(opened)
             check_output(folder, overwrite=overwrite)
-        folders, imported = _collect_folders(
-            output, inputs, out, limit, places, allow_demo=allow_demo, redact=not no_redact, engine=importing
-        )
-        report = build_with_progress(
-            output, folders, folder, settings, engine=building, overwrite=overwrite, shown=write_place(out)
-        )
+        with one:
+            folders, imported = _collect_folders(
+                output,
+                inputs,
+                out,
+                limit,
+                places,
+                allow_demo=allow_demo,
+                redact=not no_redact,
+                engine=importing,
+            )
+            report = build_with_progress(
+                output,
+                folders,
+                folder,
+                settings,
+                engine=building,
+                overwrite=overwrite,
+                shown=write_place(out),
+            )
         facts: dict[str, Any] = {
             "out": write_place(out),
             "imported": imported,
