@@ -20,6 +20,12 @@ def find_worker(engine: Engine, *, useful: int | None = None, small: bool = True
         return pool.submit(os.getpid).result()
 
 
+def end_worker(engine: Engine) -> None:
+    with engine.open_pool(helps=True, kept="the second step's") as pool:
+        assert pool is not None
+        pool.submit(os._exit, 9).result()
+
+
 def test_the_same_worker_serves_all_steps_and_ends_with_the_block() -> None:
     one = OnePool()
     first, second = one.share(Processes(2)), one.share(Processes(2))
@@ -39,13 +45,9 @@ def test_a_step_that_fails_ends_the_workers_and_says_what_is_kept() -> None:
     engine = one.share(Processes(2))
     with one:
         worker = find_worker(engine)
-        with (
-            pytest.raises(WorkerError, match="a worker process died.*the second step's"),
-            engine.open_pool(helps=True, kept="the second step's") as pool,
-        ):
-            assert pool is not None
-            pool.submit(os._exit, 9).result()
-        with pytest.raises(KeyError), engine.open_pool(helps=True) as pool:
+        with pytest.raises(WorkerError, match=r"a worker process died.*the second step's"):
+            end_worker(engine)
+        with pytest.raises(KeyError), engine.open_pool(helps=True):
             raise KeyError
         assert find_worker(engine) != worker
 

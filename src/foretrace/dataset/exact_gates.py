@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -188,7 +188,7 @@ def make_exact_gates(
     written: Counter[str],
     configs: Mapping[str, Config],
     kept_together: Sequence[Sequence[str]],
-    examined: Iterable[ExaminedTrace],
+    examined: Sequence[ExaminedTrace],
 ) -> list[Gate]:
     """The verdicts over all shard jobs.
 
