@@ -33,6 +33,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], s
     others = [
         msgspec.structs.replace(each, provenance=msgspec.structs.replace(each.provenance, **other)) for each in others
     ]
+    done = ("tools of little",)
+    traces = [
+        msgspec.structs.replace(each, provenance=msgspec.structs.replace(each.provenance, transforms=done))
+        for each in traces
+    ]
     write_traces([*traces, *others], folder / "t")
     settings = BuildSettings(
         license_allow=("MIT",),
@@ -61,6 +66,12 @@ def test_table_of_sources_adds_up(dataset: tuple[dict[str, Any], str]) -> None:
     assert "| all |  |  | 36 | 18 | 0 | 0 | 0 | 18 | 0 | 0 |" in card
     looked = [line for line in card.splitlines() if line.startswith("- benchmarks: Benchmarks that were looked for: ")]
     assert looked and "humaneval by " in looked[0] and "(164 problems)" in looked[0]
+
+
+def test_what_was_done_before_the_build_is_counted(dataset: tuple[dict[str, Any], str]) -> None:
+    manifest, card = dataset
+    assert manifest["transforms"] == {"tools of little": 18}
+    assert "- done before the build: tools of little, 18 traces\n" in card
 
 
 def test_card_has_the_command_of_the_build(dataset: tuple[dict[str, Any], str]) -> None:

@@ -67,6 +67,8 @@ _PERSONAL = (
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
 _LEAST = 6
 """Characters below which a text holds nothing."""
+_SMALL, _TOGETHER = 1 << 8, 1 << 11
+"""Characters up to which a text is asked about with others, and how many of them at a time."""
 _SHORT, _PART = 3 << 10, 1 << 10
 """Characters of a text up to which it is read as a whole, and of the parts in which a longer one is looked at again."""
 _BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
@@ -103,8 +105,7 @@ class Gate:
             # several patterns, since what all in one has to remember would not fit into the memory of a pattern
             personal = "|".join([_PERSONAL, *([_ADDRESSES] if addresses else [])])
             self._may_hold_anything_else = compile_pattern("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
-            self._may_be_named, self._has_token = compile_pattern(_ROUGHLY_NAMED), compile_pattern(_TOKEN)
-            self._has_blob, self._is_personal = compile_pattern(_BLOB), compile_pattern(personal)
+            self._has_token, self._has_blob, self._is_personal = map(compile_pattern, (_TOKEN, _BLOB, personal))
             self._exact_names = tuple(map(compile_pattern, (_NAMED, "|".join(_OTHERS))))
             works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
         except Exception as error:
@@ -117,20 +118,40 @@ class Gate:
     def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
         """The parts of texts that must be looked at, in order; those of one text do not overlap."""
         found: list[Suspect] = []
-        may_hold_anything_else, has_blob = self._may_hold_anything_else, self._has_blob
-        for number, text in enumerate(texts):
-            if len(text) < _LEAST:
-                continue
+        for number in self._list_candidates(texts):
+            text = texts[number]
             for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
                 data = encode_text(text[start:end])
-                blob = has_blob(data)
-                if not (may_hold_anything_else(data) or blob):
+                if not self._may_hold_anything(data):
                     continue
-                named = self._may_be_named(data) and self._is_named(data)
-                token = self._has_token(data)
+                named, token, blob = self._is_named(data), self._has_token(data), self._has_blob(data)
                 if named or token or blob or self._is_personal(data):
                     found.append(Suspect(number, start, end, named, end if token else 0, blob))
         return self._narrow(found, texts)
+
+    def _list_candidates(self, texts: Sequence[str]) -> Iterator[int]:
+        """The texts that are asked about one by one: the long ones, and the short ones of which some may hold something
+        when many of them are asked about together."""
+        numbers: list[int] = []
+        length = 0
+        for number, text in enumerate(texts):
+            if len(text) > _SMALL:
+                yield number
+            elif len(text) >= _LEAST:
+                numbers.append(number)
+                length += len(text)
+                if length > _TOGETHER:
+                    yield from self._ask_together(numbers, texts)
+                    numbers, length = [], 0
+        yield from self._ask_together(numbers, texts)
+
+    def _ask_together(self, numbers: list[int], texts: Sequence[str]) -> list[int]:
+        # what stands between them is no letter: it ends what stands in front of it, and anything may begin behind it
+        together = encode_text("\0".join([texts[number] for number in numbers]))
+        return numbers if self._may_hold_anything(together) else []
+
+    def _may_hold_anything(self, data: bytes) -> bool:
+        return self._may_hold_anything_else(data) or self._has_blob(data)
 
     def _is_named(self, data: bytes) -> bool:
         """Whether it holds what a name, a header or a command tells."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -79,7 +80,7 @@ class Redactor:
         """Each trace without its secrets; a Drop for one that could not be looked through. Many at once are faster."""
         of_traces = [list(list_texts(trace)) for trace in traces]
         read_from_text = {c.arguments for t in traces for m in t.messages for c in m.tool_calls if c.span is not None}
-        texts = dict.fromkeys(text for own in of_traces for text in own)
+        texts = dict.fromkeys(itertools.chain.from_iterable(of_traces))
         at_once = sum(map(len, read_from_text)) <= _AT_ONCE
         known = self._find_suspects(texts if at_once else [text for text in texts if text not in read_from_text])
         suspects = {text: parts for text, parts in known.items() if text not in read_from_text}
@@ -89,7 +90,7 @@ class Redactor:
         suspects |= {t: known[t] for t in arguments if t in known} if at_once else self._find_suspects(arguments)
         find = functools.cache(lambda text: self._find_all(text, suspects[text]))  # traces share many of their texts
         return [
-            self._redact(trace, own, [text for text in dict.fromkeys(own) if text in suspects], find)
+            self._redact(trace, own, list(dict.fromkeys(filter(suspects.__contains__, own))), find)
             for trace, own in zip(traces, of_traces, strict=True)
         ]
 

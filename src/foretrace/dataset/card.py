@@ -304,6 +304,10 @@ def _write_origin(manifest: Mapping[str, Any]) -> str:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
     lines += [f"- {_write_inline(name)}: {n} traces" for name, n in manifest["sources"].items()]
+    lines += [
+        f"- done before the build: {_write_inline(name)}, {n} traces"
+        for name, n in manifest.get("transforms", {}).items()
+    ]
     if redacted := manifest.get("redacted"):
         found = ", ".join(f"{name} {count}" for name, count in redacted.items())
         lines.append(f"- taken out of the traces before they were written, by type: {found}")

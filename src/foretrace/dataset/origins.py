@@ -22,6 +22,7 @@ def count_origin(trace: Trace, counts: BuildCounts) -> None:
     """Count a trace that is used under its source."""
     origin, source = trace.provenance, name_source(trace)
     counts.sources[source] += 1
+    counts.transforms.update(origin.transforms)
     counts.redacted_by_source[source] += bool(read_redactions(trace))
     counts.licenses[origin.license or "unknown"] += 1
     counts.source_licenses.setdefault(source, Counter())[origin.license or "unknown"] += 1

@@ -32,6 +32,8 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Traces that stood in two inputs with the same key."""
     redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
     """What was taken out of the traces, by type: secrets, user names."""
+    transforms: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Traces by what was done to them before the build: `Provenance.transforms`."""
     unredacted: int = 0
     """Traces in which secrets were not looked for."""
     of_demo_model: int = 0
@@ -136,6 +138,7 @@ def make_manifest(
         "inputs": inputs,
         "sources": dict(sorted(counts.sources.items())),
         "licenses": dict(sorted(counts.licenses.items())),
+        "transforms": dict(sorted(counts.transforms.items())),
         "redacted": dict(sorted(counts.redacted.items())),
         **(origins or {}),
         "counts": {
