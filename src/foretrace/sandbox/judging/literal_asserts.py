@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.sandbox.inside.roles.asserts import find_constant_truth
-from foretrace.sandbox.inside.roles.judge import find_check_function
+from foretrace.sandbox.inside.roles.compiled_tests import find_check_function
 from foretrace.sandbox.inside.wire.show import IteratorItems, OpaqueValue
 from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_value
 from foretrace.sandbox.inside.wire.values import encode, show_value

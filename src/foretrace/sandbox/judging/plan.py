@@ -16,7 +16,7 @@ from foretrace.core.problem import Integrity, Test
 from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
 from foretrace.sandbox.inside.roles import asserts
-from foretrace.sandbox.inside.roles.judge import find_check_function
+from foretrace.sandbox.inside.roles.compiled_tests import find_check_function
 from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses, find_constructors
 from foretrace.sandbox.judging.literal_asserts import LiteralAssert, read_literal_asserts
 

@@ -8,6 +8,7 @@ from foretrace.core.problem import TestResult
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import find_max_frame
 from foretrace.sandbox.forkserver.run_result import read_error
+from foretrace.sandbox.inside.roles.compiled_tests import pack_tests
 from foretrace.sandbox.judging.calls import format_error
 from foretrace.sandbox.judging.plan import JudgePlan
 
@@ -31,6 +32,7 @@ def make_judge_request(plan: JudgePlan, code: str, limits: Limits) -> dict[str, 
     return {
         "mode": "judge",
         "tests": [test.code for test in plan.tests],
+        "compiled": pack_tests(tuple(test.code for test in plan.tests), plan.uses),
         "setup": plan.setup,
         "entry_point": plan.entry_point,
         "names": plan.uses,

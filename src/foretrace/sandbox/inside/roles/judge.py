@@ -16,6 +16,7 @@ from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles import asserts, candidate, pytest_names
+from foretrace.sandbox.inside.roles.compiled_tests import TestCode, read_tests
 from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
 from foretrace.sandbox.inside.wire.direct_channel import LINK_FD, DirectChannel
 from foretrace.sandbox.inside.wire.values import show_value
@@ -97,10 +98,10 @@ def serve_shared(channel: Any, request: dict[str, Any]) -> None:
 def _run_tests(request: dict[str, Any], names: dict[str, Any], peer: TestsPeer | None) -> list[list[Any]]:
     frames: list[list[Any]] = []
     earlier: dict[str, Any] = {}
-    callees = frozenset([*request["names"], "candidate"])
     kept = {request["entry_point"], "candidate"}
-    for number, code in enumerate(request["tests"]):
-        run = TestRun(number, code, callees, peer)
+    sources = request["tests"]
+    for number, made in enumerate(read_tests(request.get("compiled"), sources, request["names"])):
+        run = TestRun(number, sources[number], made, peer)
         frames += run.run({**names, **earlier})
         # What a test defines for itself is not the answer's in a later one.
         earlier.update({name: value for name, value in run.defined.items() if name not in kept})
@@ -133,6 +134,8 @@ def _run_setup(code: str, peer: TestsPeer) -> dict[str, Any]:
 
 def lend_names(setup: str, world: dict[str, Any], peer: TestsPeer) -> None:
     """Give the functions and classes of the setup the names that they use and that only the code has."""
+    if not setup:
+        return
     used = {node.id for node in ast.walk(ast.parse(setup)) if isinstance(node, ast.Name)}
     lacking = sorted(name for name in used if name not in world and not hasattr(builtins, name))
     if lacking:
@@ -145,7 +148,8 @@ def _run_module(code: str, name: str, names: dict[str, Any] | None = None) -> di
     module.__dict__.update(names or {})
     sys.modules[name] = module
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
-    exec(compile(code, file, "exec", dont_inherit=True), module.__dict__)
+    if code:
+        exec(compile(code, file, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 
@@ -154,16 +158,9 @@ class TestRun:
 
     __test__ = False
 
-    def __init__(self, number: int, code: str, callees: frozenset[str], peer: TestsPeer | None) -> None:
+    def __init__(self, number: int, code: str, made: TestCode, peer: TestsPeer | None) -> None:
         self._number, self._code, self._peer = number, code, peer
-        tree = ast.parse(code)
-        found = asserts.find_asserts(tree)
-        self._names = asserts.name_asserts(number, tree, found)
-        self._check = find_check_function(tree)
-        self._cases = find_test_functions(tree)
-        own = {self._check[0]} if self._check else set[str]()
-        callees = callees | ({self._check[1]} if self._check else set())
-        self._tree = asserts.AssertInstrumenter(callees, own | set(self._cases)).visit(tree)
+        self._names, self._check, self._cases, self._compiled = made
         self._records: list[list[Any]] = [[None, None, None, None] for _ in self._names]
         """For each assert that stands where it cannot be caught: whether it passed, actual, expected, error."""
         self.defined: dict[str, Any] = {}
@@ -208,7 +205,7 @@ class TestRun:
         file = f"{module}.py"
         linecache.cache[file] = (len(self._code), None, self._code.splitlines(keepends=True), file)
         try:
-            exec(compile(self._tree, file, "exec", dont_inherit=True), space)
+            exec(self._compiled, space)
         except SystemExit as error:
             if error.code or not _runs_unittest(self._code) or (self._peer and self._peer.exited):
                 raise  # only unittest's own end of a run that went well is the end of the test
@@ -355,31 +352,3 @@ def _is_assert(node: ast.AST) -> bool:
         return True
     called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
     return isinstance(called, ast.Attribute) and called.attr.startswith("assert")
-
-
-def find_test_functions(tree: ast.Module) -> list[str]:
-    """Names of the functions `test...` without parameters that the code defines and does not call itself."""
-    defined = [
-        node.name
-        for node in tree.body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.name.startswith("test")
-        and not ast.unparse(node.args)
-    ]
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if defined else set[str]()
-    return [name for name in defined if name not in used]
-
-
-def find_check_function(tree: ast.Module) -> tuple[str, str, bool] | None:
-    """Of the function `check`: its name, its parameter's, and whether the code itself calls it. None without one."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "check" and node.args.args:
-            called = any(
-                isinstance(other, ast.Expr)
-                and isinstance(other.value, ast.Call)
-                and isinstance(other.value.func, ast.Name)
-                and other.value.func.id == "check"
-                for other in tree.body
-            )
-            return node.name, node.args.args[0].arg, called
-    return None

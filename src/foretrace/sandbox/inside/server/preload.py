@@ -18,6 +18,7 @@ from typing import Any
 from foretrace.sandbox.inside import child
 from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.roles import candidate, judge, program
+from foretrace.sandbox.inside.roles.compiled_tests import pack_tests
 from foretrace.sandbox.inside.server import pinned_pages
 from foretrace.sandbox.inside.wire import frames
 from foretrace.sandbox.inside.wire.direct_channel import DirectChannel
@@ -48,6 +49,7 @@ _TESTS: dict[str, Any] = {
     "console": False,
     "shares": [],
 }
+_TESTS["compiled"] = pack_tests((*_TESTS["tests"],), (*_TESTS["names"],))
 _LINE_BUFFERED_WRITES = 4000
 """Writes to stdout that are passed on line by line; `print` makes two or more of each line."""
 _WAIT_AT_EXIT = "print(f(1))\nimport atexit, os\natexit.register(lambda: (os.write(3, b'.'), os.read(3, 1)))\n"
