@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from foretrace.actions.label_steps import label_trace
@@ -98,6 +99,7 @@ class PromptReader:
         return []
 
 
+@lru_cache(maxsize=4096)
 def _unwrap_results(content: str) -> str:
     """The results without their tags, and what the user said beside them."""
     if "<tool_response>" not in content:
