@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 
-from foretrace.clean.scanner import Deadline, find_secrets
+import pytest
+
+from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets
 from foretrace.clean.views import View, join_lines, read_in_other_ways
 
 
@@ -30,3 +32,11 @@ def test_long_blanks_take_no_time() -> None:
     begun = time.process_time()
     assert [found.type for found in find_secrets(text, Deadline(60))] == ["password"]
     assert time.process_time() - begun < 5
+
+
+def test_many_names_in_a_row_are_given_up_at_the_deadline() -> None:
+    """Each is a name, and what follows its long value: all of them would take ten seconds."""
+    before = time.thread_time()
+    with pytest.raises(TooSlowError):
+        find_secrets("password=" * 5000, Deadline(0.05))
+    assert time.thread_time() - before < 2

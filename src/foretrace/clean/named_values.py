@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from foretrace.clean.password_lines import find_password_lines
 from foretrace.clean.rules import HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
@@ -107,9 +107,14 @@ _ESCAPE = re.compile(r"\\+(?:[nrt\"'`]|\Z)")
 _BEFORE = re.compile(r"[\w.-]{0,60}\Z")
 
 
-def find_named_values(text: str) -> Iterator[Span]:
-    """Secrets that are told by what stands in front of them; they may overlap."""
-    for start, end, type, value in _find_all(text):
+def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
+    """Secrets that are told by what stands in front of them; they may overlap.
+
+    Args:
+        text: To look through.
+        check: Is called between any two names, since each may have a long value; it raises where that takes too long.
+    """
+    for start, end, type, value in _find_all(text, check):
         escape = _ESCAPE.search(value) if "\\" in value and not _is_quoted(text, start, end) else None
         if escape is None:
             yield start, end, type, value
@@ -121,12 +126,12 @@ def _is_quoted(text: str, start: int, end: int) -> bool:
     return text[end : end + 1] == text[start - 1 : start] != "" and text[end] in "\"'`"
 
 
-def _find_all(text: str) -> Iterator[Span]:
+def _find_all(text: str, check: Callable[[], None]) -> Iterator[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # a few letters of other scripts become two
         lower = "".join(c.lower() if c.isascii() else c for c in text)
     words = [*_find_words(lower)]
-    yield from _find_settings(text, words)
+    yield from _find_settings(text, words, check)
     if "\n" in text:
         cells = find_table_cells(text, words)
         yield from ((start, end, name_type(name), value) for start, end, name, value in cells)
@@ -150,8 +155,9 @@ def _find_words(lower: str) -> Iterator[int]:
     yield from (word.start() for word in _WORDS.finditer(lower, start, end))
 
 
-def _find_settings(text: str, words: Iterable[int]) -> Iterator[Span]:
+def _find_settings(text: str, words: Iterable[int], check: Callable[[], None]) -> Iterator[Span]:
     for at in words:
+        check()
         if (match := _NAMED.match(text, at)) is not None:
             name = _read_name(text, match)
             if name and (span := _judge(match, name)) is not None:
@@ -163,6 +169,7 @@ def _find_settings(text: str, words: Iterable[int]) -> Iterator[Span]:
             if match is not None and (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
                 yield span
     for match in _VARIABLE.finditer(text):
+        check()
         if (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
             yield span
 

@@ -145,7 +145,7 @@ def find_secrets(
         ways = (
             _find_tokens(view.text, tokens_end) if tokens_end > 0 and _may_hold_token(view.text) else (),
             _find_keys(view.text),
-            (Found(*span) for span in find_named_values(view.text)) if named else (),
+            (Found(*span) for span in find_named_values(view.text, deadline.check)) if named else (),
             _find_encoded(view.text, deadline, depth) if number < 2 and depth < _MAX_BASE64_DEPTH else (),
         )
         for way in ways:
@@ -156,7 +156,7 @@ def find_secrets(
         if tokens_end > 0 and (joined := join_lines(view)) is not None and _may_hold_token(joined.text):
             found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined, tokens_end))
         if named and (whole := _join_strings(view)) is not None:
-            values = (Found(*span) for span in find_named_values(whole.text))
+            values = (Found(*span) for span in find_named_values(whole.text, deadline.check))
             found.extend(each._replace(**_place(whole, each)) for each in values)
     return merge(text, found)
 
