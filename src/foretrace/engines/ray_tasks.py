@@ -36,6 +36,7 @@ from foretrace.engines.processes import prepare_worker, usable_cores
 _MAX_RETRIES = 5
 """How often a task is run again whose worker or node died."""
 _PROBE_S = 120.0
+_AUTH_MODE = "RAY_AUTH_MODE"
 _CONNECT_S = 5.0
 _MUST_AGREE = ("foretrace", "python", "pyarrow")
 """Versions that decide about bytes."""
@@ -206,7 +207,9 @@ def connect(address: str | None) -> Generator[Any]:
     Raises:
         UsageError: Ray is not installed, or nobody answers.
     """
-    ray, is_ours = _connect(address)
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    with _show_token(address):
+        ray, is_ours = _connect(address)
     try:
         yield ray
     finally:
@@ -214,7 +217,23 @@ def connect(address: str | None) -> Generator[Any]:
             ray.shutdown()
 
 
-def _connect(address: str | None) -> tuple[Any, bool]:
+@contextlib.contextmanager
+def _show_token(address: str | None) -> Generator[None]:
+    """While Ray is imported and connected to a cluster, let it show its token, if there is one. `ray start` makes a
+    cluster ask for the token where it finds one, and a driver that was told nothing shows none."""
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or file.is_file()
+    if address in (None, "local") or _AUTH_MODE in os.environ or not has_token:
+        yield
+        return
+    os.environ[_AUTH_MODE] = "token"
+    try:
+        yield
+    finally:
+        del os.environ[_AUTH_MODE]
+
+
+def _connect(given: str | None) -> tuple[Any, bool]:
     """Ray, connected, and whether the connection is ours to close."""
     try:
         ray = _import_ray()
@@ -222,7 +241,6 @@ def _connect(address: str | None) -> tuple[Any, bool]:
         raise UsageError(Setting("engine", "ray"), " needs Ray: pip install 'foretrace[ray]'") from None
     if ray.is_initialized():
         return ray, False
-    given = address or os.environ.get("RAY_ADDRESS") or None
     _check_address(given)
     own = {"include_dashboard": False, "num_cpus": usable_cores()} if given in (None, "local") else {}
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default, which Ray warns of
@@ -233,7 +251,8 @@ def _connect(address: str | None) -> tuple[Any, bool]:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise UsageError(
             Setting("ray_address", given),
-            f": {find_first_line(error)}; start a cluster, or leave the address out",
+            f": {find_first_line(error)}; start a cluster, or leave the address out (one that asks for a token needs "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN)",
         ) from None
     finally:
         if is_main and on_sigterm is not None:  # Ray puts its own in that place
