@@ -20,7 +20,8 @@ from foretrace.core.trace import Trace
 from foretrace.dataset import build as build_module
 from foretrace.dataset import row_stream, shard_job
 from foretrace.dataset.build import build
-from foretrace.dataset.filters.base import Decision, ExaminedTrace
+from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
+from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.parquet import read_rows
 from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import BuildSettings
@@ -60,9 +61,14 @@ class NoneAtAll:
         return Decision(left_out=dict.fromkeys((trace.key for trace in traces), "all"))
 
 
-def use(monkeypatch: pytest.MonkeyPatch, *filters: object) -> None:
+def use(monkeypatch: pytest.MonkeyPatch, *filters: TraceFilter) -> None:
+    """Have a build ask these filters, and that of copies, of which a gate reads what it found."""
+
+    def make(settings: BuildSettings, scratch: Path | None = None) -> list[TraceFilter]:
+        return [*filters, CopyFilter(scratch=scratch)]
+
     for module in (build_module, shard_job, row_stream):
-        monkeypatch.setattr(module, "make_trace_filters", lambda *_: list(filters))
+        monkeypatch.setattr(module, "make_trace_filters", make)
 
 
 def test_rows_come_from_what_is_left_in_its_merged_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
