@@ -31,6 +31,10 @@ _OTHERS = """
 OTHER_SPECIAL = frozenset(f"__{name}__" for name in _OTHERS.split())
 SPECIAL = BINARY | COMPARISONS | OTHER_SPECIAL
 """Special methods that are asked of the other process."""
+_OF_METACLASSES = frozenset(
+    f"__{name}__" for name in ("peer", "module", "qualname", "doc", "asks", "its_bases", "its_metaclass", "stands_for")
+)
+"""What is set here, and not by the description of a class."""
 _KNOWN_NAMES = """
     builtins collections collections.abc datetime decimal fractions uuid numbers types re enum abc typing array pathlib
     string itertools functools operator math random statistics io
@@ -470,7 +474,7 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type], metacl
     named = description.get("named")
     meant = find_named(*named) if isinstance(named, list) and len(named) == 2 else None
     namespace |= {"__its_bases__": tuple(bases), "__its_metaclass__": metaclass, "__stands_for__": meant}
-    if description.get("makes_classes") is True:
+    if description.get("makes_classes") is True or any(issubclass(base, type) for base in bases):
         return _make_metaclass(name, namespace, bases)
     local = tuple(b for b in bases if isinstance(b, RemoteClass) or b in BASE_VALUES or issubclass(b, BaseException))
     if not any(isinstance(base, RemoteClass) for base in local):
@@ -491,10 +495,18 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type], metacl
 
 
 def _make_metaclass(name: str, namespace: dict[str, Any], bases: list[type]) -> type:
-    """The local class for one whose objects are classes: they are made of it here, too."""
-    kept = {key: value for key, value in namespace.items() if key not in SPECIAL and key != "__dict__"}
+    """The local class for one whose objects are classes: they are made of it here, too.
+
+    It has no method by which Python works: classes made of it would else ask the answer for what they are, and for the
+    peer that doubts what the answer says.
+    """
+    kept = {key: value for key, value in namespace.items() if key in _OF_METACLASSES or _is_plain_method(key)}
     local = tuple(base for base in bases if issubclass(base, RemoteClass)) or (RemoteClass,)
     return type.__new__(RemoteClass, name, local, kept)
+
+
+def _is_plain_method(name: str) -> bool:
+    return name != "mro" and not name.startswith("__")
 
 
 def _choose_metaclass(bases: tuple[type, ...], special: list[str], metaclass: Any) -> Any:

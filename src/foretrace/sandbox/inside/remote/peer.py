@@ -254,8 +254,10 @@ class Peer:
                     self._channel.send(self.serve(answer))
                 elif answer[0] in ("v", "x") and len(answer) == 4:
                     return answer
+                elif answer[0] == "gone":
+                    raise GoneError(answer[1])
                 else:
-                    raise GoneError(answer[1] if answer[0] == "gone" else "it broke the protocol")
+                    raise self.refuse_answer(ValueError("no answer"))
         finally:
             self._nested -= 1
 
@@ -510,8 +512,11 @@ class Peer:
         bases = [decoder.walk(base, depth + 1) for base in tagged[2].get("bases", ())]
         if not all(isinstance(base, type) for base in bases):
             raise ValueError("a base that is no class")
-        metaclass = tagged[2].get("metaclass")
-        return make_class(self, tagged[2], bases, decoder.walk(metaclass, depth + 1) if metaclass else None)
+        described = tagged[2].get("metaclass")
+        metaclass = decoder.walk(described, depth + 1) if described else None
+        if metaclass is not None and not (isinstance(metaclass, type) and type in type.mro(metaclass)):
+            raise ValueError("a metaclass that makes no classes")
+        return make_class(self, tagged[2], bases, metaclass)
 
     def _make_object(self, decoder: MessageDecoder, kind: Any, tagged: list[Any], depth: int) -> Any:
         base = find_base_value(kind)

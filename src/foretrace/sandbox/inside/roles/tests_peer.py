@@ -72,7 +72,7 @@ class TestsPeer(CautiousPeer):
 
     def share(self, names: list[str]) -> None:
         """Have these kinds of state in common with the code, such as files (see `shared_state.states`)."""
-        self._states = SharedStates(names)
+        self._states = SharedStates(names, of_tests=True)
         self.request("share", "", *names)
 
     def give_effects(self) -> Any:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+_MAX_DIGITS = 10_000
+"""That the tests take over: with more of them, they could compute for ever."""
+
 
 class SharedDecimalContext:
     """The decimal context of this process, as the other one was told of it."""
@@ -35,6 +38,19 @@ class SharedDecimalContext:
             for signal in now.traps:
                 now.traps[signal] = signal in signals
         self._known = _describe(self._decimal.getcontext())
+
+
+class FinerDecimalContext(SharedDecimalContext):
+    """That of the tests, which takes nothing over but more digits: with fewer, with another rounding or without errors,
+    what the tests compute from a wrong answer could come out right."""
+
+    def apply(self, change: Any) -> None:
+        """Take over the number of digits, if the other side has more."""
+        now = self._decimal.getcontext()
+        digits = change[0] if isinstance(change, list) and change else None
+        if type(digits) is int and now.prec < digits <= _MAX_DIGITS:
+            now.prec = digits
+        self._known = _describe(now)
 
 
 def _describe(context: Any) -> list[Any]:

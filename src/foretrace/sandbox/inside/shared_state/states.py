@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from foretrace.sandbox.inside.shared_state.decimal_context import SharedDecimalContext
+from foretrace.sandbox.inside.shared_state.decimal_context import FinerDecimalContext, SharedDecimalContext
 from foretrace.sandbox.inside.shared_state.environment import SharedEnvironment
 from foretrace.sandbox.inside.shared_state.folder import SharedFolder
 from foretrace.sandbox.inside.shared_state.log import SharedLog
@@ -34,13 +34,15 @@ _KINDS: dict[str, Any] = {
     "log": SharedLog,
     "decimal": SharedDecimalContext,
 }
+_OF_TESTS = {**_KINDS, "decimal": FinerDecimalContext}
 
 
 class SharedStates:
     """The kinds of state that are shared in a conversation."""
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._states: dict[str, SharedState] = {name: _KINDS[name]() for name in names}
+    def __init__(self, names: Iterable[str] = (), *, of_tests: bool = False) -> None:
+        kinds = _OF_TESTS if of_tests else _KINDS
+        self._states: dict[str, SharedState] = {name: kinds[name]() for name in names}
 
     def find_changes(self) -> dict[str, Any]:
         """The change of each kind that has one."""
