@@ -110,7 +110,8 @@ class Gate:
             works = [s.text for s in self.find_suspects(["nothing", "my password = Xy7!kk2p", "/home/ann/x"])] == [1, 2]
         except Exception as error:
             raise ForetraceError(
-                f"the scanner for secrets cannot start ({type(error).__name__}): nothing was written"
+                f"the scanner for secrets cannot start ({type(error).__name__}): nothing was written; install foretrace "
+                "again, with google-re2"
             ) from error
         if not works:
             raise ForetraceError("the scanner for secrets does not work with this google-re2: nothing was written")

@@ -1,6 +1,6 @@
 """What a secret looks like: one row for each kind of token, and the words that name a secret in front of its value.
 
-A token is recognised by its own shape. Its `gate` is its beginning, in the syntax of RE2: texts in which no gate and no
+A token is recognised by its own shape. Its `head` is its beginning, in the syntax of RE2: texts in which no head and no
 other sign of a secret stands are not looked at any further.
 """
 

@@ -124,7 +124,7 @@ class _Comparison:
 
     def _changes_names_alone(self) -> bool:
         """Whether all that differs between two texts that are not short are a few names: such texts are copies although
-        others like them may have most of their sentences too. Each stands for one other name wherever it comes. A word
+        others like them may have most of their sentences too. Each stands for another one. A word
         that comes once, and is no name of code or of a repository, may be the slot of a template, but of a long one."""
         a, b = self._a, self._b
         most = min(a.count_words(), b.count_words()) // _WORDS_PER_NAME

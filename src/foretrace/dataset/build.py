@@ -186,9 +186,9 @@ class _BuiltShards:
         self.candidates[number] = result.candidates
         self.counts.add(result.counts)
         for family, pairs in result.sample.items():
-            self.sample.add(family, *pairs)
+            self.sample.add(family, *pairs, job=number)
         for place, pairs in result.shallow.items():
-            self.shallow.add(place, *pairs)
+            self.shallow.add(place, *pairs, job=number)
         self.mistakes.add(result.mistakes)
         for split, prompts in result.prompts.items():
             self._prompts[split].append(prompts)
@@ -385,7 +385,7 @@ class _Builder:
         filters = make_trace_filters(settings)
         jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
         looked_at = self._run(pool, "looking at traces", examine_shards, jobs)
-        return select_traces(filters, (run for _, runs in looked_at for run in runs))
+        return select_traces(filters, (run for _, runs in looked_at for run in runs), self._scratch)
 
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
         """The guesses whose mistakes become pairs; None where there are none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -48,7 +48,8 @@ class PairSample(Generic[_PairT]):
 
     def __init__(self, most: int = MAX_SAMPLED_PAIRS) -> None:
         self._most = most
-        self._families: dict[str, list[_PairT]] = {}
+        self._families: dict[str, list[tuple[str, int, _PairT]]] = {}
+        """Pairs, each with its place and the number of its job."""
         self._last: dict[str, str] = {}
         """Of families that were cut: the place behind which no pair can be in the sample."""
 
@@ -56,10 +57,11 @@ class PairSample(Generic[_PairT]):
         """Whether a pair of this place may still be in the sample."""
         return family not in self._last or place <= self._last[family]
 
-    def add(self, family: str, *pairs: _PairT) -> None:
-        """Take pairs. Pairs with the same place must come in the same order in every build."""
+    def add(self, family: str, *pairs: _PairT, job: int = 0) -> None:
+        """Take pairs of a shard job. Jobs may come in any order: where two pairs have the same place, the job with the
+        lower number is first. The pairs of one job must come in the same order in every build."""
         sample = self._families.setdefault(family, [])
-        sample.extend(pairs)
+        sample.extend((pair.place, job, pair) for pair in pairs)
         if len(sample) > 1.25 * self._most:
             self._cut(family)
 
@@ -67,14 +69,14 @@ class PairSample(Generic[_PairT]):
         """The sample, by family."""
         for family in self._families:
             self._cut(family)
-        return self._families
+        return {family: [pair for *_, pair in sample] for family, sample in self._families.items()}
 
     def _cut(self, family: str) -> None:
         sample = self._families[family]
-        sample.sort(key=attrgetter("place"))
+        sample.sort(key=itemgetter(0, 1))
         del sample[self._most :]
         if len(sample) == self._most:
-            self._last[family] = sample[-1].place
+            self._last[family] = sample[-1][0]
 
 
 def make_statistical_gates(sample: Mapping[str, list[SampledPair]], seed: int) -> tuple[list[Gate], list[str]]:

@@ -93,12 +93,15 @@ def name_source(trace: Trace) -> str:
     return f"{trace.provenance.source}:{trace.provenance.split or '-'}"
 
 
-def select_traces(filters: Sequence[TraceFilter], examined: Iterable[bytes]) -> tuple[TraceSelection, ExaminedTraces]:
+def select_traces(
+    filters: Sequence[TraceFilter], examined: Iterable[bytes], scratch: Path | None = None
+) -> tuple[TraceSelection, ExaminedTraces]:
     """Let the filters decide, in turn.
 
     Args:
         filters: Those by which the traces were examined.
         examined: What `examine_traces` gave, in any order.
+        scratch: A folder for what is too much to be held.
 
     Returns:
         What they decided, and the traces that the last filter was asked about.
@@ -106,7 +109,7 @@ def select_traces(filters: Sequence[TraceFilter], examined: Iterable[bytes]) -> 
     Raises:
         BuildError: two traces of one key.
     """
-    left = asked = sort_runs(examined)
+    left = asked = sort_runs(examined, scratch)
     left_out: dict[str, str] = {}
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []

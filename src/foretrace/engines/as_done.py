@@ -15,10 +15,10 @@ R = TypeVar("R")
 def run_as_done(
     pool: Pool | None, function: Callable[..., R], arguments: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, R]]:
-    """Number and result of each call, as they are done; none is held here.
+    """Number and result of each call, as they are done.
 
-    Where this process is one of the workers (`Pool.helps`), it takes calls too, the last ones first. Without a pool, it
-    makes each when its result is asked for.
+    Where this process is one of the workers (`Pool.helps`), it takes calls too, the last ones first; meanwhile two
+    results of each worker may wait for it. Without a pool, it makes each when its result is asked for.
 
     Args:
         pool: The workers.

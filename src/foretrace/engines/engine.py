@@ -37,7 +37,7 @@ class Engine(Protocol):
 
         Args:
             useful: So many workers have something to do at most; `None` where that is not known.
-            writes: Folders that the workers write to; each is made if it is not there.
+            writes: Folders that the workers write to; a cluster makes those that are not there.
             reads: Files, or folders, that the workers read.
             small: Workers do without pandas; code from outside of foretrace may want it.
             helps: This process works as well (see `run_in_order` and `run_as_done`), and is one of the workers.

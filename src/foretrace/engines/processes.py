@@ -53,10 +53,11 @@ def limit_memory() -> None:
 
 
 def prepare_worker(small: bool) -> None:
-    """Make a worker process ready for jobs; `small` as in `Engine`."""
+    """Make a worker process ready for jobs, of which it may have done others before; `small` as in `Engine`."""
     if small:
         limit_memory()
     else:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _WithoutPandas)]
         _tune_allocation()
 
 

@@ -25,6 +25,7 @@ from foretrace.dataset.filters.examined import count_tasks
 _LEAST_NEAR_ACTIONS = 40
 """Words of a trajectory from which on it can be a copy of an attempt at another task: many begin with `ls`."""
 _MAX_EXAMPLES = 2
+_MAX_OPEN_FILES = 64
 _REASON = "copy of a kept attempt"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WordText).decode
@@ -69,8 +70,8 @@ class CopyFilter:
             start = file.tell()
             file.write(b"".join(texts))
         middle = start + len(texts[0])
-        digest = b"" if statement is None else statement.digest
-        return CopyFinding(str(self._path), start, middle, middle + len(texts[1]), digest)
+        of_statement = b"" if statement is None else statement.digest
+        return CopyFinding(str(self._path), start, middle, middle + len(texts[1]), of_statement)
 
     def _make_file(self) -> Path:
         if self._scratch is None:
@@ -160,7 +161,7 @@ def _read_actions(trace: Trace) -> WordText | None:
 
 
 class _Files:
-    """Files that are open while they are read."""
+    """Files that are open while they are read: each job wrote one, so that only some of them can be."""
 
     def __enter__(self) -> Self:
         self._open: dict[str, BinaryIO] = {}
@@ -169,13 +170,18 @@ class _Files:
     def __exit__(self, *_: object) -> None:
         for file in self._open.values():
             file.close()
+        self._open.clear()
 
     def read(self, path: str, start: int, end: int) -> bytes:
         """The bytes between two places."""
-        if path not in self._open:
-            self._open[path] = Path(path).open("rb")  # noqa: SIM115
-        self._open[path].seek(start)
-        return self._open[path].read(end - start)
+        file = self._open.pop(path, None)
+        if file is None:
+            if len(self._open) >= _MAX_OPEN_FILES:
+                self._open.pop(next(iter(self._open))).close()  # the one that was not read for longest
+            file = Path(path).open("rb")  # noqa: SIM115
+        self._open[path] = file
+        file.seek(start)
+        return file.read(end - start)
 
 
 class _WrittenTexts:

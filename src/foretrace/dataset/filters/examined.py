@@ -7,6 +7,7 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import BinaryIO, overload
 
 import msgspec
@@ -60,19 +61,20 @@ def pack_runs(traces: Iterable[ExaminedTrace]) -> Iterator[bytes]:
         yield b"".join(part for each in encoded for part in (len(each).to_bytes(_LENGTH, "little"), each))
 
 
-def sort_runs(runs: Iterable[bytes]) -> ExaminedTraces:
-    """Put the traces of all runs in order, in a file that goes away with what is returned.
+def sort_runs(runs: Iterable[bytes], scratch: Path | None = None) -> ExaminedTraces:
+    """Put the traces of all runs in order, in a file that goes away with what is returned: in the folder `scratch`, or
+    where temporary files are.
 
     Raises:
         BuildError: two traces of one key.
     """
-    with tempfile.TemporaryFile() as unsorted:
+    with tempfile.TemporaryFile(dir=scratch) as unsorted:
         starts = [0]
         for run in runs:
             unsorted.write(run)
             starts.append(starts[-1] + len(run))
         ordered = heapq.merge(*(_read_run(unsorted, *ends) for ends in pairwise(starts)))
-        file = tempfile.TemporaryFile()  # noqa: SIM115
+        file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115
         places = array("q")
         last = ""
         for key, encoded in ordered:
