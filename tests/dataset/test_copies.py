@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import pytest
@@ -15,6 +15,7 @@ from foretrace.core.errors import GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.copies_gate import make_copies_gate
+from foretrace.dataset.filters import copies
 from foretrace.dataset.filters.base import Decision
 from foretrace.dataset.filters.copies import CopyFilter, read_statement
 from foretrace.dataset.filters.examined import sort_runs
@@ -124,6 +125,24 @@ def test_the_decision_does_not_depend_on_the_order_or_the_workers(tmp_path: Path
     parts = [CopyFilter(scratch=tmp_path, keeps_best=True) for _ in range(3)]
     shuffled = [examine_trace(t, [rng.choice(parts)]) for t in rng.sample(traces, len(traces))]
     assert CopyFilter(keeps_best=True).decide(sorted(shuffled, key=lambda found: found.key)) == expected
+
+
+def test_more_jobs_have_written_than_files_can_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = corpus(6)
+    expected, _ = decide(traces, tmp_path)
+    jobs = [CopyFilter(scratch=tmp_path) for _ in traces]
+    examined = [examine_trace(trace, [job]) for trace, job in zip(traces, jobs, strict=True)]
+    opened: list[IO[Any]] = []
+    open_path = Path.open
+
+    def note(path: Path, *args: Any, **named: Any) -> IO[Any]:
+        opened.append(open_path(path, *args, **named))
+        return opened[-1]
+
+    monkeypatch.setattr(copies, "_MAX_OPEN_FILES", 2)
+    monkeypatch.setattr(Path, "open", note)
+    found = CopyFilter().decide(sorted(examined, key=lambda found: found.key))
+    assert found == expected and len(opened) > len(traces) and all(file.closed for file in opened)
 
 
 def test_a_built_dataset_keeps_copies_in_one_split(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset import blind_guessers
+from foretrace.dataset.statistical_gates import PairSample, SampledPair
 
 GROUPS = 480
 GUESSERS = ("length", "format", "completion")
@@ -25,6 +27,19 @@ def command(rng: random.Random) -> str:
     return rng.choice(
         [f"cat src/{first}/{second}.py", f"grep -n {first} src/{second}.py", f"sed -n {rng.randrange(99)}p {third}.c"]
     )
+
+
+def test_a_sample_does_not_depend_on_which_job_ends_first() -> None:
+    jobs = {n: [SampledPair(str(place), f"{n}.{place}", "g", "yes", "no") for place in range(4)] for n in range(5)}
+
+    def take(order: Iterable[int]) -> dict[str, list[SampledPair]]:
+        sample = PairSample[SampledPair](7)
+        for number in order:
+            sample.add("a", *jobs[number], job=number)
+        return sample.take()
+
+    assert take(range(5)) == take(reversed(range(5))) == take([3, 0, 4, 1, 2])
+    assert [pair.pair for pair in take(range(5))["a"]] == ["0.0", "1.0", "2.0", "3.0", "4.0", "0.1", "1.1"]
 
 
 def siblings(planted: bool) -> list[Trace]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -17,13 +18,32 @@ import pytest
 from foretrace.core.errors import WorkerError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Provenance, Task, Trace
-from foretrace.engines.processes import usable_cores, worker_pool
+from foretrace.engines.processes import prepare_worker, usable_cores, worker_pool
 
 
 def run(function: Callable[..., Any], *arguments: Any) -> None:
     with worker_pool(2) as pool:
         assert pool is not None
         pool.submit(function, *arguments).result()
+
+
+def import_pandas_after(*small: bool) -> bool:
+    """In a worker: whether pandas can be imported there, once it was made ready for these jobs."""
+    for each in small:
+        prepare_worker(each)
+    return importlib.util.find_spec("pandas") is not None
+
+
+def test_a_worker_of_small_jobs_can_do_others_later() -> None:
+    try:
+        known = importlib.util.find_spec("pandas") is not None
+    except ModuleNotFoundError:  # this process is a small one
+        known = True
+    with worker_pool(2, small=False) as pool:
+        assert pool is not None
+        with pytest.raises(ModuleNotFoundError):
+            pool.submit(import_pandas_after, True).result()
+        assert pool.submit(import_pandas_after, True, False).result() == known
 
 
 def test_one_worker_needs_no_pool() -> None:
