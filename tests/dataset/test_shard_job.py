@@ -109,10 +109,10 @@ def test_a_prompt_of_two_splits_stays_in_the_most_held_out_one(sets: list[set[by
 
 
 def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
-    """What a job makes that has so many prompts, and pairs of texts that no other job has."""
+    """What a job makes that has so many prompts, and pairs of texts of one length that no other job has."""
     digests = {digest(str(number), str(n)).encode()[:8] for n in range(prompts)}
     sample = [
-        SampledPair(digest("place", str(number), str(n)), f"{number} {n}", "g", f"{number} {n} " * 50, "no " * 100)
+        SampledPair(digest("place", str(number), str(n)), f"{number} {n}", "g", f"{number:2} {n:4} " * 50, "no " * 100)
         for n in range(pairs)
     ]
     splits = {"train": pack_digests(digests), "validation": pack_digests([]), "test": pack_digests([])}
@@ -130,5 +130,5 @@ def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
         held.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert len(built.sample.take()["sibling"]) == 1000
-    assert held[-1] - held[0] < 19 * 2000 * 8 * 1.5
+    assert held[-1] - held[0] < 19 * 2000 * 8 * 2
     assert len(built.find_shared_prompts()) == 0
