@@ -1,13 +1,14 @@
 """The free predictors: how right they are on real SWE-style rows, how long they learn, and how long a guess takes.
 
-    python benchmarks/bench_predict.py [--traces 60] [--rows FILE ... --source NAME] [--maker SCRIPT] [--share .4]
+    python benchmarks/bench_predict.py [--traces 1500] [--rows FILE ... --source NAME] [--maker SCRIPT] [--share .4]
 
 Two tables, with the bar of each figure beside it, and the misses named below. **How right**: real rows, split by
 repository; `--rows` names rows of your own (several hundred traces or more, for intervals that say something), else it
 is the few SWE-style rows of ../shared/data. **How fast**: `--traces` attempts that the row maker (`SCRIPT N OUT.jsonl`,
 looked for in ../shared/bench) makes of a few real ones. How right a predictor is on those says nothing, since what is
 tested was made of the same attempts as what is learnt. All times are of this process's CPU, since others may use the
-machine; the fit of 20,000 rows is what it would be if it grew with the rows.
+machine. 1,500 attempts give 20,000 rows to learn from; with fewer, a fit is said to take what it would if it grew with
+the rows, which is more than it does.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--traces", type=int, default=60, help="attempts for the table of times")
+    parser.add_argument("--traces", type=int, default=1500, help="attempts for the table of times")
     parser.add_argument("--rows", type=Path, nargs="+", default=[], help="files of real SWE-style rows")
     parser.add_argument("--source", default="auto", help="source of these rows")
     parser.add_argument("--share", type=float, default=0.4, help="share of the groups that are tested")
@@ -120,7 +121,7 @@ def measure_accuracy(dataset: Path, misses: list[str]) -> None:
 
 def measure_times(dataset: Path, misses: list[str]) -> None:
     """Print how long each predictor learns and guesses; add the bars that are missed."""
-    train, asked = read_rows(dataset, "proposer", "train"), read_rows(dataset, "eval", "test")[:GUESSES]
+    train, asked = read_rows(dataset, "proposer", "train")[:FIT_ROWS], read_rows(dataset, "eval", "test")[:GUESSES]
     print(f"\nhow fast, on made rows, in CPU time: {len(train):,} rows learnt, {len(asked):,} guesses of 5\n")
     print_row(
         "predictor", "fit, s", f"of {FIT_ROWS:,} rows (bar {FIT.limit:g})", f"p50, ms (bar {P50.limit:g})", "p95, ms"

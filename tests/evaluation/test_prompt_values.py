@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
 from foretrace.evaluation.prompt_reading import PromptReader, PromptView
 from foretrace.evaluation.prompt_values import (
+    FILE,
     NamedLines,
     find_files,
     find_root,
@@ -14,6 +17,7 @@ from foretrace.evaluation.prompt_values import (
     list_files,
     list_lines,
     list_words,
+    make_relative,
 )
 
 
@@ -65,6 +69,16 @@ def test_a_name_and_a_module_stand_for_the_file_that_is_listed() -> None:
 def test_files_of_a_diff_and_of_the_web_are_those_of_the_repository() -> None:
     assert find_files("diff --git a/src/x.py b/src/x.py", "/w") == ["src/x.py"]
     assert find_files("see https://github.com/a/b/blob/0f1e/src/x.py#L3", "/w") == ["src/x.py"]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["src/a.py", "b.md", " ", "\n", "\t", ".", "..", "*/", "://", "x", "/", "-", "@", "\u00a0"])
+    )
+)
+def test_words_without_a_dot_name_no_file(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert find_files(text, "") == [*dict.fromkeys(make_relative(path, "") for path in FILE.findall(text))]
 
 
 def test_files_that_were_run_count_as_made_where_the_beginning_is_left_out() -> None:

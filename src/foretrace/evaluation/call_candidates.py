@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from foretrace.actions.same_action import canonicalise_json
@@ -59,49 +60,54 @@ class PastCall(NamedTuple):
     """Turns since then that wrote."""
 
 
-class Candidate(NamedTuple):
-    """A call that may come next, and where it comes from."""
+class Usage(NamedTuple):
+    """How usual a template is: what all calls that are made of it have in common."""
 
     action: str
     shares: tuple[float, float] = (0.0, 0.0)
-    """Probability of its template, after the last turns and with this agent."""
+    """Probability of the template, after the last turns and with this agent."""
     groups: int = 0
-    """In how many groups its template was seen."""
+    """In how many groups it was seen."""
     fills: int = 1
-    """In how many ways its template was filled."""
-    place: int = 0
-    """Which of them this is."""
+    """In how many ways it was filled."""
     strange: bool = False
     """Whether it names a file that the prompt does not."""
     own: PastCall | None = None
-    """The last call of this prompt with the same template."""
+    """The last call of this prompt that has it."""
     habit: float = 0.0
-    """How often, in this prompt, its template came after what was done last."""
-    past: PastCall | None = None
-    """The same call, where it was made before."""
-    file: NamedFile | None = None
-    word: NamedWord | None = None
-    lines_share: float = -1.0
-    """How usual it is to show these lines; -1 where none were filled in."""
-    lines_place: int = -1
-    own_length: bool = False
-    is_page: bool = False
+    """How often, in this prompt, it came after what was done last."""
 
 
-Candidates = dict[tuple[str, str], Candidate]
-"""By tool and arguments (canonical JSON)."""
-
-
-class _Way(NamedTuple):
-    """One way to fill a template."""
+class Filling(NamedTuple):
+    """What fills the slots of a template."""
 
     paths: tuple[str, ...] = ()
     file: NamedFile | None = None
     word: NamedWord | None = None
     lines: ShownLines | None = None
     lines_share: float = -1.0
+    """How usual it is to show these lines; -1 where none are filled in."""
     lines_place: int = -1
     own_length: bool = False
+
+
+NOTHING = Filling()
+
+
+class Candidate(NamedTuple):
+    """A call that may come next, and where it comes from."""
+
+    usage: Usage
+    filling: Filling = NOTHING
+    place: int = 0
+    """Which of the ways to fill the template this is."""
+    past: PastCall | None = None
+    """The same call, where it was made before."""
+    is_page: bool = False
+
+
+Candidates = dict[tuple[str, str], Candidate]
+"""By tool and arguments (canonical JSON)."""
 
 
 class _Values(NamedTuple):
@@ -111,7 +117,7 @@ class _Values(NamedTuple):
     names: set[str]
     files: Sequence[NamedFile]
     words: Sequence[NamedWord]
-    line_ways: tuple[Sequence[_Way], Sequence[_Way]]
+    line_fillings: tuple[Sequence[Filling], Sequence[Filling]]
     """Ways to fill templates with lines: those without a file, and those with one."""
     created: tuple[str, ...]
 
@@ -136,16 +142,26 @@ def list_candidates(
     for template in [*own, *habits]:
         templates.setdefault(template, book.measure_shares(template, context))
     found: Candidates = {}
+    list_fillings = lru_cache(lambda files, has_word, has_lines: _list_fillings(files, has_word, has_lines, values))
     for template, shares in templates.items():
-        known = Candidate(
+        fillings = list_fillings(template.files, template.has_word, template.has_lines)
+        usage = Usage(
             template.action,
             shares,
             groups=book.count_groups(template),
+            fills=len(fillings),
             strange=not template.names <= values.names,
             own=own.get(template),
             habit=habits.get(template, 0.0),
         )
-        _add_filled(found, template, known, _find_tool(template, past_calls), values)
+        tool = _find_tool(template, past_calls)
+        for place, filling in enumerate(fillings):
+            arguments = fill_template(
+                template, filling.paths, values.root, filling.word.word if filling.word else "", filling.lines
+            )
+            known = found.get((tool, arguments))
+            if known is None or sum(known.usage.shares) < sum(shares):
+                found[tool, arguments] = Candidate(usage, filling, place)
     for past in past_calls:
         _add_past(found, past, values)
     return found
@@ -159,24 +175,6 @@ def _find_tool(template: CallTemplate, past_calls: Sequence[PastCall]) -> str:
         return template.tool
     same = (past.tool for past in past_calls if find_only_argument(past.arguments) == argument)
     return next(same, template.tool)
-
-
-def _add_filled(found: Candidates, template: CallTemplate, made: Candidate, tool: str, values: _Values) -> None:
-    """Add the calls that are made of a template, where no likelier one made them already."""
-    ways = _list_ways(template, values)
-    for place, way in enumerate(ways):
-        arguments = fill_template(template, way.paths, values.root, way.word.word if way.word else "", way.lines)
-        known = found.get((tool, arguments))
-        if known is None or sum(known.shares) < sum(made.shares):
-            found[tool, arguments] = made._replace(
-                fills=len(ways),
-                place=place,
-                file=way.file,
-                word=way.word,
-                lines_share=way.lines_share,
-                lines_place=way.lines_place,
-                own_length=way.own_length,
-            )
 
 
 def _measure_habits(
@@ -202,43 +200,45 @@ def _find_values(view: PromptView, root: str, past_calls: Sequence[PastCall], bo
     lengths = [each.last - each.first for each in shown if each is not None and each.last > each.first]
     files = list_files(view, root, _MAX_FILES)
     lines = list_lines(view, root, files, _MAX_LINES)
-    ways = _list_line_ways(lines, files, book, [*dict.fromkeys(lengths)][:2])
+    ways = _list_line_fillings(lines, files, book, [*dict.fromkeys(lengths)][:2])
     return _Values(
         root=root,
         names=list_names(view),
         files=files,
         words=list_words(view, _MAX_WORDS),
-        line_ways=([way._replace(paths=(), file=None) for way in ways], ways),
+        line_fillings=([way._replace(paths=(), file=None) for way in ways], ways),
         created=tuple(list_created(view, root)[-_MAX_CREATED:]),
     )
 
 
-def _list_ways(template: CallTemplate, values: _Values) -> Sequence[_Way]:
-    """The ways to fill a template, the likeliest files and words first."""
-    if template.has_lines:
-        return [] if template.files > 1 or template.has_word else values.line_ways[template.files]
-    files = [_Way()]
-    if template.files > 1:
-        files = [_Way(values.created), _Way(values.created[::-1])] if len(values.created) > 1 else []
-    elif template.files:
-        files = [_Way((file.path,), file) for file in values.files]
-    if template.has_word:
+def _list_fillings(slots: int, has_word: bool, has_lines: bool, values: _Values) -> Sequence[Filling]:
+    """The ways to fill a template that has slots for so many files, the likeliest files and words first."""
+    if has_lines:
+        return [] if slots > 1 or has_word else values.line_fillings[slots]
+    files = [NOTHING]
+    if slots > 1:
+        files = [Filling(values.created), Filling(values.created[::-1])] if len(values.created) > 1 else []
+    elif slots:
+        files = [Filling((file.path,), file) for file in values.files]
+    if has_word:
         words = [*enumerate(values.words)]
         pairs = [(place + at, way._replace(word=word)) for place, way in enumerate(files) for at, word in words]
         files = [way for _, way in sorted(pairs, key=lambda each: each[0])]
     return files[:_MAX_FILLS]
 
 
-def _list_line_ways(
+def _list_line_fillings(
     lines: Sequence[NamedLines], files: Sequence[NamedFile], book: LineBook, own_lengths: Sequence[int]
-) -> list[_Way]:
+) -> list[Filling]:
     """The ways to show lines of a file, the likeliest first."""
-    ways: list[tuple[float, _Way]] = []
+    ways: list[tuple[float, Filling]] = []
     for place, each in enumerate(lines):
         fitting = [file for file in files if file.path == each.path or not each.path][:2]
         for shown, share, own in book.list_shown(each, own_lengths):
             for file in fitting:
-                ways.append((share * (1 + own) / (1 + place), _Way((file.path,), file, None, shown, share, place, own)))
+                ways.append(
+                    (share * (1 + own) / (1 + place), Filling((file.path,), file, None, shown, share, place, own))
+                )
     ways.sort(key=lambda each: -each[0])
     return [way for _, way in ways[:_MAX_FILLS]]
 
@@ -246,11 +246,11 @@ def _list_line_ways(
 def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:
     """Add an earlier call, and what follows the lines that it showed if it is the last one."""
     known = found.get((past.tool, past.arguments))
-    file = next((file for file in values.files if file.path in past.arguments), None)
-    known = known or Candidate(past.action, file=file)
+    filling = Filling(file=next((file for file in values.files if file.path in past.arguments), None))
+    known = known or Candidate(Usage(past.action), filling)
     found[past.tool, past.arguments] = known._replace(past=past)
     for page in turn_page(past) if past.turns_ago == 0 else ():
-        found.setdefault((past.tool, page), Candidate(past.action, own=past, file=file, is_page=True))
+        found.setdefault((past.tool, page), Candidate(Usage(past.action, own=past), filling, is_page=True))
 
 
 def list_past_calls(view: PromptView, limit: int, typed: Collection[tuple[str, str]] = ()) -> list[PastCall]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.boosted_trees import BoostedTrees
-from foretrace.evaluation.call_candidates import Candidates, PastCall, is_write, list_candidates
+from foretrace.evaluation.call_candidates import Candidates, Filling, PastCall, Usage, is_write, list_candidates
 from foretrace.evaluation.call_templates import CallTemplate, find_shown_lines, make_templates
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
@@ -30,6 +30,7 @@ from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptVi
 from foretrace.evaluation.prompt_values import NamedFile, NamedLines, NamedWord, find_root, list_files, list_lines
 from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateContext, find_context
 
+_Source = TypeVar("_Source")
 _ACTIONS = [*map(str, ActionType)]
 _FOLDS = (8, 4)
 """Parts of the groups, with few rows and with many: the ranker learns on each with the templates of the others, as it
@@ -111,7 +112,7 @@ class Memory:
         shares = shares / max(1.0, float(shares.sum()))
         ranked = sorted(zip(shares.tolist(), candidates.items(), strict=True), key=lambda each: (-each[0], each[1][0]))
         return [
-            Guess(candidate.action, tool or None, arguments, share)
+            Guess(candidate.usage.action, tool or None, arguments, share)
             for share, ((tool, arguments), candidate) in ranked[:k]
         ]
 
@@ -181,46 +182,46 @@ def _make_features(
     last_tool = last_calls[0].name if last_calls else ""
     called = {call.name for turn in turns for call in turn.calls}
     of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(_ACTIONS)}
-    of_tool = {
-        tool: [float(tool == last_tool), float(not tool), float(tool in called), float(tool in tools)]
-        for tool, _ in candidates
-    }
-    of_source: dict[int, list[float]] = {}
 
-    def describe(source: Any, by: Callable[[Any], list[float]]) -> list[float]:
-        found = of_source.get(id(source)) if source is not None else by(None)
-        if found is None:
-            found = of_source[id(source)] = by(source)
-        return found
+    def describe_usage(usage: Usage) -> list[float]:
+        shares = [math.log(share + 1e-6) for share in usage.shares]
+        known = [float(usage.groups), math.log(usage.fills), float(usage.strange), usage.habit]
+        return [*of_type[usage.action], *shares, *known, *_describe_past(usage.own)]
 
-    rows = [
-        [
-            *of_type[candidate.action],
-            *map(_log_share, candidate.shares),
-            float(candidate.groups),
-            math.log(candidate.fills),
-            float(candidate.place),
-            float(candidate.strange),
-            float(candidate.is_page),
-            math.log(len(arguments)),
-            *of_tool[tool],
-            candidate.lines_share,
-            float(candidate.lines_place),
-            float(candidate.own_length),
-            candidate.habit,
-            *describe(candidate.own, _describe_past),
-            *describe(candidate.past, _describe_past),
-            *describe(candidate.file, lambda file: _describe_file(file, last_arguments)),
-            *describe(candidate.word, _describe_word),
-        ]
-        for (tool, arguments), candidate in candidates.items()
+    def describe_tool(tool: str) -> list[float]:
+        return [float(tool == last_tool), float(not tool), float(tool in called), float(tool in tools)]
+
+    def describe_filling(filling: Filling) -> list[float]:
+        lines = [filling.lines_share, float(filling.lines_place), float(filling.own_length)]
+        return [*lines, *_describe_file(filling.file, last_arguments), *_describe_word(filling.word)]
+
+    made = [
+        [float(candidate.place), float(candidate.is_page), math.log(len(arguments))]
+        for (_, arguments), candidate in candidates.items()
     ]
-    situation = np.tile(_describe_situation(turns), (len(rows), 1))
-    return np.hstack([situation, np.array(rows).reshape(len(rows), -1)])
+    blocks = [
+        np.tile(_describe_situation(turns), (len(candidates), 1)),
+        np.array(made).reshape(len(candidates), -1),
+        _describe_each((candidate.usage for candidate in candidates.values()), describe_usage),
+        _describe_each((tool for tool, _ in candidates), describe_tool),
+        _describe_each((candidate.past for candidate in candidates.values()), _describe_past),
+        _describe_each((candidate.filling for candidate in candidates.values()), describe_filling),
+    ]
+    return np.hstack(blocks)
 
 
-def _log_share(share: float) -> float:
-    return math.log(share + 1e-6)
+def _describe_each(sources: Iterable[_Source], describe: Callable[[_Source], list[float]]) -> np.ndarray:
+    """A row of numbers for each source. What many candidates share is one object, and is described once."""
+    places: dict[int, int] = {}
+    rows: list[list[float]] = []
+    order: list[int] = []
+    for source in sources:
+        place = places.get(id(source))
+        if place is None:
+            place = places[id(source)] = len(rows)
+            rows.append(describe(source))
+        order.append(place)
+    return np.array(rows)[order] if rows else np.zeros((0, 0))
 
 
 def _describe_situation(turns: Sequence[PastTurn]) -> list[float]:

@@ -59,6 +59,7 @@ class Regression:
         self._idf = np.ones(_WORD_BUCKETS)
         self._classes: list[str] = []
         self._weights = np.zeros((0, 0))
+        """(features, classes), so that those of one feature lie together."""
         self._bias = np.zeros(0)
         self._tools: dict[tuple[str, str], Counter[str]] = {}
 
@@ -73,9 +74,9 @@ class Regression:
         actions = [row.action for row in rows]
         self._classes = sorted({*actions})
         labels = np.array([self._classes.index(action) for action in actions])
-        self._weights, self._bias = _fit_model(features, labels, len(self._classes))
+        weights, bias = _fit_model(features, labels, len(self._classes))
         temperature = _calibrate(features, labels, [row.group for row in rows])
-        self._weights, self._bias = self._weights / temperature, self._bias / temperature
+        self._weights, self._bias = np.ascontiguousarray(weights.T) / temperature, bias / temperature
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The likeliest types."""
@@ -85,7 +86,7 @@ class Regression:
     def measure_types(self, view: PromptView) -> dict[str, float]:
         """Probability of each action type that was ever seen."""
         indices, values = self._join(Counter(_hash_words(view)), view)
-        scores = self._weights[:, indices] @ values + self._bias
+        scores = values @ self._weights[indices] + self._bias
         return dict(zip(self._classes, _softmax(scores[None])[0].tolist(), strict=True))
 
     def _join(self, words: Counter[int], view: PromptView) -> tuple[np.ndarray, np.ndarray]:
