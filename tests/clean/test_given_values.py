@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
+from foretrace.clean.given_values import find_given_values
 from foretrace.clean.redact import Redactor
 
 SECRET = "Vq4!tw7Lp2x"
@@ -71,6 +73,7 @@ HARMLESS = [
     "pw = 0.25",
     "password: >-\n  the password of the account\n",
     "INSERT INTO users (name, password) VALUES (%s, %s)",
+    "password: >-\nuser-name2: x",
     "token: Final[str] = get_token()",
     "let token: &str = args.token;",
     "DB_PASSWORD=prefix-$DB_PASS",
@@ -107,3 +110,14 @@ def test_each_place_is_seen_by_the_rough_look(redactor: Redactor) -> None:
     for place in PLACES:
         text = filler + place.replace("§", TOKEN) + "\n" + filler
         assert TOKEN not in redactor.redact_text(text), place
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["unzip -P ", "keytool -pass", "net user ", "snmpget -A ", "password ", "auth=('", "jwt.sign(", "login: a "],
+)
+def test_no_text_is_slow_to_look_through(part: str) -> None:
+    text = part * (200_000 // len(part)) + "\nunzip -P a1b2c3d!x9 f"
+    start = time.process_time()
+    assert [value for *_, value in find_given_values(text)][-1] == "a1b2c3d!x9"
+    assert time.process_time() - start < 5  # it takes .2 s

@@ -18,7 +18,7 @@ _PLACES = (
     r"\b(?:smbclient|smbget|smbmap|rpcclient)\b…\s-U ?[\"']?[^\s%]+%",
     r"\betcdctl\b…--user[ =][^\s:]+:",
     r"\bopenssl\b…\s-[kK] ",
-    r"\b(?:keytool|jarsigner|apksigner)\b…\s-\w*pass(?:word)? (?:pass:)?",
+    r"\b(?:keytool|jarsigner|apksigner)\b…\s-(?:src|dest|new|ks)?(?:store|key|-)?pass(?:word)? (?:pass:)?",
     r"\bnet user \S+ ",
     r"\brabbitmqctl …(?:add_user|change_password) \S+ ",
     r"\bwpa_passphrase \S+ ",
@@ -42,11 +42,16 @@ SIGNS = (
 """One of these stands in a text that holds such a place, or what the rough look at names finds."""
 PLACES = "(?:" + "|".join(_PLACES).replace("…", r"(?:[^\n|;]*)") + r")[\\\"'`]*[^\s\"'`|;<>(),\\]{4}"
 """For RE2: such a place, and the beginning of a value."""
+_ENDLESS = re.compile(r"(\]|\\[Sws])([*+])")
+"""A repetition without an end."""
 _GIVEN = re.compile(
     "(?:"
-    + "|".join(_PLACES).replace("…", r"(?:[^\n|;]{0,200}?)").replace("\\n]+", "\\n]{1,200}")
-    + r")[\\\"'`]*(?P<bare>[^\s\"'`|;<>(),\\]{4,256})"
+    + _ENDLESS.sub(lambda m: f"{m[1]}{{{'0' if m[2] == '*' else '1'},80}}", "|".join(_PLACES)).replace(
+        "…", r"[^\n|;]{0,200}?"
+    )
+    + r")[\\\"'`]{0,8}(?P<bare>[^\s\"'`|;<>(),\\]{4,256})"
 )
+"""Python's patterns try each length of each repetition: here none is long."""
 
 
 def find_given_values(text: str) -> Iterator[tuple[int, int, str, str]]:
