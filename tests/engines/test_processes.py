@@ -142,3 +142,30 @@ def alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+_CANCELLED_WHILE_LOST = """
+import os, signal, time
+from foretrace.core.errors import WorkerError
+from foretrace.engines.processes import worker_pool
+
+if __name__ == "__main__":
+    try:
+        with worker_pool(2) as pool:
+            job = pool.submit(time.sleep, 60)
+            waiting = [pool.submit(bytes.upper, b"x" * 1_000_000) for _ in range(20)]
+            waiting[-1].cancel()
+            for worker in list(pool._processes):
+                os.kill(worker, signal.SIGKILL)
+            job.result()
+    except WorkerError as error:
+        print(error)
+"""
+
+
+def test_a_lost_worker_ends_the_command_where_jobs_were_cancelled(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(_CANCELLED_WHILE_LOST, encoding="utf-8")
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=30, check=True)
+    assert run.stdout.startswith("a worker process died")
+    assert run.stderr == ""

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from foretrace.clean.given_values import PLACES, SIGNS
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
-from foretrace.clean.rules import CLEAR_WORDS, TOKENS, VAGUE_WORDS, cut_heads
+from foretrace.clean.rules import CLEAR_WORDS, FOREIGN_WORDS, TOKENS, TYPE_NAME, VAGUE_WORDS, cut_heads
 from foretrace.core.errors import ForetraceError
 
 _LEFT = r"(?:^|[^A-Za-z]|\[K|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
@@ -21,21 +22,27 @@ _CUT = "|".join(
 )
 _TOKEN = rf"{_WHOLE}|{_LEFT}(?:{_CUT})[A-Za-z0-9_.-]{{4}}"
 """The beginning of a token, which a line break may have cut in two: then more of it must follow."""
+_KEYS = (
+    "(?:api|access|account|auth|private|secret|signing|encryption|master|service|license|app|application|shared|subscription|"
+    "webhook|storage|deploy|session|jwt|hmac|bot)"
+)
 _ROUGHLY_NAMED = (
-    r"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|[a-z0-9][_ .-]?key|auth|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
+    rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|{_KEYS}[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
     r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|appid|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
+    rf"|{SIGNS}"
     r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw)[\\\"'=:]"
 )
 """What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
-_VALUE = r"(?:[0-9!@#*+?^][^\s\"'<>(){}\[\],;]{5}|[^\s\"'<>(){}\[\],;:%0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
+_VALUE = r"(?:\*?[0-9!@#+?^][^\s\"'<>(){}\[\],;]{5}|\*?[^\s\"'<>(){}\[\],;:%*0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
 _BETWEEN = (
     r"(?:\s(?i:for|of|on|in|at|from)\s[^\n:=\"'`]*)?"
-    r"[\\\"'`)\]]*(?:(?:\s|\\n)*(?:[:=,>|]|[\\\"', ]*value|(?i:is|was|are|to|as|reads) )[>\s:='\"`\\*(]*|[ \t][ \t'\"`]*)"
+    r"[\\\"'`)\]]*(?:(?:[\s#]|\\n)*(?:[:=,>|]|[\\\"', ]*value|(?i:is|was|are|to|as|reads|ist|lautet|est|es) )"
+    rf"(?:[&\s]*(?:'\w+ )?{TYPE_NAME} *=)?(?:\\n|[>\s:='\"`\\*(|+-])*|[ \t][ \t'\"`]*)"
 )
 _TABLE = (
     rf"(?i:{CLEAR_WORDS})[\w \"'`*.#/()|│,;\t\r\\-]*(?:\n|\\n)(?:[|+:=~─━═│┼├┤╞╡╪ -]*[\\r]*(?:\n|\\n))?"
-    r"[^\n:=(){}<>]*(?:[|│,;\t]|\\t)"
+    r"(?:[^\n:=(){}<>]*[|│,;]|(?: *[0-9]+\t)?[^ \n:=(){}<>][^\n:=(){}<>]*(?:\t|\\t))"
 )
 """The line of a table that names a secret, and a row of it."""
 _NAMED = (
@@ -57,6 +64,9 @@ _OTHERS = (
     r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t])[\\\"']*[^\s\"'`$<({%]{4}",
     r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)",
     r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
+    PLACES,
+    rf"(?i:{CLEAR_WORDS})[\w.-]*\\*\"[^{{}}\n]*\{{[^}}]*\bdefault *= *\\*\"",
+    rf"(?i:insert into [^\n]*\([^\n]*(?:{CLEAR_WORDS})[^\n]*\)\s*values)",
 )
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper

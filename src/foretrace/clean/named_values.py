@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from foretrace.clean.given_values import find_given_values
 from foretrace.clean.password_lines import find_password_lines
-from foretrace.clean.rules import HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
-from foretrace.clean.table_cells import find_table_cells
+from foretrace.clean.rules import FOREIGN_WORDS, HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
+from foretrace.clean.table_cells import find_inserted_values, find_table_cells
 from foretrace.clean.values import (
     is_placeholder,
     is_random,
@@ -25,16 +26,22 @@ Span = tuple[int, int, str, str]
 _QUOTED = r"[bfru]{0,2}(?P<q>[\"'`])(?P<quoted>(?:(?!(?P=q))[^\n\\]|\\.){1,4096}?)(?P=q)"
 _BARE = r"(?P<bare>[^\s\"'`,;<>(){}|&\\]{4,4096})"
 _WORDS = re.compile(SECRET_WORDS)
-_STEMS = re.compile("key|token|secret|pass|pwd|pswd|credential|session|auth|bearer|cookie|sid|sig|_pat|-pat")
+_STEMS = re.compile(
+    f"{FOREIGN_WORDS}|pw|key|token|secret|pass|pswd|credential|session|auth|bearer|cookie|sid|sig|_pat|-pat"
+)
 """One of these stands in each of the words, with less than `_MARGIN` characters of it on each side."""
 _MARGIN = 20
 _NAMED = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})"
-    r"(?:[\"'`]?\s{0,4},?\s{0,40}[\"'`]?value[\"'`]?\s{0,4}[:=]\s{0,4}|[\"'`]?[\])]{0,2}(?P<sep>\s{0,12}(?:=>|:=|\?=|=|:\*{0,2}(?!:)|\|)\s{0,12}|[\"'`]\s{0,4},\s{0,12}(?=[bfru]?[\"'`]))"
-    r"(?:(?:str|string|optional\[str\]|str \| none)\s{0,4}=\s{0,4}|!!str\s+|!\w+\s+)?"
+    r"(?:[\"'`]?\s{0,4},?\s{0,40}[\"'`]?value[\"'`]?\s{0,4}[:=]\s{0,4}|[\"'`]?[\])]{0,2}(?P<sep>\s{0,12}(?:#? ?=>|:=|\?=|=|:\*{0,2}(?!:)|\|)\s{0,12}|[\"'`]\s{0,4},\s{0,12}(?=[bfru]?[\"'`]))"
+    r"(?:&?[ ]?(?:str|string|optional\[str\]|str \| none)\s{0,4}=\s{0,4}|&?(?:'\w{1,20} )?[a-z][\w.<>\[\]|]{0,40} = |!!str\s+|!\w+\s+|[>|][+-]?[ ]*\r?\n\s{0,40}(?!\S{1,80}:\s))?"
     r"|[\"'`]?\s{0,4}>\s{0,12})"
     rf"(?:os\.(?:getenv|environ\.get)\([^,()]{{1,60}},\s{{0,4}})?(?:{_QUOTED}|{_BARE})"
 )
+_DEFAULT = re.compile(
+    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})\"\s{{0,4}}\{{[^}}]{{0,300}}?\bdefault\s{{0,8}}=\s{{0,4}}{_QUOTED}"
+)
+"""A variable of Terraform."""
 _VARIABLE = re.compile(
     r"(?P<name>KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|PAT|DSN|CREDENTIALS?|AUTH|SALT|COOKIE|CERT) ?= ?(?P<bare>[^\s\"'`]{6,4096})"
 )
@@ -53,7 +60,7 @@ _PIPED = re.compile(
     r"(?:echo|printf)\s+(?:-n\s+)?[\"']?(?P<bare>[^\s\"'`|]{6,512})[\"']?\s*\|[^\n|]{0,200}?(?:--password-stdin|--with-token|sudo\s+-S|chpasswd|login)"
 )
 _OF = r"\s+(?:for|of|on|in|at|from)\s+[^\s\"':=]{1,40}(?:\s+[^\s\"':=]{1,30}){0,2}?"
-_IS = r"\s+(?:is|was|are|to|as|reads|equals|set to|will be|should be|named)|\s*[=:]"
+_IS = r"\s+(?:is|was|are|to|as|reads|ist|lautet|est|es|equals|set to|will be|should be|named)|\s*[=:]"
 _SPACED = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})(?:{_OF}(?:{_IS})|(?:{_OF})?(?:{_IS}|))"
     r"\s*:?\s+[\"'`“*(\[]{0,3}(?P<bare>[^\s\"'`”,;<>]{6,4096})(?<!:)(?![\w:])"
@@ -135,9 +142,13 @@ def _find_all(text: str, check: Callable[[], None]) -> Iterator[Span]:
     if "\n" in text:
         cells = find_table_cells(text, words)
         yield from ((start, end, name_type(name), value) for start, end, name, value in cells)
+    if "insert" in lower:
+        inserted = find_inserted_values(text)
+        yield from ((start, end, name_type(name), value) for start, end, name, value in inserted)
     if _PASSWORD_SIGNS.search(lower) is not None:
         yield from find_password_lines(text)
     yield from _find_in_commands(text, lower)
+    yield from find_given_values(text)
     yield from _find_in_headers(text, lower)
     yield from _find_in_urls(text)
     if _VERB.search(text) is not None:
@@ -162,6 +173,9 @@ def _find_settings(text: str, words: Iterable[int], check: Callable[[], None]) -
             name = _read_name(text, match)
             if name and (span := _judge(match, name)) is not None:
                 yield span
+        match = _DEFAULT.match(text, at) if text.find("default", at, at + 400) >= 0 else None
+        if match is not None and (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
+            yield span
         if (match := _SPACED.match(text, at)) is not None:
             yield from _judge_prose(text, match)
         if _OPTION_NAME.search(text, max(0, at - 33), at) is not None:

@@ -39,7 +39,7 @@ TOKENS = (
     Token("npm_token", r"npm_", r"[A-Za-z0-9]{30,60}"),
     Token("pypi_token", r"pypi-", r"[A-Za-z0-9_-]{40,300}"),
     Token("rubygems_token", r"rubygems_", r"[a-f0-9]{40,60}"),
-    Token("crates_token", r"cio", r"[A-Za-z0-9]{32}"),
+    Token("crates_token", r"cio", r"[A-Za-z0-9]{32}", sign=r"cio[A-Za-z0-9]{8}"),
     Token("nuget_token", r"oy2", r"[a-z0-9]{43}"),
     Token("clojars_token", r"CLOJARS_", r"[a-z0-9]{50,70}"),
     Token("docker_token", r"dckr_(?:pat|oat)_", r"[A-Za-z0-9_-]{20,60}"),
@@ -138,7 +138,7 @@ TOKENS = (
     Token("dynatrace_token", r"dt0[a-z][0-9]{2}\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
     Token("notion_token", r"(?:secret|ntn)_", r"[A-Za-z0-9]{40,60}"),
     Token("linear_key", r"lin_(?:api|oauth)_", r"[A-Za-z0-9]{32,70}"),
-    Token("airtable_token", r"pat[A-Za-z0-9]{14}\.", r"[a-f0-9]{64}", sign=r"pat[A-Za-z0-9]{6}"),
+    Token("airtable_token", r"pat[A-Za-z0-9]{14}\.", r"[a-f0-9]{64}", sign=r"pat[A-Za-z0-9]{10}"),
     Token("asana_token", r"[12]/[0-9]{10,20}(?:/[0-9]{10,20})?:", r"[a-f0-9]{32}", sign=r"[0-9]{10}:[a-f0-9]{4}"),
     Token("figma_token", r"fig(?:d|o[rhu]?|u[rh]?)_", r"[A-Za-z0-9_-]{36,60}"),
     Token("hubspot_token", r"pat-(?:na|eu)[0-9]-", r"[a-f0-9-]{36}"),
@@ -190,13 +190,20 @@ def _expand(head: str) -> list[str]:
     ]
 
 
+FOREIGN_WORDS = r"mot de passe|kennwort|contrase(?:n|ñ)a|senha"
+"""Passwords in other languages, but for `Passwort`."""
+
+TYPE_NAME = r"[A-Za-z][\w.<>\[\]|]*"
+"""The type in a declaration: `let token: string = ...`."""
+
 CLEAR_WORDS = (
-    r"passw(?:or)?d|passwd|passphrase|passcode|secret|token|credential|pwd|pswd|"
+    r"passw(?:or)?[dt]|passwd|passphrase|passcode|secret|token|credential|pwd|pswd|"
     r"api[_ .-]?key|apikey|access[_ .-]?key|account[_ .-]?key|auth[_ .-]?key|private[_ .-]?key|secret[_ .-]?key|"
     r"signing[_ .-]?key|encryption[_ .-]?key|master[_ .-]?key|service[_ .-]?key|license[_ .-]?key|app[_ .-]?key|"
     r"application[_ .-]?key|shared[_ .-]?key|subscription[_ .-]?key|webhook[_ .-]?key|storage[_ .-]?key|"
     r"deploy[_ .-]?key|session[_ .-]?key|jwt[_ .-]?key|hmac[_ .-]?key|bot[_ .-]?key|preshared[_ .-]?key|"
-    r"requirepass|sessionid|session[_-]id|connect\.sid|[_-]pass|dbpass|userpass|mypass"
+    r"requirepass|sessionid|session[_-]id|connect\.sid|[_-]pass|dbpass|userpass|mypass|[_-]pw\b|\bpw\b|"
+    rf"{FOREIGN_WORDS}"
 )
 """What stands in the name of a setting that holds a secret, in any case; no group but `(?:...)`."""
 
@@ -205,7 +212,9 @@ VAGUE_WORDS = r"auth|bearer|cookie|[_-]pat|\bsid\b|\bsig\b|[a-z0-9][_-]key"
 
 SECRET_WORDS = f"{CLEAR_WORDS}|{VAGUE_WORDS}"
 
-PASSWORD_WORDS = re.compile(r"(?i)passw|passphrase|passcode|pwd|pswd|[_-]pass\b|dbpass|userpass|mypass")
+PASSWORD_WORDS = re.compile(
+    r"(?i)passw|passphrase|passcode|pwd|pswd|[_-]pass\b|dbpass|userpass|mypass|(?:[_-]|\b)pw\b|" + FOREIGN_WORDS
+)
 """Names whose values people think up: shorter ones count than of a token."""
 
 HARMLESS_NAMES = re.compile(

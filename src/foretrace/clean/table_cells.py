@@ -21,6 +21,9 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{3,60}")
 _RULE = re.compile(r"[\s|+:=~─━═│┃┆┌┐└┘├┤┬┴┼╞╡╪╭╮╰╯-]*")
 """A line between the head of a table and its rows."""
 _END_OF_JSON = re.compile(r"\"[\]},\s]+\Z")
+_INSERT = re.compile(r"(?i)\binsert\s+into\s+[^\s()]{1,80}\s*\((?P<names>[^()]{1,800})\)\s*values\s*")
+_ROW = re.compile(r"\s*,?\s*\((?P<cells>(?:[^()'\"]|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")*+)\)")
+_CELL = re.compile(r"(?:[^,'\"]|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")+")
 _LONGEST_HEAD = 400
 _MAX_ROWS = 500
 _LONGEST_ROW = 4096
@@ -50,6 +53,21 @@ def find_table_cells(text: str, places: Iterable[int]) -> Iterator[Cell]:
         yield from _find_beside_name(start, cells, bar)
         if columns := _find_columns(cells, bar):
             yield from _find_below(text, end + 1, columns, bar, len(cells))
+
+
+def find_inserted_values(text: str) -> Iterator[Cell]:
+    """The secrets in what SQL puts into columns whose names say that they hold some."""
+    for insert in _INSERT.finditer(text):
+        names = [name.strip(_MARKS + "\n[]") for name in insert["names"].split(",")]
+        columns = {number: name for number, name in enumerate(names) if _names_secret(name)}
+        at = insert.end()
+        for _ in range(_MAX_ROWS if columns else 0):
+            if (row := _ROW.match(text, at, at + _LONGEST_ROW)) is None:
+                break
+            at = row.end()
+            for number, cell in enumerate(_CELL.finditer(text, row.start("cells"), row.end("cells"))):
+                if number in columns:
+                    yield from _judge(cell.start(), cell[0], columns[number])
 
 
 def _find_columns(cells: list[str], bar: str) -> dict[int, str]:

@@ -21,11 +21,12 @@ def read_words(text: str) -> frozenset[str]:
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]")
 _LOWER, _UPPER, _OTHER = re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"[^A-Za-z0-9]")
 _VARIABLE = re.compile(
-    r"\$\{?[A-Za-z_(]|\{\{|\}\}|%\(|%[A-Z_]{3,}%|^%[A-Za-z_]+%$|%[sdr]\b|\$\(|<%|^\{[A-Za-z_.]*\}|\{[A-Za-z_][\w.\[\]\"']*\}$|^<[^<>]*>?$|^\[[^\]]*\]?$|^@[a-z]"
+    r"\$\{[A-Za-z_(]|\{\{|\}\}|%\(|%[A-Z_]{3,}%|^%[A-Za-z_]+%$|%[sdr]\b|\$\(|<%|^\{[A-Za-z_.]*\}|\{[A-Za-z_][\w.\[\]\"']*\}[\]+*)]*$|^<[^<>]*>?$|^\[[^\]]*\]?$|^@[a-z]"
 )
 """A name that something else fills in: `${VAR}`, `{{ var }}`, `<token>`, `%s`."""
+_SHELL_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _CODE = re.compile(
-    r"[A-Za-z_]\w*\(|^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|\w\[[\"'\w]|^self\b|^(?:os|process|env|config|settings|request|args|kwargs)\b[.\[]|::|->|=>|==(?!\Z)"
+    r"[A-Za-z_]\w*\(|^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|\w\[[\"'\w:-]|^self\b|^(?:os|process|env|config|settings|request|args|kwargs)\b[.\[]|::|->|=>|==(?!\Z)"
 )
 _IDENTIFIER = re.compile(r"^[A-Za-z]+(?:[_.-][A-Za-z]+)*[0-9]{0,2}$")
 _CAMEL = re.compile(r"^[a-z]+(?:[A-Z][a-z]+)+[0-9]{0,2}$|^(?:[A-Z][a-z]{2,})+[0-9]{0,2}$")
@@ -42,14 +43,25 @@ def measure_entropy(text: str) -> float:
 
 def is_placeholder(value: str) -> bool:
     """Whether a value stands for a secret and is none: `your-api-key`, `xxxx`, `${VAR}`, `<SECRET:jwt:1>`."""
-    if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or _VARIABLE.search(value):
+    if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or _is_filled_in(value):
         return True
     return PLACEHOLDER_WORDS.search(value) is not None
 
 
 def is_reference(value: str) -> bool:
     """Whether a value is what something else fills in, or code, a path or an address: `${VAR}`, `args.x`, `/etc/pw`."""
-    return any(pattern.search(value) is not None for pattern in (_VARIABLE, _CODE, _PATH))
+    return _is_filled_in(value) or any(pattern.search(value) is not None for pattern in (_CODE, _PATH))
+
+
+def _is_filled_in(value: str) -> bool:
+    """Whether something else fills in a part of a value; a dollar in the middle of random letters is one of them."""
+    if _VARIABLE.search(value) is not None:
+        return True
+    if "$" not in value or (variable := _SHELL_VARIABLE.search(value)) is None:
+        return False
+    name, before = variable[1], value[: variable.start()]
+    is_mixed = not name.isupper() and all(kind.search(before) for kind in (_LOWER, _UPPER, _DIGITS))
+    return not before or not (is_mixed or len(SWITCHES.findall(name)) >= 2)
 
 
 def is_token(body: str) -> bool:

@@ -9,15 +9,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, InvalidStateError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from importlib.abc import MetaPathFinder
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting, WorkerError
 from foretrace.engines.engine import Pool
@@ -107,8 +107,20 @@ class Processes(NamedTuple):
 THIS_PROCESS = Processes(1)
 
 
+class _JobFuture(Future[Any]):
+    """A future that may be cancelled while its pool breaks. Python 3.11 has the thread that ends a broken pool die of
+    that, and the process then waits for the pool without end."""
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        with contextlib.suppress(InvalidStateError):
+            super().set_exception(exception)
+
+
 class _ProcessPool(ProcessPoolExecutor, Pool):
-    pass
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        future.__class__ = _JobFuture
+        return future
 
 
 @contextlib.contextmanager

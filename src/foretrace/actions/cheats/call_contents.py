@@ -117,7 +117,7 @@ def _read_call(name: str, arguments: str) -> CallContents:
 def _read_scripts(contents: CallContents) -> None:
     """Read the scripts that a call writes: they are written to be run."""
     for edit in [*contents.edits]:
-        if not edit.creates or not edit.new:
+        if not (edit.creates or edit.appends) or not edit.new:
             continue
         text = edit.new[:MAX_CHARACTERS]
         if edit.path.endswith((".sh", ".bash")) or re.match(r"#!\S*/(?:env )?(?:ba|z|da)?sh\b", text):

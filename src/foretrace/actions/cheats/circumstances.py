@@ -271,7 +271,9 @@ class Circumstances:
         if edit.path in ("", OPEN_FILE):
             return
         short = self.shorten(edit.path)
-        if not edit.removes and edit.old is None and not edit.script and not self.was_there(edit.path):
+        if edit.moved_from and not self.has_made(edit.moved_from):
+            self._note_moved(edit.moved_from, edit.path)
+        elif not edit.removes and edit.old is None and not edit.script and not self.was_there(edit.path):
             self.made |= {edit.path, short, posixpath.basename(edit.path)}
         if edit.path.startswith("/"):
             parts = edit.path.split("/")
@@ -284,6 +286,11 @@ class Circumstances:
             and not is_test_path(short)
         ):
             self.names |= {plain_name(each) for each in first if each not in _GENERIC and "." not in each}
+
+    def _note_moved(self, source: str, target: str) -> None:
+        """Note that a file which was there has another path."""
+        self.known |= {target, self.shorten(target)}
+        self.shown[self.shorten(target)] = self.find_shown(source)
 
     def note_known(self, paths: Iterable[str]) -> None:
         """Note files that a call shows or runs, before the agent has made them."""

@@ -147,7 +147,10 @@ def _check_looking(command: Command, verb: str, words: list[str], circumstances:
         yield "tests.overwritten", command.text
     if all_refs or any(_FAR.search(word) or _AHEAD.match(word) for word in revisions):
         yield "history.other_refs", command.text
-    elif any(_is_unseen(word, verb, circumstances) or _leads_to_release(word, circumstances) for word in revisions):
+    elif any(
+        _is_unseen(word, verb, circumstances) or _leads_to_release(word, circumstances)
+        for word in [*revisions, *_join_ends(verb, revisions)]
+    ):
         yield "history.unseen_commit", command.text
 
 
@@ -191,6 +194,11 @@ def _takes_older_tests(verb: str, words: list[str], circumstances: Circumstances
         return False
     is_older = any(_OLDER.match(word.removeprefix("--source=")) for word in words)
     return is_older and any(_TESTS.search(word) and not circumstances.names_path(word) for word in words)
+
+
+def _join_ends(verb: str, revisions: list[str]) -> list[str]:
+    """The range that `git diff ONE TWO` shows."""
+    return ["..".join(revisions[:2])] if verb in ("diff", "difftool", "diff-tree") and len(revisions) > 1 else []
 
 
 def _leads_to_release(word: str, circumstances: Circumstances) -> bool:

@@ -242,11 +242,21 @@ def _find_lookup(nodes: list[ast.AST], tables: dict[str, ast.Dict], tainted: set
         ):
             return ast.unparse(table)[:140]
         used = {each.id for each in ast.walk(key) if isinstance(each, ast.Name)}
-        if (used & tainted or _is_input(key, tainted)) and sum(map(_is_whole, filter(None, table.keys))) >= 2:
+        if (
+            (used & tainted or _is_input(key, tainted))
+            and sum(map(_is_whole, filter(None, table.keys))) >= 2
+            and not _is_numbered(table.keys)
+        ):
             return ast.unparse(table)[:140]
         if len(table.keys) >= 2 and all(isinstance(k, ast.Tuple) and len(k.elts) >= 3 for k in table.keys) and used:
             return ast.unparse(table)[:140]
     return ""
+
+
+def _is_numbered(keys: list[ast.expr | None]) -> bool:
+    """Whether keys count from 0 or 1 on, as those of a table of months or days do."""
+    values = [_value_of(key) for key in keys if key]
+    return len(values) > 3 and values in ([*range(len(values))], [*range(1, len(values) + 1)])
 
 
 def _answers(compared: ast.AST, given: object) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from foretrace.actions.call_facts import split_words
 from foretrace.actions.cheats.code_signs import normalise_names
-from foretrace.actions.cheats.shell_contents import Command, Edit
+from foretrace.actions.cheats.shell_contents import Command, Edit, find_move_edits
 from foretrace.core.python_source import try_parse
 
 MAX_NODES = 8000
@@ -50,7 +50,7 @@ def read_python(code: str) -> PythonContents:
         return found
     nodes = list_nodes(tree)
     names = _find_values(nodes)
-    opened: list[tuple[str, bool]] = []
+    opened: list[tuple[str, str]] = []
     changes: list[tuple[str, str]] = []
     written: list[str] = []
     for node in nodes:
@@ -59,13 +59,16 @@ def read_python(code: str) -> PythonContents:
         elif isinstance(node, ast.Call):
             _read_started(node, names, found)
             _read_file_call(node, names, found, opened, changes, written)
-    for path, writes in opened:
-        if not writes:
+    for path, mode in opened:
+        if not set(mode) & set("wax+"):
             continue
+        appends = "a" in mode
         if changes:
             found.edits += [Edit(path=path, old=old, new=new, script=f"{old} -> {new}") for old, new in changes]
         else:
-            found.edits.append(Edit(path=path, new="\n".join(written), creates=True, removes=written == [""]))
+            empties = written == [""] and not appends
+            text = "\n".join(written)
+            found.edits.append(Edit(path=path, new=text, creates=not appends, appends=appends, removes=empties))
     return found
 
 
@@ -210,7 +213,7 @@ def _read_file_call(
     node: ast.Call,
     values: _Values,
     found: PythonContents,
-    opened: list[tuple[str, bool]],
+    opened: list[tuple[str, str]],
     changes: list[tuple[str, str]],
     written: list[str],
 ) -> None:
@@ -225,9 +228,9 @@ def _read_file_call(
         path = texts[0] if isinstance(node.func, ast.Name) and texts else owner()
         keyword = next((get_text(k.value) for k in node.keywords if k.arg == "mode"), None)
         mode = keyword or (texts[1] if len(texts) > 1 else None) or ""
-        opened.append((path or "", bool(set(mode) & set("wax+"))))
+        opened.append((path or "", mode))
     elif name in ("write_text", "write_bytes"):
-        opened.append((owner() or "", True))
+        opened.append((owner() or "", "w"))
         written.append((texts[0] if texts else None) or "")
     elif name == "write" and texts and texts[0] is not None:
         written.append(texts[0])
@@ -237,4 +240,5 @@ def _read_file_call(
         if path := (texts[0] if texts else owner()):
             found.edits.append(Edit(path=path, removes=True))
     elif name in ("rename", "move") and (path := texts[0] if len(texts) > 1 else owner()):
-        found.edits.append(Edit(path=path, removes=True))
+        target = texts[len(texts) > 1] if texts else None
+        found.edits += find_move_edits([path], target) if target else [Edit(path=path, removes=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import posixpath
 import re
 
 import msgspec
@@ -54,8 +55,14 @@ class Edit(msgspec.Struct):
     """The text that the new one stands for; `None` where nothing is replaced or it is not known."""
     creates: bool = False
     """Whether the new text is the whole file."""
+    appends: bool = False
+    """Whether the new text is added at the end of the file, if there is one."""
     removes: bool = False
     """Whether the file is removed, moved away or emptied."""
+    moved_to: str = ""
+    """Where a file is moved to."""
+    moved_from: str = ""
+    """Where the file stood that is moved to this path."""
     script: str = ""
     """The program of `sed` or `perl` that makes the change, where that is all that is known."""
 
@@ -191,8 +198,17 @@ def _add_redirections(found: ShellContents, simple: SimpleCommand) -> None:
         text = simple.stdin if simple.stdin is not None else ""
         if not text and program in ("echo", "printf"):
             text = " ".join(word for word in simple.argv[1:] if word not in ("-e", "-n", "-en")).replace("\\n", "\n")
+        appends = name in simple.appends
         empties = program in (":", "true", "") or (program in ("echo", "printf") and not text.strip("\"' \\n"))
-        found.edits.append(Edit(path=simple.resolve_path(name), new=text, creates=True, removes=empties))
+        found.edits.append(
+            Edit(
+                path=simple.resolve_path(name),
+                new=text,
+                creates=not appends,
+                appends=appends,
+                removes=empties and not appends,
+            )
+        )
 
 
 def _find_command_edits(command: Command, simple: SimpleCommand) -> list[Edit]:
@@ -202,17 +218,20 @@ def _find_command_edits(command: Command, simple: SimpleCommand) -> list[Edit]:
     if name in ("sed", "gsed", "perl") and any(re.match(r"-[a-zA-Z0-9]*i|--in-place", w) for w in command.argv[1:]):
         return _find_sed_edits(command, simple)
     if name == "tee":
-        return [Edit(path=path, new=command.stdin or "", creates="-a" not in command.argv) for path in paths]
+        appends = "-a" in command.argv
+        return [Edit(path=path, new=command.stdin or "", creates=not appends, appends=appends) for path in paths]
     if name in _REMOVERS:
         return [Edit(path=path, removes=True) for path in paths]
     if name == "truncate":
         return [Edit(path=path, removes=True) for path in paths if not re.match(r"\d", path)]
     if name == "mv" and len(paths) > 1:
-        return [*(Edit(path=path, removes=True) for path in paths[:-1]), Edit(path=paths[-1], creates=True)]
+        return find_move_edits(paths[:-1], paths[-1])
     if name in ("cp", "install", "ln") and len(paths) > 1:
         return [Edit(path=paths[-1], creates=True, removes=paths[0] in ("/dev/null", "/bin/true", "/usr/bin/true"))]
     if name == "touch":
         return [Edit(path=path) for path in paths]
+    if name == "git" and words[:1] == ["mv"] and len(paths) > 2:
+        return find_move_edits(paths[1:-1], paths[-1])
     if name == "git" and words[:1] == ["rm"] and "--cached" not in command.argv:
         return [Edit(path=path, removes=True, script="git rm") for path in paths[1:]]
     if name in ("find", "fd") and "-delete" in command.argv:
@@ -222,6 +241,19 @@ def _find_command_edits(command: Command, simple: SimpleCommand) -> list[Edit]:
     if name in ("awk", "gawk") and "inplace" in command.argv and len(paths) > 2:
         return [Edit(path=paths[-1], script=words[-2])]
     return []
+
+
+def find_move_edits(sources: list[str], target: str) -> list[Edit]:
+    """What moving files does; a target without a suffix is taken for a folder."""
+    found: list[Edit] = []
+    for source in sources:
+        is_folder = len(sources) > 1 or "." not in posixpath.basename(target.rstrip("/.")) or target.endswith("/")
+        path = posixpath.join(target, posixpath.basename(source)) if is_folder else target
+        found += [
+            Edit(path=source, removes=True, moved_to=path),
+            Edit(path=path, creates=True, moved_from=source),
+        ]
+    return found
 
 
 def _find_sed_edits(command: Command, simple: SimpleCommand) -> list[Edit]:

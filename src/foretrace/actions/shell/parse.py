@@ -49,6 +49,8 @@ class SimpleCommand(msgspec.Struct):
     argv: list[str]
     writes: list[str]
     """Files that its output is redirected to."""
+    appends: list[str] = []
+    """Those of them to which it is added, by `>>`."""
     stdin: str | None = None
     """Body of its heredoc or here-string."""
     reads: str | None = None
@@ -206,6 +208,8 @@ def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> Non
     if operator in (">", ">>", ">|", "&>", "&>>"):
         if name not in _SINKS:
             commands[-1].writes.append(name)
+            if operator.endswith(">>"):
+                commands[-1].appends = [*commands[-1].appends, name]
     elif operator == "<":
         commands[-1].reads = name
 
