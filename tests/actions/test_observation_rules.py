@@ -7,7 +7,7 @@ from foretrace.actions.observation_rules import ObservedResult, classify_observa
 from foretrace.core.trace import Message
 
 REFUSALS = (
-    "No replacement was performed, old_str `x` did not appear",
+    "No replacement was performed. Try again.",
     "Your edit has introduced new syntax error(s)",
     "Your changes have NOT been applied",
     "<tool_use_error>no</tool_use_error>",
