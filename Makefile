@@ -22,6 +22,8 @@ check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
+# A user's commands find the library compiled; without bytecode, each process would compile it anew and be charged for it.
+bench: export PYTHONDONTWRITEBYTECODE =
 bench: .venv/dev
 	$(BIN)/python benchmarks/bench_import.py
 	$(BIN)/python benchmarks/bench_build.py

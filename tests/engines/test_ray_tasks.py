@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -73,3 +74,19 @@ def test_a_cluster_is_shown_the_token_that_ray_start_finds(tmp_path: Path, monke
     assert try_to_connect(None) is None  # Ray sees to its own
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert try_to_connect("host:6379") == "disabled"
+
+
+def start_with_ctrl_c(times: int, started: list[bool]) -> None:
+    with ray_tasks._hold_interrupt():
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        started.append(True)
+
+
+@pytest.mark.parametrize(("times", "is_started"), [(1, True), (2, False)])
+def test_ctrl_c_waits_until_ray_has_started_and_a_second_one_does_not(times: int, is_started: bool) -> None:
+    started: list[bool] = []
+    with pytest.raises(KeyboardInterrupt):
+        start_with_ctrl_c(times, started)
+    assert started == [True] * is_started
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

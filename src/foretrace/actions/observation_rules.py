@@ -94,6 +94,12 @@ _REFUSED = re.compile(
     r"|cannot create",
     re.M,
 )
+_REFUSED_HINTS = (
+    "rror", "ERROR", "ot found", "o replacement", "not been", "NOT been", "atches", "ccurrences", "ould not", "did not",
+    "nvalid", "already", "sed: ", "atch: ", "atch failed", "not apply", "FAILED", "raceback", "issing", "denied",
+    "such file", "annot create",
+)  # fmt: skip
+"""One of them stands in whatever `_REFUSED` matches."""
 _CALL_ERROR = re.compile(
     r"\s*(?:<tool_use_error>|error\b\s*(?:executing|:|\d)|\{?\W{0,3}error\W{1,4}(?!\W*(?:null|none|\"\"|''))\w"
     r"|missing required param|invalid |unknown (?:tool|function|command)|function executing from)",
@@ -134,7 +140,7 @@ def classify_observation(kind: CallKind, message: Message) -> tuple[ObservedResu
         shown = _find_call_error(head) or (_find_nonzero_exit(text) if kind is CallKind.READ else "")
     elif kind is CallKind.WRITE:
         # What follows the first lines is a snippet of the edited file.
-        shown = _find_nonzero_exit(text) or _read_line(_REFUSED.search(head))
+        shown = _find_nonzero_exit(text) or _find_refusal(head)
     else:
         shown = _find_nonzero_exit(text) or _find_call_error(head) or _find_exception(text)
     return (ObservedResult.FAILED, shown) if shown else (ObservedResult.UNCLEAR, "")
@@ -168,6 +174,13 @@ def _find_call_error(head: str) -> str:
     return _read_line(
         _CALL_ERROR.match(head) or _JSON_ERROR.match(head) or _CODE_ERROR.search(head) or _WRONG_ANSWER.search(head)
     )
+
+
+def _find_refusal(head: str) -> str:
+    """Find the line that says that an edit was not made, in the beginning of an observation."""
+    if not any(hint in head for hint in _REFUSED_HINTS):
+        return ""
+    return _read_line(_REFUSED.search(head))
 
 
 def _find_exception(text: str) -> str:

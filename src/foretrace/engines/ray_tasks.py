@@ -25,6 +25,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting, UsageError, WorkerError, find_first_line
@@ -247,7 +248,11 @@ def _connect(given: str | None) -> tuple[Any, bool]:
     is_main = threading.current_thread() is threading.main_thread()
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=given or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+        with _hold_interrupt() if own else contextlib.nullcontext():
+            ray.init(address=given or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
+    except KeyboardInterrupt:
+        ray.shutdown()
+        raise
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise UsageError(
             Setting("ray_address", given),
@@ -258,6 +263,30 @@ def _connect(given: str | None) -> tuple[Any, bool]:
         if is_main and on_sigterm is not None:  # Ray puts its own in that place
             signal.signal(signal.SIGTERM, on_sigterm)
     return ray, True
+
+
+@contextlib.contextmanager
+def _hold_interrupt() -> Generator[None]:
+    """Let Ctrl-C wait until the block is done; a second one does not wait. A Ray that is interrupted while it starts
+    leaves processes behind, or ends this one by a segmentation fault."""
+    on_sigint = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(on_sigint):
+        yield
+        return
+    came = False
+
+    def note(number: int, _: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        signal.signal(number, on_sigint)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, on_sigint)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _check_address(address: str | None) -> None:
