@@ -19,6 +19,7 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["C", number, description]     a class of the sender, described the first time it is named
     ["j", number]                  an object or class of the receiver
     ["E", exception]               an exception that is a value
+    ["ga"|"un"|"ta"|"tn", ...]     a type as annotations write it (see `type_forms`)
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from foretrace.sandbox.inside.remote.shared_containers import (
     find_position,
     move,
 )
+from foretrace.sandbox.inside.remote.type_forms import TAGS as _TYPE_FORMS
 from foretrace.sandbox.inside.wire.values import Decoder, Encoder, NotEncodableError
 
 MAX_VALUES = 1 << 22
@@ -164,7 +166,7 @@ class MessageDecoder(Decoder):
     """Decodes the values of one message: the counterpart of `MessageEncoder`.
 
     Args:
-        resolve: makes something of a reference (the tags n, h, C, j and E).
+        resolve: makes something of a reference (the tags n, h, C, j and E, and those of types).
         notice_huge_range: called for a range over which one could go for ever.
     """
 
@@ -191,7 +193,7 @@ class MessageDecoder(Decoder):
                 return self._read_iterator(tagged, depth)
             if tag == "a":
                 return self._shared.get(read_key(tagged[1:]))
-            if tag in ("h", "C", "j", "n", "E"):
+            if tag in _REFERENCES:
                 self.left -= 1
                 return self._resolve(self, tagged, depth)
             if tag == "r":
@@ -284,6 +286,9 @@ _SPECIAL: dict[Any, Any] = {
     "mv": lambda items: memoryview(*items),
     **{tag: lambda items, kind=kind: _wrap(kind, *items) for kind, (tag, _, _) in _WRAPPERS.items()},
 }
+
+
+_REFERENCES = frozenset({"h", "C", "j", "n", "E", *_TYPE_FORMS})
 
 
 def _wrap(kind: Any, content: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
-from foretrace.sandbox.inside.roles import asserts, candidate, pytest_names
+from foretrace.sandbox.inside.roles import asserts, candidate, foreign_code, pytest_names
 from foretrace.sandbox.inside.roles.compiled_tests import TestCode, read_tests
 from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
 from foretrace.sandbox.inside.wire.direct_channel import LINK_FD, DirectChannel
@@ -29,10 +29,15 @@ _MAX_REPLY = 64 << 20
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Run the tests of the request against the code behind the channel (see `wire.frames`)."""
-    names = request["names"]
     if request.get("linked"):
         channel = DirectChannel(channel, LINK_FD, int(request["max_answer_bytes"]))
     peer = TestsPeer(channel, _MAX_REPLY, request.get("classes", ()))
+    with foreign_code.guarded(peer):
+        _serve_with(peer, channel, request)
+
+
+def _serve_with(peer: TestsPeer, channel: Any, request: dict[str, Any]) -> None:
+    names = request["names"]
     try:
         world = _run_setup(request["setup"], peer)
         prompt = _run_module(request["helpers"], "prompt")
