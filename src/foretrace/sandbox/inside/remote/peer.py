@@ -14,6 +14,7 @@ Who has asked serves the other side's requests until the answer comes: so a func
 from __future__ import annotations
 
 import copy
+import itertools
 import types
 from collections import deque
 from collections.abc import Sequence
@@ -185,16 +186,15 @@ class Peer:
 
     def waiting(self, awaitable: Any) -> Any:
         """The generator that waits for an awaitable, once it was begun."""
-        made = self._waiting.get(id(awaitable))
-        if made is None:
-            made = self._waiting[id(awaitable)] = self.wait_for(awaitable)
-        return made
+        if id(awaitable) not in self._waiting:
+            self._waiting[id(awaitable)] = self.wait_for(awaitable)
+        return self._waiting[id(awaitable)]
 
     def wait_for(self, awaitable: Any) -> Any:
         """Wait in this side's event loop for what the other side's does, a little of it at a time."""
         task = self.request("start", "", awaitable)
-        while True:
-            done, value = self.request("advance", "", task)
+        for turn in itertools.count():
+            done, value = self.request("advance", turn, task)
             if done:
                 return value
             yield
@@ -320,7 +320,7 @@ class Peer:
         if operation in DESCRIPTIONS:
             return DESCRIPTIONS[operation](args[0])
         if operation in ("start", "advance"):
-            return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0])
+            return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0], name)
         raise ValueError("no such operation")
 
     def _try(self, operation: str, name: str, target: Any, args: Any, named: Any) -> tuple[bool, Any]:
@@ -526,7 +526,7 @@ class Peer:
     def _make_object(self, decoder: MessageDecoder, kind: Any, tagged: list[Any], depth: int) -> Any:
         base = find_base_value(kind)
         if base is None:
-            return object.__new__(kind) if not issubclass(kind, BaseException) else kind.__new__(kind)
+            return (kind if issubclass(kind, BaseException) else object).__new__(kind)
         if base in CHANGING:
             made = base.__new__(kind)
             base.__init__(made, *(((), tagged[3]) if base is deque else ()))

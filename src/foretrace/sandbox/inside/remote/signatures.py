@@ -112,7 +112,7 @@ def make_fields(described: Any) -> dict[str, Any]:
         if type(name) is not str or not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError("no name of a field")
         given = {"default": default[0]} if default else {"default_factory": factory[0]} if factory else {}
-        options = {
+        options: dict[str, Any] = {
             flag: None if value is None else value is True for flag, value in zip(_FLAGS_OF_FIELDS, flags, strict=True)
         }
         made[name] = field = dataclasses.field(**given, **options, metadata=metadata)

@@ -118,14 +118,15 @@ def _make_alias(typing: Any, origin: Any, args: tuple[Any, ...]) -> Any:
     if type(origin) is type and issubclass(origin, typing.Generic):
         return typing.Generic.__class_getitem__.__func__(origin, args)
     if origin is collections.abc.Callable:
-        return origin[[*args[:-1]] if args[0] is not Ellipsis else ..., args[-1]]
+        form: Any = origin
+        return form[[*args[:-1]] if args[0] is not Ellipsis else ..., args[-1]]
     return types.GenericAlias(origin, args)
 
 
 def _make_of_typing(typing: Any, name: Any, args: tuple[Any, ...]) -> Any:
     if name == "ForwardRef":
         return typing.ForwardRef(*args)
-    form = vars(typing).get(name) if type(name) is str else None
+    form: Any = vars(typing).get(name) if type(name) is str else None
     if not is_special_form(form) and form is not typing.Annotated:
         raise ValueError("no type of that name")
     if name == "Callable":

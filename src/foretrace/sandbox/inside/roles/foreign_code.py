@@ -11,13 +11,14 @@ import ast
 import builtins
 import contextlib
 import importlib
+import inspect
 import io
 import linecache
 import math
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES
@@ -53,7 +54,7 @@ class ForeignCode:
 
 
 @contextlib.contextmanager
-def guarded(peer: Any) -> Iterator[None]:
+def guarded(peer: Any) -> Generator[None]:
     """Have this process, which is the tests', run no text that the tests did not write."""
     typing = importlib.import_module("typing")
     modules = [importlib.import_module(name) for name in _EVALUATING if name != "annotationlib" or name in sys.modules]
@@ -89,7 +90,7 @@ def _resolve_hints_elsewhere(here: Callable[..., Any], peer: Any) -> Callable[..
 
 
 def _guarded_eval(source: Any, globals: Any = None, locals: Any = None, /) -> Any:
-    frame = sys._getframe(1)
+    frame = _find_caller()
     given, locals = _find_names(frame, globals, locals)
     if _is_believed(source, frame):
         return _eval(source, given, locals)
@@ -97,7 +98,7 @@ def _guarded_eval(source: Any, globals: Any = None, locals: Any = None, /) -> An
 
 
 def _guarded_exec(source: Any, globals: Any = None, locals: Any = None, /, *, closure: Any = None) -> None:
-    frame = sys._getframe(1)
+    frame = _find_caller()
     given, locals = _find_names(frame, globals, locals)
     if not _is_believed(source, frame):
         raise BeliefError("the tests execute code that they did not write")
@@ -108,11 +109,16 @@ def _guarded_exec(source: Any, globals: Any = None, locals: Any = None, /, *, cl
 
 
 def _guarded_compile(source: Any, filename: Any, mode: str, *args: Any, **named: Any) -> Any:
-    frame = sys._getframe(1)
+    frame = _find_caller()
     made = _compile(source, filename, mode, *args, **named)
     if isinstance(made, types.CodeType) and not _is_believed(source, frame):
         return ForeignCode(_text_of(source))
     return made
+
+
+def _find_caller() -> Any:
+    frame: Any = inspect.currentframe()
+    return frame.f_back.f_back
 
 
 def _find_names(frame: Any, globals: Any, locals: Any) -> tuple[Any, Any]:
@@ -177,7 +183,7 @@ def _evaluate(source: Any, globals: Any, locals: Any, named: bool) -> Any:
     Args:
         named: whether the tests have said what its names mean.
     """
-    tree = _compile(_text_of(source).lstrip(" \t"), "<text>", "eval", ast.PyCF_ONLY_AST)
+    tree: Any = _compile(_text_of(source).lstrip(" \t"), "<text>", "eval", ast.PyCF_ONLY_AST)
     found: dict[str, Any] = {}
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
