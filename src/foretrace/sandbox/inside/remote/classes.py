@@ -349,7 +349,7 @@ class RemoteObject:
     def __reduce_ex__(self, protocol: Any) -> Any:
         pickled = type(self).__peer__.copy(self, deep=True)  # type: ignore[attr-defined]
         _pickled.append(pickled)
-        sys.modules.setdefault(_PICKLES, types.ModuleType(_PICKLES)).__dict__["_unpickle"] = _unpickle
+        sys.modules.setdefault(PICKLES, types.ModuleType(PICKLES)).__dict__["_unpickle"] = _unpickle
         return _unpickle, (len(_pickled) - 1,)
 
 
@@ -364,7 +364,7 @@ def _unpickle(number: int) -> Any:
     return type(kept).__peer__.copy(kept, deep=True)
 
 
-_unpickle.__module__ = _PICKLES = "pickles_of_remote_objects"
+_unpickle.__module__ = PICKLES = "pickles_of_remote_objects"
 """pickle finds a function by its module, and nothing of foretrace can be imported where tests run."""
 
 

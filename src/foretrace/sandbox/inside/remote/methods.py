@@ -35,6 +35,7 @@ class RemoteMethod:
         self.__name__, self.__qualname__, self.__doc__ = name, qualified, doc
         self.cell: list[Any] = []
         """The local class, once it is made."""
+        self.__isabstractmethod__ = False
         self._found: Any = None
 
     @property

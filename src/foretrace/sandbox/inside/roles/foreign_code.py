@@ -24,6 +24,7 @@ from typing import Any
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES
 from foretrace.sandbox.inside.remote.classes import (
     NAMED_FUNCTIONS,
+    PICKLES,
     RemoteClass,
     RemoteObject,
     is_named,
@@ -34,6 +35,8 @@ from foretrace.sandbox.inside.roles.beliefs import BeliefError
 from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_class
 
 _FILES = ("setup.py", "prompt.py")
+_RUNNING = ("/doctest.py", "/code.py", "/codeop.py")
+"""Modules of the library that run text which they are given."""
 _EVALUATING = ("typing", "inspect", "annotationlib")
 """Modules of the library that evaluate annotations."""
 _NODES = (
@@ -137,7 +140,7 @@ def _is_believed(source: Any, frame: Any) -> bool:
 
 def _is_of_tests(frame: Any) -> bool:
     file = frame.f_code.co_filename
-    return file in _FILES or file.startswith(("test_", "<")) or file.endswith("/doctest.py")
+    return file in _FILES or file.startswith(("test_", "<")) or file.endswith(_RUNNING)
 
 
 def _text_of(source: Any) -> str:
@@ -285,7 +288,18 @@ def _guard_pickles(peer: Any) -> dict[str, Callable[..., Any]]:
     def note_dumps(*args: Any, **named: Any) -> bytes:
         return note(dumps(*args, **named))
 
-    return {"dumps": note_dumps, "dump": dump, "loads": read, "load": read_file}
+    return {"dumps": note_dumps, "dump": dump, "loads": read, "load": read_file, "Unpickler": _CarefulUnpickler}
+
+
+class _CarefulUnpickler(pickle.Unpickler):
+    """The class that the tests may use or extend: whoever made the pickle, nothing but classes is called by it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What a pickle refers to."""
+        found = super().find_class(module, name)
+        if _may_be_called(found) or module in (PICKLES, "copyreg"):
+            return found
+        raise BeliefError(f"a pickle that the tests may not have made uses {name!r}")
 
 
 def _read_opcodes(file: Any) -> Any:
