@@ -7,6 +7,8 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from types import SimpleNamespace
 from typing import Any
 
+from foretrace.sandbox.inside.remote.arrays import is_array_type
+
 BASE_VALUES = (
     *(int, float, complex, str, bytes, tuple, frozenset),
     *(list, dict, set, bytearray, deque, OrderedDict, Counter, defaultdict),
@@ -36,6 +38,8 @@ def plain_value(base: Any, value: Any) -> Any:
         return complex(value.real, value.imag)
     if base is array:
         return value[:]
+    if is_array_type(base):
+        return value
     if base is SimpleNamespace:
         return dict(vars(value))
     if issubclass(base, dict):
@@ -45,7 +49,9 @@ def plain_value(base: Any, value: Any) -> Any:
 
 def set_value(base: Any, made: Any, plain: Any) -> None:
     """Give an object whose class extends `base` the content of a plain value."""
-    if base is SimpleNamespace:
+    if is_array_type(base):
+        made[...] = plain
+    elif base is SimpleNamespace:
         vars(made).clear()
         vars(made).update(plain)
     elif issubclass(base, dict):

@@ -17,6 +17,7 @@ import types
 from typing import Any
 
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
+from foretrace.sandbox.inside.remote.methods import UNASKED, Fields, RemoteMethod, find_signature, name_method
 from foretrace.sandbox.inside.remote.signatures import CodeFacts, make_signature
 
 _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
@@ -141,7 +142,6 @@ def describe_class(kind: type) -> dict[str, Any]:
         if type(value) in (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType)
         and not (name.startswith("__") and name.endswith("__"))
     }
-    fields = getattr(kind, "__dataclass_fields__", None)
     meta = type(kind)
     return {
         "name": str(kind.__name__)[:200],
@@ -155,7 +155,7 @@ def describe_class(kind: type) -> dict[str, Any]:
             {name for base in type.mro(meta) if base not in (type, object) for name in SPECIAL & base.__dict__.keys()}
             - {"__call__", "__instancecheck__", "__subclasscheck__", "__init__"}
         ),
-        "fields": [*fields] if isinstance(fields, dict) else None,
+        "dataclass": isinstance(kind.__dict__.get("__dataclass_fields__"), dict),
         "asks": issubclass(kind, type)
         or any("__instancecheck__" in base.__dict__ for base in type.mro(meta) if base is not type),
         "kind": kind.__name__ if kind in KINDS.values() else None,
@@ -204,12 +204,12 @@ class RemoteClass(type):
         return _asks_instances(cls, instance) and _peer_of((cls,)).is_instance(instance, cls)
 
     def __getattr__(cls, name: str) -> Any:
-        if name in _UNASKED:
+        if name in UNASKED:
             raise AttributeError(name)
         return _peer_of((cls,)).get_attribute(cls, name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        if name in _UNASKED or name.startswith("_abc_"):
+        if name in UNASKED or name.startswith("_abc_"):
             type.__setattr__(cls, name, value)
         elif value is _own_dict(cls).get(name, _Nothing):  # what was there before something took its place
             _peer_of((cls,)).restore_attribute(cls, name)
@@ -295,14 +295,6 @@ class _Nothing:
     """No value of an attribute."""
 
 
-_SELDOM = """
-    __peer__ __asks__ __mro_entries__ __isabstractmethod__ __text_signature__ __init_subclass__
-    __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ __dataclass_fields__ __fspath__
-"""
-_UNASKED = frozenset(_SELDOM.split())
-"""Attributes that Python looks for by itself, and that no class of the other side has of its own."""
-
-
 def _peer_of(classes: tuple[type, ...]) -> Any:
     for kind in classes:
         for base in _own_mro(kind):
@@ -326,7 +318,7 @@ class RemoteObject:
     """What all objects have that stand for one of the other process."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _UNASKED:
+        if name in UNASKED:
             raise AttributeError(name)
         return type(self).__peer__.get_attribute(self, name)  # type: ignore[attr-defined]
 
@@ -357,7 +349,7 @@ class RemoteObject:
     def __reduce_ex__(self, protocol: Any) -> Any:
         pickled = type(self).__peer__.copy(self, deep=True)  # type: ignore[attr-defined]
         _pickled.append(pickled)
-        sys.modules.setdefault(_PICKLES, types.ModuleType(_PICKLES)).__dict__["_unpickle"] = _unpickle
+        sys.modules.setdefault(PICKLES, types.ModuleType(PICKLES)).__dict__["_unpickle"] = _unpickle
         return _unpickle, (len(_pickled) - 1,)
 
 
@@ -372,7 +364,7 @@ def _unpickle(number: int) -> Any:
     return type(kept).__peer__.copy(kept, deep=True)
 
 
-_unpickle.__module__ = _PICKLES = "pickles_of_remote_objects"
+_unpickle.__module__ = PICKLES = "pickles_of_remote_objects"
 """pickle finds a function by its module, and nothing of foretrace can be imported where tests run."""
 
 
@@ -385,8 +377,7 @@ def _special_method(name: str) -> Any:
             return owner.__peer__.operate(name, self, *args, **named)
         return cell[0].__peer__.call_unbound(cell[0], name, (self, *args), named)  # by `super()`, or by its class
 
-    method.__name__ = name
-    return method, cell
+    return name_method(method, name, cell), cell
 
 
 def _class_method(name: str) -> Any:
@@ -407,9 +398,7 @@ def _method(name: str) -> Any:
             return owner.__peer__.call_method(self, name, args, named)
         return cell[0].__peer__.call_unbound(cell[0], name, (self, *args), named)  # by `super()`, or by its class
 
-    method.__name__ = name
-    method.__qualname__ = name
-    return method, cell
+    return name_method(method, name, cell), cell
 
 
 def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[dict[str, Any], list[list[Any]]]:
@@ -442,13 +431,9 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
     methods = description.get("methods")
     for method, text in methods.items() if isinstance(methods, dict) else ():
         if method.isidentifier() and method not in namespace:
-            add(method, _method(method))
-            made_method = namespace[method]
-            made_method.__doc__ = text if type(text) is str else None
-            made_method.__qualname__ = f"{namespace['__qualname__']}.{method}"
-            made_method.__annotations__ = {}
-            if method in _texts(description, "abstract"):
-                made_method.__isabstractmethod__ = True
+            made = RemoteMethod(method, f"{namespace['__qualname__']}.{method}", text if type(text) is str else None)
+            made.__isabstractmethod__ = method in _texts(description, "abstract")
+            add(method, (made, made.cell))
     if "__next__" in namespace:
         namespace["__length_hint__"] = _announce_reading
     if "__await__" in namespace or description.get("kind") == "coroutine":
@@ -458,11 +443,9 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
         namespace["__class__"] = property(lambda self: kind)
     if kind is types.FunctionType:
         namespace |= {"__get__": _bind, "__module__": _relayed_attribute("__module__")}
-        namespace |= {"__signature__": property(_find_signature), "__code__": property(_find_code_facts)}
-    if isinstance(fields := description.get("fields"), list) and all(type(f) is str for f in fields):
-        import dataclasses
-
-        namespace["__dataclass_fields__"] = dataclasses.make_dataclass(name, fields).__dataclass_fields__
+        namespace |= {"__signature__": property(find_signature), "__code__": property(_find_code_facts)}
+    if description.get("dataclass") is True:
+        namespace["__dataclass_fields__"] = Fields()
     namespace["__dict__"] = _relayed_attribute("__dict__")
     return namespace, cells
 
@@ -475,7 +458,10 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type], metacl
     meant = find_named(*named) if isinstance(named, list) and len(named) == 2 else None
     namespace |= {"__its_bases__": tuple(bases), "__its_metaclass__": metaclass, "__stands_for__": meant}
     if description.get("makes_classes") is True or any(issubclass(base, type) for base in bases):
-        return _make_metaclass(name, namespace, bases)
+        made = _make_metaclass(name, namespace, bases)
+        for cell in cells:
+            cell.append(made)
+        return made
     local = tuple(b for b in bases if isinstance(b, RemoteClass) or b in BASE_VALUES or issubclass(b, BaseException))
     if not any(isinstance(base, RemoteClass) for base in local):
         local = (RemoteObject, *local)
@@ -558,10 +544,6 @@ def _relayed_attribute(name: str) -> Any:
 
 def _bind(self: Any, owner: Any, kind: Any = None) -> Any:
     return self if owner is None else types.MethodType(self, owner)
-
-
-def _find_signature(self: Any) -> Any:
-    return make_signature(type(self).__peer__.request("signature", "", self))
 
 
 def _find_code_facts(self: Any) -> Any:

@@ -7,18 +7,21 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["od"|"ct"|"dd"|"dq", ...]     OrderedDict, Counter, defaultdict (its factory first), deque (its length limit first)
     ["ar", typecode, ...]          an array of the module of that name
     ["ns", name, value, ...]       a SimpleNamespace
+    ["nd", ...]                    an array of numpy's (see `arrays`)
     ["cm"|"ud"|"ul", content]      a ChainMap, UserDict or UserList, and the list or dict that it is made of
     ["dk"|"dv"|"di", dict]         the keys, values or items of a dict
     ["it", backwards, items, at]   an iterator over a builtin container, and where it stands
     ["N"]                          NotImplemented
     ["sl", start, stop, step]      a slice
     ["pa", text]                   a path
+    ["sn", text]                   a signalling NaN, of which a comparison raises
     ["mv", bytes]                  a memoryview of bytes, which is a copy on the other side
     ["n", module, name]            a class or function of the standard library, which each side has
     ["h", number, class, base]     an object of the sender; `base` is its value as a builtin type that its class extends
     ["C", number, description]     a class of the sender, described the first time it is named
     ["j", number]                  an object or class of the receiver
     ["E", exception]               an exception that is a value
+    ["ga"|"un"|"ta"|"tn", ...]     a type as annotations write it (see `type_forms`)
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defa
 from collections.abc import Callable
 from typing import Any
 
+from foretrace.sandbox.inside.remote.arrays import describe_array, is_array_type, is_plain_array, make_array
 from foretrace.sandbox.inside.remote.shared_containers import (
     CountedIterator,
     IndexedIterator,
@@ -39,6 +43,8 @@ from foretrace.sandbox.inside.remote.shared_containers import (
     find_position,
     move,
 )
+from foretrace.sandbox.inside.remote.type_forms import TAGS as _TYPE_FORMS
+from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_class
 from foretrace.sandbox.inside.wire.values import Decoder, Encoder, NotEncodableError
 
 MAX_VALUES = 1 << 22
@@ -79,12 +85,12 @@ class MessageEncoder(Encoder):
 
     def walk(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        if kind in CONTAINERS or kind in _ITERATORS:
+        if kind in CONTAINERS or kind in _ITERATORS or is_plain_array(value):
             key = self._shared.find(value)
             if key is not None:
                 self.pay(16)
                 return ["a", key.own, key.number]
-            base = kind if kind in CONTAINERS else find_iterator_base(value)
+            base = find_iterator_base(value) if kind in _ITERATORS else kind
             key = self._shared.add(value, base, own=True)
             tagged = self.content(value, depth) if base is kind else self._iterator(value, base, depth)
             self._shared.note(key)
@@ -107,6 +113,9 @@ class MessageEncoder(Encoder):
             raise NotEncodableError("too deep")
         if kind is bytearray:
             return self.flat(value, kind)
+        if is_array_type(kind):
+            self.pay(2 * value.nbytes + 60)
+            return describe_array(value)
         if kind is types.SimpleNamespace:
             return ["ns", *self.content(vars(value), depth)[1:]]
         self.pay(6 + 2 * len(value))
@@ -149,6 +158,8 @@ class MessageEncoder(Encoder):
             return ["pa", str(value)]
         if kind is memoryview and value.readonly and value.format == "B" and value.ndim == 1:
             return ["mv", self.walk(bytes(value), depth + 1)]
+        if kind.__name__ == "Decimal" and is_stdlib_class(kind) and value.is_snan():
+            return ["sn", str(value)]
         if kind in _VIEWS:
             (viewed,) = gc.get_referents(value)
             return [_VIEWS[kind], self.walk(viewed, depth + 1)]
@@ -164,7 +175,7 @@ class MessageDecoder(Decoder):
     """Decodes the values of one message: the counterpart of `MessageEncoder`.
 
     Args:
-        resolve: makes something of a reference (the tags n, h, C, j and E).
+        resolve: makes something of a reference (the tags n, h, C, j and E, and those of types).
         notice_huge_range: called for a range over which one could go for ever.
     """
 
@@ -191,7 +202,7 @@ class MessageDecoder(Decoder):
                 return self._read_iterator(tagged, depth)
             if tag == "a":
                 return self._shared.get(read_key(tagged[1:]))
-            if tag in ("h", "C", "j", "n", "E"):
+            if tag in _REFERENCES:
                 self.left -= 1
                 return self._resolve(self, tagged, depth)
             if tag == "r":
@@ -227,6 +238,8 @@ class MessageDecoder(Decoder):
         return made
 
     def _make(self, tag: str, tagged: list[Any]) -> Any:
+        if tag == "nd":
+            return make_array(tagged)
         if tag == "ar":
             return _EMPTY[tag](tagged[1])
         return deque(maxlen=tagged[1]) if tag == "dq" else _EMPTY[tag]()
@@ -235,6 +248,8 @@ class MessageDecoder(Decoder):
         self.left -= 1
         if depth > self.max_depth:
             raise ValueError("too deep")
+        if tagged[0] == "nd":
+            return  # it was made with its items
         if type(made) is defaultdict:
             made.default_factory = self.walk(tagged[1], depth + 1)
         if type(made) is bytearray:
@@ -273,6 +288,7 @@ _EMPTY: dict[Any, Any] = {
     "dq": deque,
     "ar": array,
     "ns": types.SimpleNamespace,
+    "nd": make_array,
 }
 _SPECIAL: dict[Any, Any] = {
     "N": lambda items: NotImplemented,
@@ -281,9 +297,13 @@ _SPECIAL: dict[Any, Any] = {
     "di": lambda items: dict.items(*items),
     "sl": lambda items: slice(*items),
     "pa": lambda items: _make_path(*items),
+    "sn": lambda items: _make_signalling_nan(*items),
     "mv": lambda items: memoryview(*items),
     **{tag: lambda items, kind=kind: _wrap(kind, *items) for kind, (tag, _, _) in _WRAPPERS.items()},
 }
+
+
+_REFERENCES = frozenset({"h", "C", "j", "n", "E", *_TYPE_FORMS})
 
 
 def _wrap(kind: Any, content: Any) -> Any:
@@ -294,6 +314,15 @@ def _wrap(kind: Any, content: Any) -> Any:
     made = kind()
     setattr(made, name, content)
     return made
+
+
+def _make_signalling_nan(text: str) -> Any:
+    from decimal import Decimal
+
+    value = Decimal(text[:2000])
+    if not value.is_snan():
+        raise ValueError("no signalling NaN")
+    return value
 
 
 def _make_path(text: str) -> Any:

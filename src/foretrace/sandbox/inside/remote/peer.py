@@ -14,12 +14,13 @@ Who has asked serves the other side's requests until the answer comes: so a func
 from __future__ import annotations
 
 import copy
+import itertools
 import types
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from foretrace.sandbox.inside.remote import tasks
+from foretrace.sandbox.inside.remote import tasks, type_forms
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, CHANGING, find_base_value, plain_value, set_value
 from foretrace.sandbox.inside.remote.classes import (
     NAMED_FUNCTIONS,
@@ -32,8 +33,9 @@ from foretrace.sandbox.inside.remote.classes import (
 )
 from foretrace.sandbox.inside.remote.codec import MessageDecoder, MessageEncoder, read_key
 from foretrace.sandbox.inside.remote.exceptions import make_exception, text_of
+from foretrace.sandbox.inside.remote.methods import RemoteMethod
 from foretrace.sandbox.inside.remote.shared_containers import ITERATORS, SharedContainers, find_position, move
-from foretrace.sandbox.inside.remote.signatures import describe_code, describe_signature
+from foretrace.sandbox.inside.remote.signatures import DESCRIPTIONS
 from foretrace.sandbox.inside.remote.special_methods import call_special_method
 from foretrace.sandbox.inside.remote.subclasses import collect_members, make_subclass
 from foretrace.sandbox.inside.wire.frames import FrameError
@@ -184,16 +186,15 @@ class Peer:
 
     def waiting(self, awaitable: Any) -> Any:
         """The generator that waits for an awaitable, once it was begun."""
-        made = self._waiting.get(id(awaitable))
-        if made is None:
-            made = self._waiting[id(awaitable)] = self.wait_for(awaitable)
-        return made
+        if id(awaitable) not in self._waiting:
+            self._waiting[id(awaitable)] = self.wait_for(awaitable)
+        return self._waiting[id(awaitable)]
 
     def wait_for(self, awaitable: Any) -> Any:
         """Wait in this side's event loop for what the other side's does, a little of it at a time."""
         task = self.request("start", "", awaitable)
-        while True:
-            done, value = self.request("advance", "", task)
+        for turn in itertools.count():
+            done, value = self.request("advance", turn, task)
             if done:
                 return value
             yield
@@ -296,9 +297,7 @@ class Peer:
         if operation == "all":
             inner, _, name = name.partition(" ")
             return tuple(self._try(inner, name, *question) for question in args)
-        if operation == "method":
-            return getattr(args[0], name)(*args[1:], **named)
-        if operation == "unbound":
+        if operation in ("method", "unbound"):
             return getattr(args[0], name)(*args[1:], **named)
         if operation == "get":
             return getattr(args[0], name)
@@ -318,10 +317,10 @@ class Peer:
             return make_subclass(name, *args, members=named)
         if operation == "isinstance":
             return isinstance(args[1], args[0])
-        if operation in ("signature", "code"):
-            return describe_signature(args[0]) if operation == "signature" else describe_code(args[0])
+        if operation in DESCRIPTIONS:
+            return DESCRIPTIONS[operation](args[0])
         if operation in ("start", "advance"):
-            return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0])
+            return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0], name)
         raise ValueError("no such operation")
 
     def _try(self, operation: str, name: str, target: Any, args: Any, named: Any) -> tuple[bool, Any]:
@@ -389,6 +388,10 @@ class Peer:
             return ["j", number]
         if isinstance(value, (RemoteObject, RemoteClass)):
             raise GoneError("an object that ended with the code's process")
+        if type(value) is RemoteMethod:
+            return self._refer(encoder, value.find_function(), depth)
+        if described := type_forms.describe_type(value):
+            return [described[0], *(encoder.walk(part, depth + 1) for part in described[1:])]
         if isinstance(value, type):
             return self._refer_class(encoder, value)
         kind = type(value)
@@ -481,6 +484,8 @@ class Peer:
 
     def _resolve(self, decoder: MessageDecoder, tagged: list[Any], depth: int) -> Any:
         tag = tagged[0]
+        if tag in type_forms.TAGS:
+            return type_forms.make_type(tag, [decoder.walk(part, depth + 1) for part in tagged[1:]])
         if tag == "E":
             return self._read_exception(decoder, tagged[1])
         if tag == "n":
@@ -521,7 +526,7 @@ class Peer:
     def _make_object(self, decoder: MessageDecoder, kind: Any, tagged: list[Any], depth: int) -> Any:
         base = find_base_value(kind)
         if base is None:
-            return object.__new__(kind) if not issubclass(kind, BaseException) else kind.__new__(kind)
+            return (kind if issubclass(kind, BaseException) else object).__new__(kind)
         if base in CHANGING:
             made = base.__new__(kind)
             base.__init__(made, *(((), tagged[3]) if base is deque else ()))

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from foretrace.sandbox.inside.remote.arrays import is_array_type, list_items
 from foretrace.sandbox.inside.remote.base_values import plain_value
 
 MAX_WATCHED = 5000
@@ -107,6 +108,8 @@ class SharedContainers:
         self._counts[own] += 1
         self._entries[key] = _Entry(value, base, pinned)
         self._keys[id(value)] = key
+        if not own:
+            self._named.add(key)  # it came for something to be done with it
         return key
 
     def put(self, key: Key, value: Any) -> None:
@@ -176,6 +179,8 @@ class SharedContainers:
 def _list_content(base: type, value: Any) -> list[Any] | bytes:
     if base in ITERATORS:
         return bytes(str(find_position(base, value)), "ascii")
+    if is_array_type(base):
+        return list_items(value)
     plain = plain_value(base, value)
     if isinstance(plain, dict):
         return [*plain.keys(), *plain.values()]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import types
+import typing
+from collections.abc import Callable
 from typing import Any
 
 _KINDS = (
@@ -32,6 +35,30 @@ def describe_signature(function: Any) -> list[list[Any]]:
     return [*described, [] if result is signature.empty else [result]]
 
 
+class DeferredSignature(inspect.Signature):
+    """A signature of which the other side is asked when somebody wants to know it."""
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: Callable[[], inspect.Signature]) -> None:
+        self._find = find
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("_parameters", "_return_annotation"):
+            raise AttributeError(name)
+        found = self._find()
+        self._parameters, self._return_annotation = found.parameters, found.return_annotation
+        return getattr(self, name)
+
+    def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
+        """As `Signature.replace`."""
+        return inspect.Signature([*self.parameters.values()], return_annotation=self.return_annotation).replace(
+            **changes
+        )
+
+    __replace__ = replace
+
+
 def make_signature(described: Any) -> inspect.Signature:
     """The signature that the other side has described."""
     empty = inspect.Parameter.empty
@@ -50,6 +77,50 @@ def make_signature(described: Any) -> inspect.Signature:
     )
 
 
+_FLAGS_OF_FIELDS = ("init", "repr", "hash", "compare", "kw_only")
+
+
+def describe_fields(kind: Any) -> list[list[Any]]:
+    """Name, type, defaults (none, or one), factories of defaults (none, or one), flags and metadata of each field of a
+    dataclass."""
+    import dataclasses
+
+    missing = dataclasses.MISSING
+    return [
+        [
+            field.name,
+            field.type,
+            [] if field.default is missing else [field.default],
+            [] if field.default_factory is missing else [field.default_factory],
+            [getattr(field, flag) for flag in _FLAGS_OF_FIELDS],
+            dict(field.metadata),
+        ]
+        for field in dataclasses.fields(kind)
+    ]
+
+
+def make_fields(described: Any) -> dict[str, Any]:
+    """The fields that the other side has described, by name.
+
+    Raises:
+        ValueError: a name that is none: Python makes code of them.
+    """
+    import dataclasses
+
+    made: dict[str, Any] = {}
+    for name, kind, default, factory, flags, metadata in described:
+        if type(name) is not str or not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError("no name of a field")
+        given = {"default": default[0]} if default else {"default_factory": factory[0]} if factory else {}
+        options: dict[str, Any] = {
+            flag: None if value is None else value is True for flag, value in zip(_FLAGS_OF_FIELDS, flags, strict=True)
+        }
+        made[name] = field = dataclasses.field(**given, **options, metadata=metadata)
+        field.name, field.type = name, kind
+        field._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+    return made
+
+
 _TOLD_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -57,6 +128,16 @@ def describe_code(function: Any) -> int:
     """What a call of it gives: the flags of a generator's code, a coroutine's, ..."""
     code = getattr(function, "__code__", None)
     return code.co_flags & _TOLD_FLAGS if isinstance(code, types.CodeType) else 0
+
+
+DESCRIPTIONS: dict[str, Callable[[Any], Any]] = {
+    "signature": describe_signature,
+    "code": describe_code,
+    "fields": describe_fields,
+    "hints": lambda value: typing.get_type_hints(value),
+    "full hints": lambda value: typing.get_type_hints(value, include_extras=True),
+}
+"""What one side tells the other of an object, by request."""
 
 
 class CodeFacts:

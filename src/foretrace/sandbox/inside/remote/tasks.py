@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-_SLICE_S = 0.005
+_SLICES_S = (0, 0, 0.0005, 0.001, 0.002, 0.005)
+"""How long to wait for a task, at each turn: short at first, so that others of the same kind can begin beside it."""
 _loops: list[asyncio.AbstractEventLoop] = []
 
 
@@ -25,8 +26,8 @@ def start(awaitable: Any) -> asyncio.Task[Any]:
     return _loops[0].create_task(wait())
 
 
-def advance(task: Any) -> tuple[bool, Any]:
-    """Let all tasks go on for a moment; whether this one is done, and its result.
+def advance(task: Any, turn: Any) -> tuple[bool, Any]:
+    """Let all tasks go on for a moment, ever longer from turn to turn; whether this one is done, and its result.
 
     Raises:
         BaseException: what the task raised.
@@ -35,11 +36,13 @@ def advance(task: Any) -> tuple[bool, Any]:
 
     if not isinstance(task, asyncio.Task):
         raise TypeError("no task")
+    if type(turn) is not int:
+        raise TypeError("no number of a turn")
     if not task.done():
         around = asyncio._get_running_loop()  # of a coroutine that waits for the other side, which has asked for this
         asyncio._set_running_loop(None)
         try:
-            _loops[0].run_until_complete(asyncio.wait({task}, timeout=_SLICE_S))
+            _loops[0].run_until_complete(asyncio.wait({task}, timeout=_SLICES_S[min(max(turn, 0), len(_SLICES_S) - 1)]))
         finally:
             asyncio._set_running_loop(around)
     return (True, task.result()) if task.done() else (False, None)

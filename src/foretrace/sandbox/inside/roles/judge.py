@@ -15,7 +15,7 @@ from typing import Any
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
-from foretrace.sandbox.inside.roles import asserts, candidate, pytest_names
+from foretrace.sandbox.inside.roles import asserts, candidate, foreign_code, pytest_names
 from foretrace.sandbox.inside.roles.compiled_tests import TestCode, read_tests
 from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
 from foretrace.sandbox.inside.wire.direct_channel import LINK_FD, DirectChannel
@@ -29,13 +29,18 @@ _MAX_REPLY = 64 << 20
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Run the tests of the request against the code behind the channel (see `wire.frames`)."""
-    names = request["names"]
     if request.get("linked"):
         channel = DirectChannel(channel, LINK_FD, int(request["max_answer_bytes"]))
     peer = TestsPeer(channel, _MAX_REPLY, request.get("classes", ()))
+    with foreign_code.guarded(peer):
+        _serve_with(peer, channel, request)
+
+
+def _serve_with(peer: TestsPeer, channel: Any, request: dict[str, Any]) -> None:
+    names = request["names"]
     try:
-        world = _run_setup(request["setup"], peer)
-        prompt = _run_module(request["helpers"], "prompt")
+        world = _run_lending(request["setup"], "setup", peer)
+        prompt = _run_lending(request["helpers"], "prompt", peer)
     except BaseException as error:
         channel.send(["done", describe_error(error)])
         return
@@ -48,6 +53,7 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     try:
         found = peer.fetch_names(wanted)
         lend_names(request["setup"], world, peer)
+        lend_names(request["helpers"], prompt, peer)
         if request["console"]:
             peer.request("console", "")
         if request["shares"]:
@@ -119,21 +125,22 @@ def _find_well_known(name: str) -> Any:
     return None
 
 
-def _run_setup(code: str, peer: TestsPeer) -> dict[str, Any]:
-    """Run the tests' setup. What it lacks it may have of the code: a setup may make objects of the code's classes."""
+def _run_lending(code: str, name: str, peer: TestsPeer) -> dict[str, Any]:
+    """Run the tests' setup, or helpers of the prompt. What it lacks it may have of the code: a setup may make objects
+    of the code's classes."""
     lent: dict[str, Any] = {}
     while True:
         try:
-            return _run_module(code, "setup", lent)
+            return _run_module(code, name, lent)
         except NameError as error:
-            name = error.name
-            if not isinstance(name, str) or name in lent or not (found := peer.fetch_names([name])):
+            lacking = error.name
+            if not isinstance(lacking, str) or lacking in lent or not (found := peer.fetch_names([lacking])):
                 raise
             lent |= found
 
 
 def lend_names(setup: str, world: dict[str, Any], peer: TestsPeer) -> None:
-    """Give the functions and classes of the setup the names that they use and that only the code has."""
+    """Give functions and classes of the setup or the prompt the names that they use and that only the code has."""
     if not setup:
         return
     used = {node.id for node in ast.walk(ast.parse(setup)) if isinstance(node, ast.Name)}

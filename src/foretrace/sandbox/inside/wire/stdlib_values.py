@@ -135,7 +135,11 @@ _KINDS: dict[str, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
 
 def is_stdlib_value(value: Any) -> bool:
     """Whether the value is of one of these types, exactly."""
-    kind = type(value)
+    return is_stdlib_class(type(value))
+
+
+def is_stdlib_class(kind: type) -> bool:
+    """Whether it is one of these types."""
     found = _KINDS.get(kind.__name__)
     return found is not None and getattr(sys.modules.get(found[0]), kind.__name__, None) is kind
 
