@@ -49,7 +49,7 @@ _NEW_KEYS = (
     "new_content", "text",
     "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
 )  # fmt: skip
-_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
+_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 _CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
 _QUERY_KEYS = ("query", "sql", "statement", "input", "command", "code")
 _AGENT_LINE = re.compile(

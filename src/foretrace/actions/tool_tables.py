@@ -34,7 +34,7 @@ TOOL_GROUPS = _make_table(
     ("terminal", "submit finish final_answer submit_final_result submit_final_answer answer stop solution done"),
     ("terminal", "task_complete task_completed complete_task complete task_done attempt_completion submit_answer"),
     ("terminal", "give_answer return_answer submit_solution submit_result finish_task submit_review final_result"),
-    ("terminal", "structured_output"),
+    ("terminal", "structured_output mark_task_complete"),
     ("give_up", "exit_forfeit give_up give_up_and_restart forfeit abort"),
     (
         "ask",

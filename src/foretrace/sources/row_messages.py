@@ -29,7 +29,7 @@ _KNOWN = frozenset(
 )
 _MARKER = re.compile(
     r"^(?:OBSERVATION:\n|Observation(?: \d+)?:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
-    r"|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
+    r"|\[\w+(?: for '[^\n]*?')?\] Result:\n?|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
 """Beginnings that mark a message of role `user` as the output of a tool."""
 _NOTICE = re.compile(

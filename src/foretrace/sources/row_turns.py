@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.sources.base import RowError
 from foretrace.sources.openai_messages import check_objects, decode_column
-from foretrace.sources.turn_items import is_turn
+from foretrace.sources.turn_items import is_agent, is_turn
 
 Row = dict[str, Any]
 Turns = list[tuple[int | None, Row]]
@@ -160,6 +160,18 @@ def _make_turns(value: Any, role: str) -> list[Row]:
     return [{"role": role, "content": value}] if isinstance(value, str) and value.strip() else []
 
 
+def _find_logged_call(row: Row) -> FoundTurns | None:
+    """`messages` with the body of a response beside them, as gateways log a call: the last reply is in the body."""
+    column = next((name for name in ("messages", "contents") if isinstance(row.get(name), list)), None)
+    body = _open_body(row.get("response"))
+    reply = None if column is None or is_turn(body) else _find_reply(body)
+    turns = _list_turns(row.get(column or ""))
+    if reply is None or not turns or column is None or is_agent(turns[-1]):
+        return None
+    used = frozenset({column, "response"})
+    return FoundTurns([*((None, turn) for turn in turns), (0, reply)], used, f"{column}, and response of a model's API")
+
+
 def _find_responses(row: Row) -> FoundTurns | None:
     """A request and a response: `responses_create_params` and `response`, or `input` and `output`."""
     asked, answer = _decode(row.get("responses_create_params")), _decode(row.get("response"))
@@ -224,13 +236,17 @@ def _find_reply(body: Row) -> Row | None:
 
 
 def _find_halves(row: Row) -> FoundTurns | None:
-    """`prompt` with a `completion` or `response`."""
+    """`prompt` with a `completion` or `response`; turns in `input` with a text in `output`."""
     reply = next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
-    asked, said = _make_turns(row.get("prompt"), "user"), _make_turns(row.get(reply or ""), "assistant")
+    prompt = "prompt"
+    if reply is None and isinstance(row.get("output"), str) and _list_turns(row.get("input")):
+        # Beside turns only: two texts in these columns are an instruction and its answer.
+        prompt, reply = "input", "output"
+    asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
-    return FoundTurns(turns, frozenset({"prompt", reply}), f"columns prompt and {reply}")
+    return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
 
 
 def _find_wanted_calls(row: Row) -> FoundTurns | None:
@@ -253,6 +269,16 @@ def _find_transcript(row: Row) -> FoundTurns | None:
             if {"user", "assistant"} <= {turn["role"].lower().replace("human", "user") for _, turn in turns}:
                 return FoundTurns(turns, frozenset({column}), f"column {column} is a transcript")
     return None
+
+
+def _find_nested(row: Row) -> FoundTurns | None:
+    """`messages` within one other column: the state of a graph or of a session."""
+    names = [name for name in row if name not in (*_REQUESTS, *_RESPONSES)]
+    found = [(name, listed) for name in names if (listed := _list_turns(_open_body(row[name]).get("messages")))]
+    if len(found) != 1:
+        return None
+    column, turns = found[0]
+    return FoundTurns([*enumerate(turns)], frozenset({column}), f"{column}.messages holds messages")
 
 
 def _split_transcript(text: str) -> Turns:
@@ -319,6 +345,7 @@ def _read_system(value: Any) -> str:
 
 
 _FINDERS = (
+    _find_logged_call,
     _find_messages,
     _find_responses,
     _find_exchange,
@@ -326,4 +353,5 @@ _FINDERS = (
     _find_halves,
     _find_wanted_calls,
     _find_transcript,
+    _find_nested,
 )
