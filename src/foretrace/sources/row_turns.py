@@ -15,6 +15,7 @@ import msgspec
 
 from foretrace.sources.base import RowError
 from foretrace.sources.openai_messages import check_objects, decode_column
+from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.turn_items import is_agent, is_turn
 
 Row = dict[str, Any]
@@ -164,7 +165,7 @@ def _find_logged_call(row: Row) -> FoundTurns | None:
     """`messages` with the body of a response beside them, as gateways log a call: the last reply is in the body."""
     column = next((name for name in ("messages", "contents") if isinstance(row.get(name), list)), None)
     body = _open_body(row.get("response"))
-    reply = None if column is None or is_turn(body) else _find_reply(body)
+    reply = None if column is None or is_turn(body) else find_reply(body)
     turns = _list_turns(row.get(column or ""))
     if reply is None or not turns or column is None or is_agent(turns[-1]):
         return None
@@ -203,7 +204,7 @@ def _find_exchange(row: Row) -> FoundTurns | None:
     messages = next((body[name] for name in ("messages", "contents") if isinstance(body.get(name), list)), None)
     if messages and isinstance(messages[0], list):  # one conversation of a batch: others would be lost
         messages = messages[0] if len(messages) == 1 else None
-    turns, reply = _list_turns(messages), _find_reply(said[1])
+    turns, reply = _list_turns(messages), find_reply(said[1])
     if not turns or reply is None:
         return None
     exchange: Turns = [*((None, turn) for turn in turns), (0, reply)]
@@ -221,7 +222,7 @@ def _open_body(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-def _find_reply(body: Row) -> Row | None:
+def find_reply(body: Row) -> Row | None:
     """The message of the model in a response of one of the APIs; of several choices none is a guess of ours."""
     for path in _REPLY_PATHS:
         value: Any = body
@@ -268,6 +269,22 @@ def _find_transcript(row: Row) -> FoundTurns | None:
             turns = _split_transcript(value)
             if {"user", "assistant"} <= {turn["role"].lower().replace("human", "user") for _, turn in turns}:
                 return FoundTurns(turns, frozenset({column}), f"column {column} is a transcript")
+    return None
+
+
+def _find_template_text(row: Row) -> FoundTurns | None:
+    """One text in the tokens of a chat template, or a ReAct text with what was observed in it."""
+    for column, value in row.items():
+        if not isinstance(value, str):
+            continue
+        turns, what = split_template(value), "a text of a chat template"
+        if not turns and column in (*MESSAGES, "text", "log", "trace", "scratchpad"):
+            turns, what = split_react(value), "a text of actions and observations"
+        if any(is_agent(turn) for turn in turns):
+            asked = next((row[k] for k in ("question", "task", "query") if isinstance(row.get(k), str)), None)
+            opens = [] if asked is None or turns[0].get("role") != "assistant" else [{"role": "user", "content": asked}]
+            place: Turns = [*((None, turn) for turn in opens), *enumerate(turns)]
+            return FoundTurns(place, frozenset({column}), f"column {column} is {what}")
     return None
 
 
@@ -353,5 +370,6 @@ _FINDERS = (
     _find_halves,
     _find_wanted_calls,
     _find_transcript,
+    _find_template_text,
     _find_nested,
 )
