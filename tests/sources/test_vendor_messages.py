@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import foretrace
+from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.base import RowError
@@ -281,3 +284,43 @@ def test_autogen_tells_thoughts_results_and_their_repetition_apart() -> None:
 def test_a_reply_that_stands_among_the_messages_is_not_taken_twice() -> None:
     row = {"messages": OPENAI, "response": {"choices": [{"message": OPENAI[3]}]}}
     assert [m.role for m in read(row).messages] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_steps_of_smolagents() -> None:
+    """A task, a step with code, a step whose code fails, and the answer."""
+    steps = [
+        {"task": "Weather?", "task_images": None},
+        {"step_number": 1, "model_output": "Thought: Hm.\n<code>\nlook()\n</code>", "observations": "3 C",
+         "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "python_interpreter", "arguments": "look()"}}]},
+        {"step_number": 2, "model_output": "Thought: So.", "observations": None, "error": {"message": "no"},
+         "tool_calls": [
+            {"id": "c2", "type": "function", "function": {"name": "final_answer", "arguments": {"answer": "3 C"}}}]},
+    ]  # fmt: skip
+    messages = read({"question": "q", "intermediate_steps": steps}).messages
+    assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert json.loads(messages[1].tool_calls[0].arguments) == {"code": "look()"}
+    assert messages[1].reasoning == "Thought: Hm." and messages[2].tool_call_ids == ("c1",)
+    assert (messages[4].content, messages[4].is_error) == ("no", True)
+
+
+def test_numbered_steps() -> None:
+    """DSPy's ReAct."""
+    held = {"thought_0": "Hm.", "tool_name_0": "look", "tool_args_0": {"city": "Oslo"}, "observation_0": "3 C"}
+    messages = read({"question": "Weather?", "trajectory": held, "answer": "It is 3 C."}).messages
+    assert [(m.role, m.content) for m in messages] == [
+        ("user", "Weather?"), ("assistant", ""), ("tool", "3 C"), ("assistant", "It is 3 C."),
+    ]  # fmt: skip
+    assert messages[1].reasoning == "Hm." and json.loads(messages[1].tool_calls[0].arguments) == {"city": "Oslo"}
+
+
+def test_simulations_of_one_document(tmp_path: Path) -> None:
+    """tau2-bench: a document with a list of attempts."""
+    call = {"id": "c1", "name": "look", "arguments": {"city": "Oslo"}, "requestor": "assistant"}
+    messages = [OPENAI[0], {"role": "assistant", "content": None, "tool_calls": [call]}, *OPENAI[2:]]
+    one = {"id": "s1", "task_id": "7", "reward_info": {"reward": 1.0}, "messages": messages}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"info": {}, "tasks": [{"id": "7"}], "simulations": [one]}, indent=1))
+    foretrace.import_source("auto", path, out=tmp_path / "traces")
+    (trace,) = read_traces(tmp_path / "traces")
+    assert trace.task.id == "7" and trace.outcome.reward == 1.0 and trace.messages[1].tool_calls[0].name == "look"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.template_text import split_react, split_template
@@ -288,6 +289,28 @@ def _find_template_text(row: Row) -> FoundTurns | None:
     return None
 
 
+def _find_numbered(row: Row) -> FoundTurns | None:
+    """The trajectory of DSPy's ReAct: `thought_0`, `tool_name_0`, `tool_args_0`, `observation_0`, and so on."""
+    held = _decode(row.get("trajectory"))
+    if not isinstance(held, dict) or "tool_name_0" not in held:
+        return None
+    asked = next((row[k] for k in ("question", "task", "query", "input") if isinstance(row.get(k), str)), None)
+    turns: Turns = [] if asked is None else [(None, {"role": "user", "content": asked})]
+    step = 0
+    while f"tool_name_{step}" in held:
+        thought, name, given, observed = (
+            held.get(f"{key}_{step}") for key in ("thought", "tool_name", "tool_args", "observation")
+        )
+        call = {"id": str(step), "function": {"name": name, "arguments": given}}
+        turns.append((step, {"role": "assistant", "content": "", "reasoning": thought, "tool_calls": [call]}))
+        text = observed if isinstance(observed, str) else encode_json(observed)
+        turns.append((step, {"role": "tool", "content": text, "tool_call_id": str(step)}))
+        step += 1
+    if isinstance(row.get("answer"), str):
+        turns.append((None, {"role": "assistant", "content": row["answer"]}))
+    return FoundTurns(turns, frozenset({"trajectory"}), "trajectory holds numbered steps")
+
+
 def _find_nested(row: Row) -> FoundTurns | None:
     """`messages` within one other column: the state of a graph or of a session."""
     names = [name for name in row if name not in (*_REQUESTS, *_RESPONSES)]
@@ -362,6 +385,7 @@ def _read_system(value: Any) -> str:
 
 
 _FINDERS = (
+    _find_numbered,
     _find_logged_call,
     _find_messages,
     _find_responses,

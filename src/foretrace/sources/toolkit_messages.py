@@ -1,7 +1,8 @@
 """Messages that have no role of their own, as toolkits and programs keep them, made into messages that have one.
 
-Known are AutoGen's events, the requests and responses of Pydantic AI, Semantic Kernel's `Items`, the pairs of Amazon Q
-and Kiro, and a message in an envelope: Continue's, the events of Google's ADK, the lines of Goose, Droid and others.
+Known are the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI, Semantic Kernel's
+`Items`, the pairs of Amazon Q and Kiro, and a message in an envelope: Continue's, the events of Google's ADK, the lines
+of Goose, Droid and others.
 """
 
 from __future__ import annotations
@@ -135,6 +136,33 @@ def _read_pair(item: Row) -> list[Row] | None:
     return found
 
 
+def _read_smolagents(item: Row) -> list[Row] | None:
+    """A step of smolagents: what the model wrote, the call in it, and what was observed."""
+    if isinstance(item.get("task"), str) and item.keys() <= {"task", "task_images"}:
+        return [{"role": "user", "content": item["task"]}]
+    calls = item.get("tool_calls")
+    if not isinstance(item.get("step_number"), int) or not isinstance(calls, list | None) or "observations" not in item:
+        return None
+    found: list[Row] = [{"role": "assistant", "content": "" if calls else str(item.get("model_output") or "")}]
+    if calls:
+        written = str(item.get("model_output") or "")
+        found[0]["reasoning"] = written.partition("<code>")[0].partition("```")[0].strip() or None
+        found[0]["tool_calls"] = [_read_step_call(call) for call in calls]
+    error = _get(item.get("error"), "message", item.get("error"))
+    observed = item.get("observations") or error
+    if observed and calls:
+        found.append(_make_result({"is_error": bool(error)}, _get(calls[0], "id"), observed))
+    return found
+
+
+def _read_step_call(call: Any) -> Any:
+    function = _get(call, "function", call)
+    given = _get(function, "arguments")
+    if isinstance(given, str) and _get(function, "name") == "python_interpreter":
+        given = {"code": given}
+    return {"id": _get(call, "id"), "function": {"name": _get(function, "name"), "arguments": given}}
+
+
 def _make_thought(text: Any) -> Row:
     """An item of the Responses API, which joins the message that follows."""
     return {"type": "reasoning", "summary": [{"text": str(text or "")}]}
@@ -150,4 +178,4 @@ def _get(value: Any, key: str, other: Any = None) -> Any:
     return value.get(key, other) if isinstance(value, dict) else other
 
 
-_READERS = (_read_autogen, _read_pydantic_ai, _read_semantic_kernel, _read_pair, _read_envelope)
+_READERS = (_read_smolagents, _read_autogen, _read_pydantic_ai, _read_semantic_kernel, _read_pair, _read_envelope)
