@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import foretrace
+from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.base import RowError
@@ -39,6 +42,66 @@ BEDROCK = [
     {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "3 C"}]}}]},
     {"role": "assistant", "content": [{"text": "It is 3 C."}]},
 ]
+AMP = [
+    {"role": "user", "messageId": 0, "content": [{"type": "text", "text": "Weather?"}]},
+    {"role": "assistant", "messageId": 1, "content": [
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "complete": True, "id": "c1", "name": "look", "input": {"city": "Oslo"}},
+    ]},
+    {"role": "user", "messageId": 2, "content": [
+        {"type": "tool_result", "toolUseID": "c1", "run": {"status": "done", "result": {"output": "3 C"}}}
+    ]},
+    {"role": "assistant", "messageId": 3, "content": [{"type": "text", "text": "It is 3 C."}]},
+]  # fmt: skip
+GOOSE_CALL = {"status": "success", "value": {"name": "look", "arguments": {"city": "Oslo"}}}
+GOOSE = [
+    {"role": "user", "created": 1, "content": [{"type": "text", "text": "Weather?"}]},
+    {"role": "assistant", "content": [
+        {"type": "text", "text": "I look."}, {"type": "toolRequest", "id": "c1", "toolCall": GOOSE_CALL}
+    ]},
+    {"role": "user", "content": [{"type": "toolResponse", "id": "c1", "toolResult": {
+        "status": "success", "value": {"content": [{"type": "text", "text": "3 C"}], "isError": False}}}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "It is 3 C."}]},
+]  # fmt: skip
+CALL_STATE = {"toolCallId": "c1", "toolCall": CALL, "status": "done", "output": [{"name": "look", "content": "3 C"}]}
+CONTINUE = [
+    {"message": {"role": "user", "content": [{"type": "text", "text": "Weather?"}]}, "contextItems": []},
+    {"message": {"role": "assistant", "content": "I look.", "toolCalls": [CALL]}, "toolCallStates": [CALL_STATE]},
+    {"message": {"role": "tool", "content": "3 C", "toolCallId": "c1"}, "contextItems": []},
+    {"message": {"role": "assistant", "content": "It is 3 C."}, "contextItems": []},
+]
+ADK = [
+    {"author": "user", "content": {"role": "user", "parts": [{"text": "Weather?"}]}},
+    {"author": "helper", "content": {"role": "model", "parts": [
+        {"text": "I look."}, {"function_call": {"id": "c1", "name": "look", "args": {"city": "Oslo"}}}]}},
+    {"author": "helper", "content": {"role": "user", "parts": [
+        {"function_response": {"id": "c1", "name": "look", "response": "3 C"}}]}},
+    {"author": "helper", "content": {"role": "model", "parts": [{"text": "It is 3 C."}]}},
+]  # fmt: skip
+PYDANTIC_AI = [
+    {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "Weather?"}]},
+    {"kind": "response", "parts": [
+        {"part_kind": "text", "content": "I look."},
+        {"part_kind": "tool-call", "tool_name": "look", "args": {"city": "Oslo"}, "tool_call_id": "c1"}]},
+    {"kind": "request", "parts": [
+        {"part_kind": "tool-return", "tool_name": "look", "content": "3 C", "tool_call_id": "c1"}]},
+    {"kind": "response", "parts": [{"part_kind": "text", "content": "It is 3 C."}]},
+]  # fmt: skip
+KERNEL = [
+    {"Role": {"Label": "user"}, "Items": [{"$type": "TextContent", "Text": "Weather?"}]},
+    {"Role": {"Label": "assistant"}, "Items": [
+        {"$type": "TextContent", "Text": "I look."},
+        {"$type": "FunctionCallContent", "Id": "c1", "FunctionName": "look", "Arguments": {"city": "Oslo"}}]},
+    {"Role": {"Label": "tool"}, "Items": [{"$type": "FunctionResultContent", "CallId": "c1", "Result": "3 C"}]},
+    {"Role": {"Label": "assistant"}, "Items": [{"$type": "TextContent", "Text": "It is 3 C."}]},
+]  # fmt: skip
+PAIRS = [
+    {"user": {"content": {"Prompt": {"prompt": "Weather?"}}}, "assistant": {"ToolUse": {
+        "content": "I look.", "tool_uses": [{"id": "c1", "name": "look", "args": {"city": "Oslo"}}]}}},
+    {"user": {"content": {"ToolUseResults": {"tool_use_results": [
+        {"tool_use_id": "c1", "content": [{"Text": "3 C"}], "status": "Success"}]}}},
+     "assistant": {"Response": {"content": "It is 3 C."}}},
+]  # fmt: skip
 SDK_MODEL = [
     ASK,
     {
@@ -86,6 +149,15 @@ REPLY = {"role": "assistant", "content": "It is 3 C."}
 ROWS: dict[str, dict[str, Any]] = {
     "gemini": {"contents": GEMINI},
     "bedrock": {"messages": BEDROCK},
+    "amp": {"messages": AMP},
+    "goose": {"messages": GOOSE},
+    "continue": {"history": CONTINUE},
+    "adk": {"events": ADK},
+    "pydantic ai": {"messages": PYDANTIC_AI},
+    "semantic kernel": {"messages": KERNEL},
+    "pairs": {"history": PAIRS},
+    "messages beside a response": {"messages": OPENAI[:3], "response": {"choices": [{"message": OPENAI[3]}]}},
+    "state of a graph": {"values": {"messages": OPENAI}, "next": []},
     "sdk for the model": {"messages": SDK_MODEL},
     "sdk as it is shown": {"id": "x", "messages": SDK_SHOWN},
     "llama index": {"chat_history": LLAMA_INDEX},
@@ -191,3 +263,64 @@ def test_what_is_not_known_is_refused_by_name(message: dict[str, Any]) -> None:
     except RowError as error:
         found = error.drop
     assert isinstance(found, Drop) and found.reason in ("unknown_part", "bad_tool_call")
+
+
+def test_autogen_tells_thoughts_results_and_their_repetition_apart() -> None:
+    events: list[dict[str, Any]] = [
+        {"source": "user", "type": "TextMessage", "content": "Weather?"},
+        {"source": "helper", "type": "ThoughtEvent", "content": "Hm."},
+        {"source": "helper", "type": "ToolCallRequestEvent", "content": [
+            {"id": "c1", "name": "look", "arguments": '{"city": "Oslo"}'}]},
+        {"source": "helper", "type": "ToolCallExecutionEvent", "content": [
+            {"call_id": "c1", "name": "look", "content": "no", "is_error": True}]},
+        {"source": "helper", "type": "ToolCallSummaryMessage", "content": "no"},
+    ]  # fmt: skip
+    messages = read({"messages": events, "stop_reason": "done"}).messages
+    assert [m.role for m in messages] == ["user", "assistant", "tool"]
+    assert messages[1].reasoning == "Hm." and messages[1].tool_calls[0].name == "look"
+    assert messages[2].is_error is True and messages[2].tool_call_ids == ("c1",)
+
+
+def test_a_reply_that_stands_among_the_messages_is_not_taken_twice() -> None:
+    row = {"messages": OPENAI, "response": {"choices": [{"message": OPENAI[3]}]}}
+    assert [m.role for m in read(row).messages] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_steps_of_smolagents() -> None:
+    """A task, a step with code, a step whose code fails, and the answer."""
+    steps = [
+        {"task": "Weather?", "task_images": None},
+        {"step_number": 1, "model_output": "Thought: Hm.\n<code>\nlook()\n</code>", "observations": "3 C",
+         "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "python_interpreter", "arguments": "look()"}}]},
+        {"step_number": 2, "model_output": "Thought: So.", "observations": None, "error": {"message": "no"},
+         "tool_calls": [
+            {"id": "c2", "type": "function", "function": {"name": "final_answer", "arguments": {"answer": "3 C"}}}]},
+    ]  # fmt: skip
+    messages = read({"question": "q", "intermediate_steps": steps}).messages
+    assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert json.loads(messages[1].tool_calls[0].arguments) == {"code": "look()"}
+    assert messages[1].reasoning == "Thought: Hm." and messages[2].tool_call_ids == ("c1",)
+    assert (messages[4].content, messages[4].is_error) == ("no", True)
+
+
+def test_numbered_steps() -> None:
+    """DSPy's ReAct."""
+    held = {"thought_0": "Hm.", "tool_name_0": "look", "tool_args_0": {"city": "Oslo"}, "observation_0": "3 C"}
+    messages = read({"question": "Weather?", "trajectory": held, "answer": "It is 3 C."}).messages
+    assert [(m.role, m.content) for m in messages] == [
+        ("user", "Weather?"), ("assistant", ""), ("tool", "3 C"), ("assistant", "It is 3 C."),
+    ]  # fmt: skip
+    assert messages[1].reasoning == "Hm." and json.loads(messages[1].tool_calls[0].arguments) == {"city": "Oslo"}
+
+
+def test_simulations_of_one_document(tmp_path: Path) -> None:
+    """tau2-bench: a document with a list of attempts."""
+    call = {"id": "c1", "name": "look", "arguments": {"city": "Oslo"}, "requestor": "assistant"}
+    messages = [OPENAI[0], {"role": "assistant", "content": None, "tool_calls": [call]}, *OPENAI[2:]]
+    one = {"id": "s1", "task_id": "7", "reward_info": {"reward": 1.0}, "messages": messages}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"info": {}, "tasks": [{"id": "7"}], "simulations": [one]}, indent=1))
+    foretrace.import_source("auto", path, out=tmp_path / "traces")
+    (trace,) = read_traces(tmp_path / "traces")
+    assert trace.task.id == "7" and trace.outcome.reward == 1.0 and trace.messages[1].tool_calls[0].name == "look"

@@ -12,7 +12,7 @@ from foretrace.actions.tool_rules import decode_arguments
 from foretrace.actions.tool_tables import TOOL_GROUPS, split_words_of_name
 from foretrace.core.trace import ToolCall
 
-_COMMAND_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
+_COMMAND_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 _MAX_CHARACTERS = 2000
 """Characters of a command that are read for its name."""
 

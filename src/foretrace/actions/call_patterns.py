@@ -13,7 +13,7 @@ from foretrace.actions.shell.program_tables import INTERPRETERS, PYTHON, SHELLS,
 from foretrace.actions.tool_rules import decode_arguments, find_tool_group
 from foretrace.core.trace import ToolCall
 
-_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
+_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 _QUERY_KEYS = ("query", "sql", "statement", "input", "command", "code")
 _WITH_VERBS = {
     *SUBCOMMANDS,

@@ -33,7 +33,7 @@ class ObservedResult(Enum):
 _FAIL_HINTS = (
     "rror", "RROR", "ail", "AIL", "raceback", "✗", "✘", "❌", "odule named", "not found", "fault",
     "dumped", "imed out",
-    "IMED OUT", "panic", "such file", "atal:", "xception", "E  ",
+    "IMED OUT", "panic", "such file", "atal:", "xception", "E  ", "t recognized as",
 )  # fmt: skip
 _PASS_HINTS = (
     "ucce",
@@ -68,7 +68,8 @@ _FAILURE = re.compile(
     r"|^(?:E\s+)?(?:\w+\.)*(?:Syntax|Indentation|Import|ModuleNotFound|Assertion|Name)Error\b"
     r"|^(?:npm ERR!|make(?:\[\d+\])?: \*\*\*|panic:|fatal:|thread '.*' panicked)|error\[E\d+\]|BUILD FAILED"
     r"|^\S+:\d+(?::\d+)?: (?:fatal )?error:|: No such file or directory$|: can't open file|^E   \S"
-    r"|^error: ",
+    r"|^error: |\bis not recognized as (?:a name of a cmdlet|the name of a cmdlet|an internal or external command)"
+    r"|FullyQualifiedErrorId",
     re.M,
 )
 _ERROR_LINE = re.compile(

@@ -24,7 +24,7 @@ _VERBATIM = split_words(
     "thought replacement_text insert_text patch diff query pattern answer final_answer regex"
 )
 """Arguments whose text is taken as it is: there `1` and `1.0` are different texts."""
-_COMMAND_KEYS = ("command", "cmd", "script", "commands")
+_COMMAND_KEYS = ("command", "cmd", "script", "commands", "keystrokes")
 _LITERAL = re.compile(r"\s*(?:-?\d[\d.eE+-]*|true|false|null|True|False|None|\[[\s\S]*\]|\{[\s\S]*\})\s*\Z")
 _PATH_LIKE = re.compile(r"[\w.@%+=:,-]*(?:/[\w.@%+=:,-]*)+\Z|[\w-]+(?:\.[A-Za-z]\w{0,5})+\Z|\.{1,2}\Z")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}

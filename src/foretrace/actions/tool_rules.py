@@ -39,17 +39,19 @@ from foretrace.actions.tool_tables import (
 Arguments = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
-_PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|^mcp__.+?__")
+_PREFIX = re.compile(
+    r"^(?:functions?|tools?|default_api)[.:/]|^mcp__.+?__|^[A-Za-z][\w-]*?__(?=[A-Za-z])|^[\w-]+/(?=\w)"
+)
 _PATCH_PATH = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)([^\n\t]+)", re.M)
 _FIRST_PATH = re.compile(r"\s*([\"']?)([^\s\"']+)\1")
 _URL = re.compile(r"https?://|www\.")
 _NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
 _NEW_KEYS = (
     "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace",
-    "new_content", "text",
+    "new_content", "text", "body", "replacement",
     "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
 )  # fmt: skip
-_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
+_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 _CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
 _QUERY_KEYS = ("query", "sql", "statement", "input", "command", "code")
 _AGENT_LINE = re.compile(
@@ -68,6 +70,7 @@ _HANDOVER_TO = split_words("human agent agents representative operator support p
 _HANDOVER = split_words("transfer escalate handoff handover forward connect")
 _SHOWS = split_words("view read list show get")
 """Commands of a tool of the agent's own list that only show it."""
+_WRITE_VERBS = split_words("write edit append insert patch replace create update overwrite")
 _FILE_WORDS = split_words("file files docx document notebook xlsx pptx markdown csv json")
 
 
@@ -362,26 +365,31 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
         return make_facts(CallKind.HANDOVER, "hand_over")
     retry = {"retry_key": name, "payload": msgspec.json.encode(values).decode()[:4000]}
     if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
-        if (_FILE_WORDS & set(words) and first in ("read", "view", "show")) or words[1:] == ["directory"]:
+        if "replace" in words and _writes_text(values):  # find_and_replace
+            return _classify_write("tool.write_words", values, creates=False)
+        reads_file = first in ("read", "view", "show") and (
+            _FILE_WORDS & set(words) or (words[1:] and _get_path(values))
+        )
+        if reads_file or words[1:] == ["directory"]:
             return make_facts(CallKind.READ, "tool.read_words", reads=tuple(filter(None, (_get_path(values),))))
         return make_facts(CallKind.SEARCH, "tool.read_verb")
-    if first in ("write", "edit", "append", "insert", "patch", "replace", "create", "update", "overwrite") and (
-        _FILE_WORDS & set(words) and _get_path(values)
-    ):
+    if first in _WRITE_VERBS and (_get_path(values) and (_FILE_WORDS & set(words) or _writes_text(values))):
         return _classify_write("tool.write_words", values, creates=first in ("write", "create", "overwrite"))
     if first in COMPUTE_VERBS:
         return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
     if first in CHANGE_VERBS and not (marker and last in DATA_NOUNS):
         return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
-    return _classify_by_inner_words(words, bool(marker), retry)
+    return _classify_by_inner_words(words, bool(marker), retry, values)
 
 
-def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, str]) -> CallFacts:
+def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, str], values: Arguments) -> CallFacts:
     """Classify a name whose first word is no verb (`crm_search_customers`, `chain_details`, `tracks_for_spotify`)."""
     if not is_api:
         verb = next((w for w in words[1:] if w in READ_VERBS or w in CHANGE_VERBS or w in COMPUTE_VERBS), "")
         if verb in COMPUTE_VERBS:
             return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
+        if verb in _WRITE_VERBS and _writes_text(values):
+            return _classify_write("tool.write_words", values, creates=verb in ("write", "create"))
         if verb in CHANGE_VERBS and words[-1] not in DATA_NOUNS:
             return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
     if words[:2] in (["check", "in"], ["check", "out"]):
@@ -392,6 +400,11 @@ def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, st
         # Nearly every API of a data marketplace fetches data, but the name does not promise it.
         return make_facts(CallKind.SEARCH, "tool.api", Effect.UNKNOWN)
     return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN, **retry)
+
+
+def _writes_text(values: Arguments) -> bool:
+    """Whether a call brings a path and a text to stand there."""
+    return bool(_get_path(values)) and any(isinstance(values.get(key), str) for key in _NEW_KEYS)
 
 
 @lru_cache(maxsize=512)

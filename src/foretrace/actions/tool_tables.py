@@ -34,7 +34,7 @@ TOOL_GROUPS = _make_table(
     ("terminal", "submit finish final_answer submit_final_result submit_final_answer answer stop solution done"),
     ("terminal", "task_complete task_completed complete_task complete task_done attempt_completion submit_answer"),
     ("terminal", "give_answer return_answer submit_solution submit_result finish_task submit_review final_result"),
-    ("terminal", "structured_output"),
+    ("terminal", "structured_output mark_task_complete"),
     ("give_up", "exit_forfeit give_up give_up_and_restart forfeit abort"),
     (
         "ask",
@@ -83,7 +83,7 @@ TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
         (CallKind.WRITE, None, "multiedit reapply"),
         (CallKind.UNDO, None, "undo_edit undo revert_file restore_file"),
         (CallKind.VERIFY, None, "run_tests run_test test execute_tests lint run_linter get_diagnostics type_check"),
-        (CallKind.VERIFY, None, "read_lints lsp_diagnostics"),
+        (CallKind.VERIFY, None, "read_lints lsp_diagnostics get_errors"),
         (
             CallKind.OTHER,
             Effect.PURE_READ,
@@ -143,7 +143,7 @@ OWN_STATE_READERS = split_words("todo todos todo_list manage_todo_list task_trac
 
 READ_VERBS = split_words(
     "get list search lookup look find check fetch query retrieve show describe browse read view download "
-    "scrape crawl "
+    "scrape crawl grep glob "
     "google wikipedia inspect track detect suggest recommend autocomplete browse see display count "
     "filter explore "
     "match resolve locate compare explain preview"

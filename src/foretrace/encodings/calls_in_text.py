@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from foretrace.core.trace import Message, ToolCall
+from foretrace.encodings.call_tokens import PLUGIN as CALL_TOKENS
+from foretrace.encodings.call_tokens import TOKENS
+from foretrace.encodings.tagged_json import PLUGIN as TAGGED_JSON
+from foretrace.encodings.tagged_json import TAGS
 
 
 def remove_calls(message: Message) -> str:
@@ -26,4 +30,7 @@ def find_calls(text: str) -> list[ToolCall]:
         from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
 
         return FUNCTION_XML.parse(text)
+    for tags, encoding in ((TAGS, TAGGED_JSON), (TOKENS, CALL_TOKENS)):
+        if any(tag in text for tag in tags) and (calls := encoding.parse(text)):
+            return calls
     return []

@@ -30,7 +30,7 @@ MAX_LINE = 512 * 1024 * 1024
 """Bytes of one line that are still read; a longer one is dropped without being held."""
 UNFINISHED_LINE = "unfinished_line"
 """Reason of the Drop for a last line that is not whole: somebody is still writing the file."""
-DOCUMENT_LISTS = ("data", "problems")
+DOCUMENT_LISTS = ("data", "problems", "simulations")
 """Keys under which a JSON document may hold the list of its rows."""
 _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 13

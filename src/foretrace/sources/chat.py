@@ -42,7 +42,7 @@ FIELDS = {
     ),
     "group": ("group", "repo", "repository", "task.group"),
     "success": ("success", "resolved", "passed", "outcome.success"),
-    "reward": ("reward", "score", "outcome.reward"),
+    "reward": ("reward", "score", "outcome.reward", "reward_info.reward"),
     "model": ("model", "model_name", "provenance.model", "response.model", "request.model"),
     "exit_reason": ("exit_status", "exit_reason"),
     "license": ("license", "licence"),

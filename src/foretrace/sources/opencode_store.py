@@ -76,6 +76,22 @@ def read_folder(path: Path, account: Account) -> Iterator[StoredSession]:
     _count_lost(loose, account)
 
 
+def is_export(document: dict[str, Any]) -> bool:
+    """Whether a document is what `opencode export` writes: a session, and messages with their parts."""
+    first = next(iter(get_dicts(document, "messages")), {})
+    return bool(get_text(get_dict(document, "info"), "id") and get_dict(first, "info")) and "parts" in first
+
+
+def read_export(path: Path, account: Account) -> Iterator[StoredSession]:
+    """The one session of an export."""
+    document = read_document(path)
+    if isinstance(document, Drop) or not isinstance(document, dict):
+        account.drop(document.reason if isinstance(document, Drop) else "not_an_object")
+        return
+    messages = [StoredMessage(get_dict(m, "info"), get_dicts(m, "parts")) for m in get_dicts(document, "messages")]
+    yield StoredSession(get_dict(document, "info"), messages)
+
+
 def _count_lost(parts: dict[str, list[dict[str, Any]]], account: Account) -> None:
     if count := sum(map(len, parts.values())):
         account.ignore("part without a message", count)

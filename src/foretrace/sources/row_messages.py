@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,8 +19,9 @@ from foretrace.sources.openai_messages import (
     read_function_call,
     read_native_calls,
 )
+from foretrace.sources.template_text import split_observations
 from foretrace.sources.text_actions import AgentText, CallReader
-from foretrace.sources.turn_items import CALL_ROLES, ROLES, Place, Row
+from foretrace.sources.turn_items import CALL_ROLES, ROLES, Place, Row, is_agent
 
 _KNOWN = frozenset(
     [
@@ -29,7 +31,7 @@ _KNOWN = frozenset(
 )
 _MARKER = re.compile(
     r"^(?:OBSERVATION:\n|Observation(?: \d+)?:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
-    r"|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
+    r"|\[\w+(?: for '[^\n]*?')?\] Result:\n?|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
 """Beginnings that mark a message of role `user` as the output of a tool."""
 _NOTICE = re.compile(
@@ -64,6 +66,7 @@ def make_messages(items: list[tuple[Place, Row]], pattern: Encoding | None = Non
     Raises:
         RowError: a turn has a role that is not known, or content that would be lost.
     """
+    items = list(_split_observed(items))
     turns = [_read_turn(place, item, index) for index, (place, item) in enumerate(items)]
     silent = [i for i, turn in enumerate(turns) if turn.role == "assistant" and not turn.calls]
     texts = [AgentText(turns[i].text, _find_answer(turns, i)) for i in silent if turns[i].text.strip()]
@@ -95,6 +98,20 @@ def find_task_text(messages: tuple[Message, ...]) -> str:
                 break
             asked.clear()
     return "\n\n".join(asked)
+
+
+def _split_observed(items: list[tuple[Place, Row]]) -> Iterator[tuple[Place, Row]]:
+    """Turns of the agent into which its program wrote what it observed (CrewAI) as turns and results. Where something
+    answers the turn, the agent made the observation up."""
+    for index, (place, item) in enumerate(items):
+        text = item.get("content", item.get("value"))
+        key = "content" if "content" in item else "value"
+        is_open = index + 1 == len(items) or is_agent(items[index + 1][1])
+        if not is_open or not isinstance(text, str) or "\nObservation" not in text or not is_agent(item):
+            yield place, item
+            continue
+        for turn in split_observations(text):
+            yield place, {**item, key: turn["content"]} if turn["role"] == "assistant" else turn
 
 
 def _read_turn(place: Place, item: Row, index: int) -> _Turn:

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
 from foretrace.sources.openai_messages import check_objects, decode_column
-from foretrace.sources.turn_items import is_turn
+from foretrace.sources.template_text import split_react, split_template
+from foretrace.sources.turn_items import is_agent, is_turn
 
 Row = dict[str, Any]
 Turns = list[tuple[int | None, Row]]
@@ -160,6 +162,18 @@ def _make_turns(value: Any, role: str) -> list[Row]:
     return [{"role": role, "content": value}] if isinstance(value, str) and value.strip() else []
 
 
+def _find_logged_call(row: Row) -> FoundTurns | None:
+    """`messages` with the body of a response beside them, as gateways log a call: the last reply is in the body."""
+    column = next((name for name in ("messages", "contents") if isinstance(row.get(name), list)), None)
+    body = _open_body(row.get("response"))
+    reply = None if column is None or is_turn(body) else find_reply(body)
+    turns = _list_turns(row.get(column or ""))
+    if reply is None or not turns or column is None or is_agent(turns[-1]):
+        return None
+    used = frozenset({column, "response"})
+    return FoundTurns([*((None, turn) for turn in turns), (0, reply)], used, f"{column}, and response of a model's API")
+
+
 def _find_responses(row: Row) -> FoundTurns | None:
     """A request and a response: `responses_create_params` and `response`, or `input` and `output`."""
     asked, answer = _decode(row.get("responses_create_params")), _decode(row.get("response"))
@@ -191,7 +205,7 @@ def _find_exchange(row: Row) -> FoundTurns | None:
     messages = next((body[name] for name in ("messages", "contents") if isinstance(body.get(name), list)), None)
     if messages and isinstance(messages[0], list):  # one conversation of a batch: others would be lost
         messages = messages[0] if len(messages) == 1 else None
-    turns, reply = _list_turns(messages), _find_reply(said[1])
+    turns, reply = _list_turns(messages), find_reply(said[1])
     if not turns or reply is None:
         return None
     exchange: Turns = [*((None, turn) for turn in turns), (0, reply)]
@@ -209,7 +223,7 @@ def _open_body(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-def _find_reply(body: Row) -> Row | None:
+def find_reply(body: Row) -> Row | None:
     """The message of the model in a response of one of the APIs; of several choices none is a guess of ours."""
     for path in _REPLY_PATHS:
         value: Any = body
@@ -224,13 +238,17 @@ def _find_reply(body: Row) -> Row | None:
 
 
 def _find_halves(row: Row) -> FoundTurns | None:
-    """`prompt` with a `completion` or `response`."""
+    """`prompt` with a `completion` or `response`; turns in `input` with a text in `output`."""
     reply = next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
-    asked, said = _make_turns(row.get("prompt"), "user"), _make_turns(row.get(reply or ""), "assistant")
+    prompt = "prompt"
+    if reply is None and isinstance(row.get("output"), str) and _list_turns(row.get("input")):
+        # Beside turns only: two texts in these columns are an instruction and its answer.
+        prompt, reply = "input", "output"
+    asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
-    return FoundTurns(turns, frozenset({"prompt", reply}), f"columns prompt and {reply}")
+    return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
 
 
 def _find_wanted_calls(row: Row) -> FoundTurns | None:
@@ -253,6 +271,54 @@ def _find_transcript(row: Row) -> FoundTurns | None:
             if {"user", "assistant"} <= {turn["role"].lower().replace("human", "user") for _, turn in turns}:
                 return FoundTurns(turns, frozenset({column}), f"column {column} is a transcript")
     return None
+
+
+def _find_template_text(row: Row) -> FoundTurns | None:
+    """One text in the tokens of a chat template, or a ReAct text with what was observed in it."""
+    for column, value in row.items():
+        if not isinstance(value, str):
+            continue
+        turns, what = split_template(value), "a text of a chat template"
+        if not turns and column in (*MESSAGES, "text", "log", "trace", "scratchpad"):
+            turns, what = split_react(value), "a text of actions and observations"
+        if any(is_agent(turn) for turn in turns):
+            asked = next((row[k] for k in ("question", "task", "query") if isinstance(row.get(k), str)), None)
+            opens = [] if asked is None or turns[0].get("role") != "assistant" else [{"role": "user", "content": asked}]
+            place: Turns = [*((None, turn) for turn in opens), *enumerate(turns)]
+            return FoundTurns(place, frozenset({column}), f"column {column} is {what}")
+    return None
+
+
+def _find_numbered(row: Row) -> FoundTurns | None:
+    """The trajectory of DSPy's ReAct: `thought_0`, `tool_name_0`, `tool_args_0`, `observation_0`, and so on."""
+    held = _decode(row.get("trajectory"))
+    if not isinstance(held, dict) or "tool_name_0" not in held:
+        return None
+    asked = next((row[k] for k in ("question", "task", "query", "input") if isinstance(row.get(k), str)), None)
+    turns: Turns = [] if asked is None else [(None, {"role": "user", "content": asked})]
+    step = 0
+    while f"tool_name_{step}" in held:
+        thought, name, given, observed = (
+            held.get(f"{key}_{step}") for key in ("thought", "tool_name", "tool_args", "observation")
+        )
+        call = {"id": str(step), "function": {"name": name, "arguments": given}}
+        turns.append((step, {"role": "assistant", "content": "", "reasoning": thought, "tool_calls": [call]}))
+        text = observed if isinstance(observed, str) else encode_json(observed)
+        turns.append((step, {"role": "tool", "content": text, "tool_call_id": str(step)}))
+        step += 1
+    if isinstance(row.get("answer"), str):
+        turns.append((None, {"role": "assistant", "content": row["answer"]}))
+    return FoundTurns(turns, frozenset({"trajectory"}), "trajectory holds numbered steps")
+
+
+def _find_nested(row: Row) -> FoundTurns | None:
+    """`messages` within one other column: the state of a graph or of a session."""
+    names = [name for name in row if name not in (*_REQUESTS, *_RESPONSES)]
+    found = [(name, listed) for name in names if (listed := _list_turns(_open_body(row[name]).get("messages")))]
+    if len(found) != 1:
+        return None
+    column, turns = found[0]
+    return FoundTurns([*enumerate(turns)], frozenset({column}), f"{column}.messages holds messages")
 
 
 def _split_transcript(text: str) -> Turns:
@@ -319,6 +385,8 @@ def _read_system(value: Any) -> str:
 
 
 _FINDERS = (
+    _find_numbered,
+    _find_logged_call,
     _find_messages,
     _find_responses,
     _find_exchange,
@@ -326,4 +394,6 @@ _FINDERS = (
     _find_halves,
     _find_wanted_calls,
     _find_transcript,
+    _find_template_text,
+    _find_nested,
 )

@@ -9,20 +9,26 @@ from typing import Any, NamedTuple
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.action_line import PLUGIN as ACTION_LINE
 from foretrace.encodings.base import Encoding
+from foretrace.encodings.call_list import PLUGIN as CALL_LIST
 from foretrace.encodings.calls_in_text import find_calls
 from foretrace.encodings.code_fence import PLUGIN as CODE_FENCE
 from foretrace.encodings.fence import PLUGIN as FENCE
 from foretrace.encodings.json_action import PLUGIN as JSON_ACTION
 from foretrace.encodings.react import PLUGIN as REACT
 from foretrace.encodings.tagged_code import PLUGIN as TAGGED_CODE
+from foretrace.encodings.terminal_json import PLUGIN as TERMINAL_JSON
+from foretrace.encodings.tool_tags import PLUGIN as TOOL_TAGS
 from foretrace.encodings.web_call import PLUGIN as WEB_CALL
 from foretrace.encodings.web_fence import PLUGIN as WEB_FENCE
 
 _SURE: tuple[tuple[Encoding, tuple[str, ...]], ...] = (
+    (TOOL_TAGS, ("</",)),  # before tags of which one is the name of its argument
     (TAGGED_CODE, ("<",)),
     (REACT, ("Action Input:",)),
+    (TERMINAL_JSON, ('"keystrokes"', '"task_complete"')),
     (JSON_ACTION, ("{",)),
     (ACTION_LINE, ("Action", "ACTION:", "Act:", "Final Answer:")),
+    (CALL_LIST, (")]",)),
     (WEB_FENCE, ("```",)),
     (WEB_CALL, ("(",)),
 )

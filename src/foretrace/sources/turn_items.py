@@ -2,7 +2,7 @@
 
 Read are OpenAI chat messages, ShareGPT turns, Anthropic blocks (`tool_use`, `tool_result`, `thinking`), items of the
 OpenAI Responses API, LangChain's messages, turns whose text is in `text` and `system_prompt`, and what
-`vendor_messages` knows.
+`vendor_messages` and `toolkit_messages` know.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
+from foretrace.sources.toolkit_messages import read_toolkit
 from foretrace.sources.vendor_messages import unify_message
 
 Row = dict[str, Any]
@@ -48,6 +49,7 @@ _LANGCHAIN = {"human": "user", "ai": "assistant", "system": "system", "tool": "t
 _CALL_ITEMS = ("function_call", "custom_tool_call", "mcp_call", "local_shell_call", "computer_call")
 _CALL_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output")
 _SERVER_CALLS = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call")
+_ITEM_KEYS = frozenset({"call_id", "summary", "content", "output", "arguments", "action"})
 _ITEMS = frozenset({*_CALL_ITEMS, *_CALL_OUTPUTS, *_SERVER_CALLS, "reasoning", "message"})
 _TEXTS = ("content", "value", "text", "message")
 _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
@@ -61,9 +63,15 @@ def is_turn(item: Any) -> bool:
     if isinstance(name, str) and name.lower() in ROLES:
         return any(key in item for key in (*_TEXTS, "tool_calls", "function_call", "system_prompt", "parts", "blocks"))
     kind = item.get("type")
-    if isinstance(kind, str) and kind in _ITEMS:
-        return any(key in item for key in ("call_id", "summary", "content", "output", "arguments", "action"))
-    return _unwrap_langchain(item) is not None
+    if isinstance(kind, str) and kind in _ITEMS and item.keys() & _ITEM_KEYS:
+        return True
+    return _unwrap_langchain(item) is not None or read_toolkit(item) is not None
+
+
+def is_agent(item: Row) -> bool:
+    """Whether a turn has the agent's role."""
+    name = item.get("role", item.get("from"))
+    return isinstance(name, str) and ROLES.get(name.lower()) == "assistant"
 
 
 def flatten_turns(
@@ -75,14 +83,22 @@ def flatten_turns(
         keys: What the row calls role and content, where the user names them.
     """
     reasoning = _PendingReasoning()
+    answered: set[Any] = set()  # calls of which their own message says what came of them
     for place, item in turns:
         item = _rename(item, *keys)
-        if item.get("type") == "reasoning" and "role" not in item:
-            reasoning.add(item)
-            continue
-        for each in unify_message(item):
-            for message in _read_item(each):
-                yield from reasoning.join((place, message))
+        found = read_toolkit(item)
+        for named in (item,) if found is None else found:
+            if named.get("type") == "reasoning" and "role" not in named:
+                reasoning.add(named)
+                continue
+            for each in unify_message(named):
+                for message in _read_item(each):
+                    if found is None or "toolCallStates" not in item:
+                        if answered and message.get("role") == "tool" and message.get("tool_call_id") in answered:
+                            continue
+                    elif message.get("role") == "tool":
+                        answered.add(message.get("tool_call_id"))
+                    yield from reasoning.join((place, message))
     yield from reasoning.flush()
 
 

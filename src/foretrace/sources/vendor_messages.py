@@ -1,7 +1,8 @@
 """Messages as other APIs and toolkits write them, made into messages with Anthropic's blocks, which `turn_items` reads.
 
-Known are Gemini's `parts`, the blocks of Bedrock's Converse API, the AI SDK's messages for a model and for its user
-interface, and LlamaIndex's `blocks`. What is in none of these forms is left as it is, so that nothing is lost unseen.
+Known are Gemini's `parts`, the blocks of Bedrock's Converse API, of Goose and of Amp, the AI SDK's messages for a model
+and for its user interface, and LlamaIndex's `blocks`. What is in none of these forms is left as it is, so that nothing
+is lost unseen.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _are_objects(value: Any) -> TypeGuard[list[Row]]:
 def _is_foreign(block: Row) -> bool:
     if "type" not in block:
         return any(key in block for key in ("toolUse", "toolResult", "reasoningContent", "functionCall"))
-    return block["type"] in ("tool-call", "tool-result") or (block["type"] == "reasoning" and "text" in block)
+    if block["type"] in ("reasoning", "tool_result"):
+        return "text" in block or "run" in block
+    return block["type"] in ("tool-call", "tool-result", "toolRequest", "toolResponse")
 
 
 def _read_block(block: Row) -> Row:
@@ -50,6 +53,11 @@ def _read_block(block: Row) -> Row:
         return _make_result(block.get("toolCallId"), _get(output, "value", output), is_error)
     if kind == "reasoning" and isinstance(block.get("text"), str):
         return {"type": "thinking", "thinking": block["text"]}
+    if kind in ("toolRequest", "toolResponse"):
+        return _read_goose(block, _get(block, "toolCall" if kind == "toolRequest" else "toolResult"))
+    if kind == "tool_result" and isinstance(run := block.get("run"), dict):
+        value = run.get("result", run.get("error"))
+        return _make_result(block.get("toolUseID"), _get(value, "output", value), run.get("status") == "error")
     if kind is not None:
         return block
     return _read_untyped(block)
@@ -72,6 +80,15 @@ def _read_untyped(block: Row) -> Row:
             {"type": "thinking", "thinking": text} if block.get("thought") is True else {"type": "text", "text": text}
         )
     return {"type": next(iter(block), "unknown"), **block}
+
+
+def _read_goose(block: Row, held: Any) -> Row:
+    """A call or a result of Goose; either may lie in an envelope of its status."""
+    value = _get(held, "value", held)
+    if block["type"] == "toolRequest":
+        return _make_call(block.get("id"), _get(value, "name"), _get(value, "arguments"))
+    is_error = _get(held, "status") == "error" or _get(value, "isError") is True
+    return _make_result(block.get("id"), _get(held, "error") or _get(value, "content", value), is_error)
 
 
 def _make_call(call_id: Any, name: Any, arguments: Any) -> Row:

@@ -53,12 +53,14 @@ def write_document(path: Path, value: Any) -> Path:
 
 
 def recognize(path: Path) -> dict[str, str]:
-    """Names of the sources of files that claim a file, with what each says of it."""
+    """Names of the sources of files that claim a file, with what each says of it; not of those that know a shape only,
+    which are asked last."""
     head = read_head(path)
     claims: dict[str, str] = {}
     for name in plugins.BUILT_IN["source"]:
         source = plugins.load_plugin("source", name)()
-        if hasattr(source, "read_traces") and (reason := source.recognize(head)):
+        is_asked = hasattr(source, "read_traces") and not getattr(source, "is_general", False)
+        if is_asked and (reason := source.recognize(head)):
             claims[name] = reason
     return claims
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import SourceError
-from foretrace.core.trace import Parent
+from foretrace.core.trace import Parent, Trace
 from foretrace.rows.head import read_head
 from foretrace.sources import opencode_store
 from foretrace.sources.account import Account
@@ -310,3 +310,20 @@ def test_real_folders(shared: Path) -> None:
     ]  # fmt: skip
     assert all(m.tool_s == 0.5 for t in new.traces for m in t.messages if m.role == "tool")
     assert old.account.records == 5 and new.account.records == 22
+
+
+def test_an_export_is_the_session_of_the_store(tmp_path: Path) -> None:
+    """`opencode export` writes a session and its messages, each with its parts, as one document."""
+    messages = [user("Go."), agent(tool("c1", 2, 3), at=1, done=4), agent(text("Gone."), at=5, done=6)]
+    named = [{"info": {"id": f"m{n}", **info}, "parts": parts} for n, (info, parts) in enumerate(messages)]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps({"info": {"id": "ses_1", "directory": "/w/p"}, "messages": named}, indent=1))
+    assert OpenCode().recognize(read_head(path)) is not None
+    account = Account()
+    (trace,) = OpenCode().read_traces(path, account)
+    assert isinstance(trace, Trace) and trace.key == "opencode@ses_1"
+    assert [(m.role, m.content) for m in trace.messages] == [
+        ("user", "Go."), ("assistant", ""), ("tool", "x"), ("assistant", "Gone."),
+    ]  # fmt: skip
+    assert trace.messages[2].tool_s == 1.0
+    account.check()

@@ -24,7 +24,7 @@ MAX_CHARACTERS = 60_000
 """Characters of one text that are read."""
 _MAX_REMEMBERED = 8_000
 """Characters of the arguments of calls that are remembered: attempts at one task make many of the same."""
-_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine")
+_SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 _CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
 _OLD_KEYS = ("old_str", "old_string", "oldString", "search", "old_text", "old_content", "find", "old", "target")
 _NEW_KEYS = (

@@ -13,7 +13,7 @@ import msgspec
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, merge_facts, pick_worst_effect
 from foretrace.actions.shell.parse import MAX_DEPTH, SimpleCommand, split_commands
 from foretrace.actions.shell.program_rules import classify_program, get_program_name
-from foretrace.actions.shell.program_tables import RUN_WRAPPERS, SHELLS, VALUE_FLAGS, WRAPPERS
+from foretrace.actions.shell.program_tables import DIRECT_RUNNERS, RUN_WRAPPERS, SHELLS, VALUE_FLAGS, WRAPPERS
 from foretrace.actions.taxonomy import Effect
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
@@ -68,6 +68,8 @@ def strip_wrappers(argv: list[str]) -> list[str]:
             if after >= count:
                 return argv[position:]
             position = after
+        elif name in DIRECT_RUNNERS and _skip_flags(argv, after) < count:
+            position = _skip_flags(argv, after)
         elif name in ("coverage", "kernprof", "scalene") and argv[after : after + 1] == ["run"]:
             return ["python", *argv[after + 1 :]]
         else:
@@ -88,6 +90,9 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
         return None
     if name in SHELLS:
         return _classify_nested_shell(command, argv, depth)
+    if name.lower().removesuffix(".exe") in ("pwsh", "powershell"):
+        starts = [i for i, word in enumerate(argv) if word.lower() in ("-command", "-c")]
+        return classify_shell(" ".join(argv[starts[0] + 1 :]), depth + 1) if starts else None
     if name == "eval":
         return classify_shell(" ".join(argv[1:]), depth + 1)
     if name in ("xargs", "parallel", "watch"):

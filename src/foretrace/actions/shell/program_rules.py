@@ -14,6 +14,7 @@ import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts
 from foretrace.actions.python_rules import classify_inline_python
+from foretrace.actions.shell.cmdlet_rules import classify_cmdlet
 from foretrace.actions.shell.git_rules import classify_git
 from foretrace.actions.shell.parse import SimpleCommand
 from foretrace.actions.shell.program_tables import (
@@ -22,6 +23,7 @@ from foretrace.actions.shell.program_tables import (
     INTERPRETERS,
     PROGRAMS,
     PYTHON,
+    REMOTE_SUBCOMMANDS,
     SUBCOMMANDS,
     WRITE_FLAGS,
 )
@@ -37,6 +39,9 @@ ProgramRule = Callable[[SimpleCommand, list[str]], CallFacts]
 _VERSION_FLAGS = frozenset(("--version", "-V", "-version", "--help", "-h"))
 _LOCAL_URL = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?:[:/]|$)")
 _SENDING_FLAG = re.compile(r"-X(?:POST|PUT|PATCH|DELETE)?$|--request$|-d$|--data|-F$|--form|-T$|--upload-file|--post")
+_DOCKER_GROUPS = frozenset({"compose", "container", "image", "volume", "network"})
+_FLAT = frozenset({"kubectl", "terraform", "tofu", "helm"})
+"""Programs whose first word is the sub-command; that of others may stand behind the name of a service."""
 _CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
 
 
@@ -71,6 +76,8 @@ def _classify_by_name(command: SimpleCommand, argv: list[str]) -> CallFacts:
         return rule(command, argv)
     if name in INTERPRETERS:
         return _classify_interpreter(command, argv)
+    if (facts := classify_cmdlet(command, argv)) is not None:
+        return facts
     if name in PROGRAMS and ("/" not in argv[0] or argv[0].startswith("/") or PROGRAMS[name][0] is CallKind.VERIFY):
         kind, effect, rule_name = PROGRAMS[name]
         if kind is CallKind.READ:
@@ -254,6 +261,10 @@ def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
     name = argv[0] if argv[0] in SUBCOMMANDS else argv[0].rsplit("/", 1)[-1]
     checks, services, lookups = (part.split() for part in SUBCOMMANDS[name])
     words = [word for word in argv[1:] if not word.startswith("-")]
+    if name == "docker" and words[:1] and words[0] in _DOCKER_GROUPS:
+        return _classify_subcommand(command, [name, *argv[argv.index(words[0]) + 1 :]])
+    if name == "gh" and "api" in words and _sends_api(argv):
+        return make_facts(CallKind.OTHER, "shell.send", Effect.EXTERNAL_WRITE)
     verb = words[0] if words else ""
     verbs = {verb, *argv[1:4]} if name in ("gh", "nginx", "apachectl", "npm", "yarn", "pnpm") else {verb, *argv[1:2]}
     if set(argv[1:]) & {"--version", "-V"} or (len(argv) == 2 and argv[1] in _VERSION_FLAGS | {"-v", "version"}):
@@ -274,6 +285,36 @@ def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
     if verbs & set(lookups):
         return make_facts(CallKind.SEARCH, "shell.look")
     return make_facts(CallKind.OTHER, "shell.project", Effect.LOCAL_WRITE)
+
+
+def _sends_api(argv: list[str]) -> bool:
+    """Whether `gh api` changes something: by its method, or by fields, which make it a POST."""
+    given = [after for word, after in itertools.pairwise(argv) if word in ("-X", "--method")]
+    given += [word.partition("=")[2] for word in argv if word.startswith("--method=")]
+    given += [word[2:] for word in argv if re.match(r"-X[A-Z]", word)]
+    if given:
+        return given[-1].upper() not in ("GET", "HEAD")
+    return any(re.match(r"-[fF]|--(?:raw-)?field|--input", word) for word in argv)
+
+
+def _classify_remote(command: SimpleCommand, argv: list[str]) -> CallFacts:
+    """Classify a client of a cluster or a cloud: some of its sub-commands only look, or check a plan."""
+    name = get_program_name(argv[0])
+    checks, lookups = (part.split() for part in REMOTE_SUBCOMMANDS[name])
+    words = [word for word in argv[1:] if not word.startswith("-")][:3]
+    if words[:1] and words[0] in checks:
+        return make_facts(CallKind.VERIFY, "shell.build")
+    is_lookup = any(re.fullmatch(pattern, word) for pattern in lookups for word in words[: 1 if name in _FLAT else 3])
+    if is_lookup:
+        return make_facts(CallKind.SEARCH, "shell.look")
+    return make_facts(CallKind.OTHER, "shell.remote", Effect.EXTERNAL_WRITE)
+
+
+def _classify_yq(command: SimpleCommand, argv: list[str]) -> CallFacts:
+    if any(re.match(r"-[a-zA-Z]*i|--in-?place", word) for word in argv[1:]):
+        paths = tuple(path for path in _list_operands(command, argv) if re.search(r"\.\w+$", path))
+        return make_facts(CallKind.WRITE, "shell.edit", writes=paths[-1:], payload=" ".join(argv)[:4000])
+    return make_facts(CallKind.SETUP, "shell.filter") if command.piped else _classify_file_viewer(command, argv)
 
 
 def _classify_curl(command: SimpleCommand, argv: list[str]) -> CallFacts:
@@ -320,6 +361,8 @@ PROGRAM_RULES: dict[str, ProgramRule] = {
     "gawk": _classify_awk,
     "mawk": _classify_awk,
     "dd": _classify_dd,
+    "yq": _classify_yq,
+    **dict.fromkeys(REMOTE_SUBCOMMANDS, _classify_remote),
     "sort": _classify_sort,
     "python": _classify_python,
     **dict.fromkeys(("pip", "pip3", "uv"), _classify_pip),

@@ -20,7 +20,12 @@ PROGRAMS = _make_table(
     (CallKind.SETUP, None, "setup", "sleep wait true false : test [ [[ return exit break continue local declare trap"),
     (CallKind.SETUP, None, "setup", "alias readonly shift read yes seq clear reset stty tput module nvm echo printf"),
     (CallKind.READ, None, "read", "cat head tail less more nl bat batcat ls ll dir tree stat file wc du readlink view"),
-    (CallKind.READ, None, "read", "od xxd hexdump strings nm objdump readelf ldd zcat zless tac sort uniq cut column"),
+    (
+        CallKind.READ,
+        None,
+        "read",
+        "eza exa lsd od xxd hexdump strings nm objdump readelf ldd zcat zless tac sort uniq cut column",
+    ),
     (CallKind.READ, None, "read", "jq yq md5sum sha1sum sha256sum cksum exiftool pdftotext realpath fold rev paste"),
     (CallKind.SEARCH, None, "search", "grep egrep fgrep zgrep rg ag ack locate find fd fdfind glob ast-grep ctags"),
     (CallKind.SEARCH, None, "search", "find_file search_dir search_file man apropos info tldr dig nslookup host whois"),
@@ -48,7 +53,7 @@ PROGRAMS = _make_table(
         "build",
         "nvcc ld ocamlc ocamlfind nasm ninja bazel buck scons meson mvn mvnw gradle gradlew",
     ),
-    (CallKind.VERIFY, None, "build", "ant sbt rake webpack vite esbuild rollup grunt gulp invoke doit"),
+    (CallKind.VERIFY, None, "build", "xcodebuild ant sbt rake webpack vite esbuild rollup grunt gulp invoke doit"),
     (CallKind.VERIFY, None, "run", "valgrind gdb lldb strace ltrace perf hyperfine asv ab wrk k6"),
     (
         CallKind.OTHER,
@@ -102,8 +107,10 @@ WRAPPERS = split_words(
     " proxychains strace-off faketime"
 )
 """Programs that run the command that follows."""
-RUN_WRAPPERS = split_words("poetry uv pipenv pdm hatch rye conda mamba micromamba bundle docker pixi")
+RUN_WRAPPERS = split_words("pipx poetry uv pipenv pdm hatch rye conda mamba micromamba bundle docker pixi")
 """Programs whose `run` or `exec` starts the command that follows."""
+DIRECT_RUNNERS = split_words("uvx bunx pnpx")
+"""Programs that fetch the command that follows, and run it."""
 VALUE_FLAGS = split_words("-u -n -i -o -e -p -k -s -g -C --signal --kill-after --user --adjustment -w --with -d")
 """Flags of the wrappers that take the next word as their value."""
 
@@ -130,6 +137,17 @@ WRITE_FLAGS = {
 }
 """Formatters that only print unless one of these flags is given."""
 
+REMOTE_SUBCOMMANDS = {
+    "kubectl": ("", "get describe logs top explain api-resources api-versions version cluster-info events"),
+    "helm": ("lint template test", "list ls status get history show search version env"),
+    "terraform": ("validate plan", "show output graph version providers"),
+    "tofu": ("validate plan", "show output graph version providers"),
+    "aws": ("", r"(?:describe|list|get|lookup|head|filter)-[\w-]+ ls wait"),
+    "gcloud": ("", "list describe read"),
+    "az": ("", "list show"),
+}
+"""Clients of a service elsewhere -> sub-commands that check, that look something up (as patterns)."""
+
 SUBCOMMANDS = {
     "npm": ("test t run run-script build lint ci-test", "start", "ls list view outdated audit"),
     "yarn": ("test run build lint tsc jest", "start dev serve", "list why info"),
@@ -155,6 +173,10 @@ SUBCOMMANDS = {
     "uv": ("", "", "tree"),
     "nginx": ("-t -T", "", ""),
     "apachectl": ("configtest -t", "", ""),
+    "bazel": ("test build coverage run", "clean shutdown", "query cquery aquery info version help"),
+    "buck2": ("test build run", "clean kill", "query cquery uquery audit targets"),
+    "pants": ("test check lint package run", "", "list peek dependencies dependents paths filedeps"),
+    "zig": ("test build run ast-check", "", "env targets"),
     "hg": ("", "", "log annotate grep"),
     "gh": ("", "", "view list status search api diff"),
     "coverage": ("report run html xml", "", ""),

@@ -54,6 +54,8 @@ class ClaudeCode:
             kind = get_text(record, "type")
             if not _has_session(record):
                 continue
+            if "parts" in get_dict(record, "message"):  # Qwen Code's, which has Gemini's messages in lines like these
+                return None
             if kind in (*_SPOKEN, "system", "attachment", "progress") and get_text(record, "uuid"):
                 return f"line {number}: type {kind} with sessionId and uuid"
             if kind in _BOOKKEEPING or kind in _TITLES:

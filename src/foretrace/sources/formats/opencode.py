@@ -1,4 +1,4 @@
-"""Sessions of OpenCode: opencode.db since 1.2, before that ~/.local/share/opencode/storage."""
+"""Sessions of OpenCode: opencode.db since 1.2, before that ~/.local/share/opencode/storage; and `opencode export`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from typing import Any
 
 from foretrace.core.trace import Parent, Trace
 from foretrace.rows.base import Drop
-from foretrace.rows.head import FileHead
+from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_part
 from foretrace.sources.conversation import FLUSH_S, Conversation, make_call, read_time, write_time
 from foretrace.sources.json_values import get_dict, get_list, get_number, get_text
-from foretrace.sources.opencode_store import StoredMessage, StoredSession, read_database, read_folder
+from foretrace.sources.opencode_store import (
+    StoredMessage,
+    StoredSession,
+    is_export,
+    read_database,
+    read_export,
+    read_folder,
+)
 from foretrace.sources.sessions import Session, add_user_content
 
 _MAGIC = b"SQLite format 3\x00"
@@ -28,11 +35,13 @@ class OpenCode:
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By the tables of the database, or by the folders of the storage."""
+        """By the tables of the database, the folders of the storage, or the two lists of an export."""
         if head.is_folder:
             if {"session/", "message/"} <= {*head.names} and {"part/", "migration", "project/"} & {*head.names}:
                 return "folders session, message and part"
             return None
+        if is_export(head.document or {}):
+            return "a document with info, and messages of info and parts"
         if not head.start.startswith(_MAGIC):
             return None
         if all(name in head.start for name in (b"session_id", b"message_id", b"project_id", b"time_created")):
@@ -50,11 +59,17 @@ class OpenCode:
             SourceError: the database is locked or damaged.
         """
         started: dict[str, Parent] = {}
-        for stored in read_folder(path, account) if path.is_dir() else read_database(path, account):
+        for stored in _read_stored(path, account):
             talk = _Talk(stored, account, started)
             for number, message in enumerate(stored.messages):
                 talk.add(number, message)
             yield talk.session.make_trace(talk.talk, path)
+
+
+def _read_stored(path: Path, account: Account) -> Iterator[StoredSession]:
+    if path.is_dir():
+        return read_folder(path, account)
+    return read_export(path, account) if is_export(read_head(path).document or {}) else read_database(path, account)
 
 
 class _Talk:

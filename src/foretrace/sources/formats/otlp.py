@@ -16,12 +16,13 @@ from typing import Any
 from foretrace.core.digest import digest
 from foretrace.core.trace import Failure, Outcome, Parent, Provenance, Sampled, Task, ToolCall, Trace
 from foretrace.rows.base import Drop
-from foretrace.rows.head import FileHead
+from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.file_traces import finish_trace
 from foretrace.sources.json_values import as_number, decode_json, write_text
 from foretrace.sources.otlp.conversations import Conversations, Entry, Thread, ToolRun
+from foretrace.sources.otlp.exports import find_exporter, read_exported
 from foretrace.sources.otlp.messages import Exchange, Turn, read_messages, read_tools
 from foretrace.sources.otlp.spans import Span, read_spans
 from foretrace.sources.own_fields import FIELD
@@ -42,14 +43,18 @@ class Otlp:
     license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By the key at the top."""
+        """By the key at the top, or by the keys of a span of another tool."""
         found = next((root for root in _ROOTS if isinstance(head.first.get(root), list)), None)
-        return f"holds {found}" if found else None
+        if found:
+            return f"holds {found}"
+        exporter = find_exporter(head.records[:5] or (head.first,))
+        return f"spans as {exporter} exports them" if exporter else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """All conversations of a file; spans come in any order, so that the whole file is held."""
         spans: list[Span] = []
-        for span in read_spans(path, account):
+        is_exported = find_exporter((head := read_head(path)).records[:5] or (head.first,)) is not None
+        for span in read_exported(path, account) if is_exported else read_spans(path, account):
             if isinstance(span, Drop):
                 yield span
             else:
