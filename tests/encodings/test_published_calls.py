@@ -21,9 +21,25 @@ from foretrace.encodings.terminal_json import PLUGIN as TERMINAL_JSON
 from foretrace.encodings.tool_tags import PLUGIN as TOOL_TAGS
 
 words = st.from_regex(r"[a-z_][a-z_0-9]{0,12}", fullmatch=True)
-keys = st.from_regex(r"k[a-z_0-9]{0,8}", fullmatch=True)  # no keyword of Python
-values = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8"), max_size=20)
-objects = st.dictionaries(keys, values, max_size=3)
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+markup = st.lists(
+    st.sampled_from(
+        ["<path>", "</path>", "</content>", "</read_file>", "\n", "a", " ", "\\", '"', "<", "{", "}", "\u003c"]
+    )
+).map("".join)
+values = (
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**60), 2**60)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | texts,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+        max_leaves=6,
+    )
+    | markup
+)
+objects = st.dictionaries(words | texts | st.sampled_from(["class", "path", "content", "\ufb01"]), values, max_size=3)
 
 
 def read(encoding: Any, text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -39,21 +55,22 @@ def test_tagged_json_and_call_tokens(name: str, given_arguments: dict[str, Any])
 
 @given(words, objects)
 def test_call_list(name: str, given_arguments: dict[str, Any]) -> None:
-    """Alone: a list within other text is no call."""
+    """Any JSON object. Alone: a list within other text is no call."""
     check_law(CALL_LIST, ToolCall(name=name, arguments=encode_json(given_arguments)), " \n", "\n")
 
 
-@given(st.text(st.characters(codec="utf-8"), max_size=30), st.booleans())
-def test_terminal_json(strokes: str, done: bool) -> None:
-    call = ToolCall(name="bash_command", arguments=encode_json({"keystrokes": strokes}))
+@given(texts | markup, objects, st.booleans())
+def test_terminal_json(strokes: str, others: dict[str, Any], done: bool) -> None:
+    """Key strokes and any other members behind them."""
+    arguments = encode_json({"keystrokes": strokes} | others | {"keystrokes": strokes})
+    call = ToolCall(name="bash_command", arguments=arguments)
     check_law(TERMINAL_JSON, ToolCall(name="mark_task_complete", arguments="{}") if done else call, "{", "}")
 
 
-@given(st.sampled_from(["read_file", "execute_command"]), st.text(alphabet="ab <>/\n\u00e9", max_size=20))
-def test_tool_tags(name: str, value: str) -> None:
-    """Values without the closing tags of the call, and without a blank frame that belongs to the form."""
-    value = value.strip("\n").replace("</", "")
-    check_law(TOOL_TAGS, ToolCall(name=name, arguments=encode_json({"path": value})), "I read.\n", "\nDone.")
+@given(st.sampled_from(["read_file", "execute_command"]), objects)
+def test_tool_tags(name: str, given_arguments: dict[str, Any]) -> None:
+    """Any JSON object: what tags cannot hold is written as JSON."""
+    check_law(TOOL_TAGS, ToolCall(name=name, arguments=encode_json(given_arguments)), "I read.\n", "\nDone.")
 
 
 TWO = [("look", {"city": "Oslo"}), ("book", {"days": 2})]
@@ -126,3 +143,125 @@ def test_tool_tags_keep_the_markup_of_a_file() -> None:
     )
     assert read(TOOL_TAGS, text) == [("write_to_file", {"path": "a.html", "content": "<p>\n<path>x</path>\n</p>"})]
     assert read(TOOL_TAGS, "<div>\n<p>x</p>\n</div>") == []
+
+
+ADD = '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}]'
+HARMONY = '<|channel|>commentary to=functions.add<|message|>{"a": 1}<|call|>'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```bash\ncat > t.py <<'EOF'\nTEXT = \"\"\"\n{ADD}\n\"\"\"\nEOF\n```",
+        f"~~~~\n```\n{ADD}\n~~~~", f"```\n{ADD}", f"It writes `{ADD}` in its text.", f"It writes ``{ADD}`` in it.",
+        f"See `{HARMONY}`.", f'It says "{ADD}".', f"<execute>\ncat > t <<'EOF'\n{ADD}\nEOF\n</execute>",
+        f'Action: write\nAction Input: {{"text": 1}} {ADD}',
+        f"<write_to_file>\n<path>t</path>\n<content>\n{ADD}\n</content>\n</write_to_file>",
+        f"Action: write[{ADD}]",
+    ],
+)  # fmt: skip
+def test_a_quoted_tag_is_no_call(text: str) -> None:
+    assert find_calls(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```\nls\n```\n{ADD}", f"I use `add` and a ` too.\n\n{ADD}", f"Action: {ADD}", f"A ` stays open.\n\n{ADD}",
+        f'It is "sure"{ADD}', f"<search>x</search>\n{ADD}",
+    ],
+)  # fmt: skip
+def test_a_tag_beside_code_is_a_call(text: str) -> None:
+    assert [(call.name, call.arguments) for call in find_calls(text)] == [("add", '{"a": 1}')]
+
+
+def test_what_a_call_holds_quotes_no_other_call() -> None:
+    """A backtick in the arguments of one, and another in those of the next."""
+    body = '<|tool_call_begin|>a<|tool_call_argument_begin|>{"x": "` <search>"}<|tool_call_end|>'
+    assert [call.name for call in find_calls(body * 3)] == ["a"] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("""<functioncall> {"name": "a", "arguments": '{"x": 1}'}\n<functioncall> """
+         """{"name": "b", "arguments": '{"x": "it's"}'} and so on""", [("a", {"x": 1}), ("b", {"x": "it's"})]),
+        ('<TOOLCALL>[{"name": "a", "arguments": {"x": "1\n2"}}]</TOOLCALL>', [("a", {"x": "1\n2"})]),
+        ('[TOOL_CALLS]a{"x": 1}[TOOL_CALLS]b[ARGS]{"x": 2}', [("a", {"x": 1}), ("b", {"x": 2})]),
+        ('[TOOL_CALLS]a[CALL_ID]abc123[ARGS]{"x": 1}', [("a", {"x": 1})]),
+        ('<|python_tag|>brave_search.call(query="x (y", n=2)<|eom_id|>', [("brave_search", {"query": "x (y", "n": 2})]),
+        ("<|python_tag|>print(1)", []), ("<|python_tag|>a.call(x)", []), ("the tag [TOOL_CALLS] [1, 2]", []),
+        ('It writes [TOOL_CALLS] [{"name": ...}] in its text.', []),
+    ],
+)  # fmt: skip
+def test_tagged_forms(text: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    assert read(TAGGED_JSON, text) == calls
+    assert all(call.error is None for call in TAGGED_JSON.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('<TOOLCALL>[{"name": "a", "arguments": {"x"', ["a"]),
+        ('<function_call>{"name": "a", }</function_call> b', ["a"]),
+        ('[TOOL_CALLS]a{"x": ', ["a"]), ("""<functioncall> {"name": "a", "arguments": '{"x": 1""", ["a"]),
+        ('[TOOL_CALLS]a{"x": \n[TOOL_CALLS]b{"x": ', ["a", "b"]), ('<tool_calls>[{"name": "a", "n": NaN}]', ["a"]),
+    ],
+)  # fmt: skip
+def test_a_tagged_call_that_is_broken_has_an_error(text: str, names: list[str]) -> None:
+    found = TAGGED_JSON.parse(text)
+    assert [call.name for call in found] == names
+    assert all(call.error and call.arguments == "{}" for call in found)
+
+
+def test_numbers_and_escapes_stay_as_they_were_written() -> None:
+    text = '<function_call>{"function": {"name": "a", "arguments": {"x": 1.50, "y": "\\u00e9"}}}</function_call>'
+    assert TAGGED_JSON.parse(text)[0].arguments == '{"x": 1.50, "y": "\\u00e9"}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Note to self. Remember to call() and also to finish(x=1)]", "[a() b()]", "[Remember: call()]",
+        "[I think that it would be best to call()]", "[a(x='\\ud800')]", "[a(x=1, **{'x': 2})]", "[a(**b)]",
+        "[a(**{1: 2})]", "[a(x=1e999)]",
+    ],
+)  # fmt: skip
+def test_prose_in_brackets_is_no_list_of_calls(text: str) -> None:
+    assert CALL_LIST.parse(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('{"duration": 1, "keystrokes": "rm x"}', [("bash_command", {"duration": 1, "keystrokes": "rm x"})]),
+        ('{"commands": [{"keystrokes": "a\nb"}]}', [("bash_command", {"keystrokes": "a\nb"})]),
+        ('{"commands": [{"keystrokes": "a",}]}', [("bash_command", {"keystrokes": "a"})]),
+        ('I set `"task_complete": true` once done.', []), ('I set "task_complete": true once done.', []),
+        ('`{"task_complete": true}`', []),
+        ('{"commands": [],\n"task_complete" : true\n}', [("mark_task_complete", {})]),
+        ('{"plan": "send {\\"keystrokes\\": \\"a\\"}", "commands": [], "task_complete": false}', []),
+    ],
+)  # fmt: skip
+def test_terminal_forms(text: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    assert read(TERMINAL_JSON, text) == calls
+
+
+def test_key_strokes_that_are_not_json_have_an_error() -> None:
+    (call,) = TERMINAL_JSON.parse('{"commands": [{"keystrokes": "echo "hi"", "duration": 1}]}')
+    assert call.error and call.arguments == "{}"
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "is_read"),
+    [
+        ("weather Oslo", {}, False), ("{ ls; }", {}, False), ("", {}, True),
+        ("<path>a</path> and more", {"path": "a"}, False),
+        ("x <path>a</path>", {}, False), ("<path>a</path><path>b</path>", {"path": ["a", "b"]}, True),
+        ("<command>echo '</command>' > a</command>", {"command": "echo '</command>' > a"}, True),
+        ("<path>a", {"path": "a"}, False), ('\n{"path": "a", "n": 1}\n', {"path": "a", "n": 1}, True),
+    ],
+)  # fmt: skip
+def test_a_body_that_is_no_argument_is_an_error(body: str, arguments: dict[str, Any], is_read: bool) -> None:
+    (call,) = TOOL_TAGS.parse(f"<read_file>{body}</read_file>")
+    assert (msgspec.json.decode(call.arguments), call.error is None) == (arguments, is_read)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
+import keyword
 import re
 from typing import Any
-
-import msgspec
 
 from foretrace.core.trace import ToolCall
 from foretrace.encodings.base import attach_span
 from foretrace.encodings.json_arguments import encode_json
 
-_NAME = re.compile(r"[\s,]*(?P<name>[A-Za-z_][\w .:/-]{0,120}?)\s*\(")
+_WORD = r"\w+(?:[.:/-]+\w+)*"
+_NAME = re.compile(rf"\s*(?P<name>(?![0-9]){_WORD}(?: (?:{_WORD}|[-/&])){{0,5}})\s*\(")
+"""A few words; a stop or a colon that ends one makes it a sentence."""
+_COMMA = re.compile(r"\s*,")
 _TOKEN = re.compile(r"\\.|[\"'()\[\]{}]", re.DOTALL)
 _MAX_TEXT = 64 << 10
 _WORDS = {"true": True, "false": False, "null": None}
@@ -36,15 +39,15 @@ class CallList:
         at = begin + 1
         while at < end - 1:
             opening = _NAME.match(text, at)
-            stop = None if opening is None else _find_close(text, opening.end(), end)
-            arguments = None if opening is None or stop is None else _read_arguments(text[opening.end() : stop])
+            stop = None if opening is None else find_close(text, opening.end(), end)
+            arguments = None if opening is None or stop is None else read_keywords(text[opening.end() : stop])
             if opening is None or stop is None or arguments is None:
                 return []
-            try:
-                calls.append((opening.start("name"), ToolCall(name=opening["name"], arguments=encode_json(arguments))))
-            except (TypeError, ValueError):  # bytes, sets, numbers that JSON does not have
+            calls.append((opening.start("name"), ToolCall(name=opening["name"], arguments=arguments)))
+            comma = _COMMA.match(text, stop + 1)
+            if comma is None and stop + 1 < end - 1:
                 return []
-            at = stop + 1
+            at = comma.end() if comma else stop + 1
         starts = [begin, *(place for place, _ in calls[1:])]
         spans = zip(starts, [*starts[1:], end], strict=True)
         return [attach_span(self, call, text, span) for (_, call), span in zip(calls, spans, strict=True)]
@@ -53,11 +56,18 @@ class CallList:
         """Write a list of one call; for a parsed call exactly what its span covers."""
         if raw := call.extra.get("raw"):
             return str(raw)
-        values: dict[str, Any] = msgspec.json.decode(call.arguments)
-        return f"[{call.name}({', '.join(f'{key}={value!r}' for key, value in values.items())})]"
+        values: dict[str, Any] = json.loads(call.arguments)
+        return f"[{call.name}({', '.join(_write_argument(key, value) for key, value in values.items())})]"
 
 
-def _find_close(text: str, at: int, end: int) -> int | None:
+def _write_argument(key: str, value: Any) -> str:
+    """As `key=value`; a key that cannot stand there as it is, in a dictionary that is spread."""
+    if key.isascii() and key.isidentifier() and not keyword.iskeyword(key):
+        return f"{key}={value!r}"
+    return f"**{ {key: value}!r}"
+
+
+def find_close(text: str, at: int, end: int) -> int | None:
     """The bracket that ends the arguments which begin at `at`."""
     depth, quote = 1, ""
     for match in _TOKEN.finditer(text, at, end):
@@ -75,17 +85,24 @@ def _find_close(text: str, at: int, end: int) -> int | None:
     return None
 
 
-def _read_arguments(text: str) -> dict[str, Any] | None:
+def read_keywords(text: str) -> str | None:
+    """The JSON of named arguments as Python writes them; `None` for any others, and for what JSON does not have."""
     try:
         parsed = ast.parse(f"f({text}\n)", mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if not isinstance(parsed, ast.Call) or parsed.args:
+            return None
+        pairs: list[tuple[Any, Any]] = []
+        for word in parsed.keywords:
+            value = ast.literal_eval(_Words().visit(word.value))
+            pairs.extend([(word.arg, value)] if word.arg is not None else value.items())
+        values = dict(pairs)
+        if len(values) < len(pairs) or not all(isinstance(key, str) for key in values):
+            return None
+        arguments = encode_json(values)
+        arguments.encode()
+    except (ValueError, TypeError, SyntaxError, AttributeError, RecursionError, MemoryError):
         return None
-    if not isinstance(parsed, ast.Call) or parsed.args or any(word.arg is None for word in parsed.keywords):
-        return None
-    try:
-        return {str(word.arg): ast.literal_eval(_Words().visit(word.value)) for word in parsed.keywords}
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return None
+    return arguments
 
 
 class _Words(ast.NodeTransformer):

@@ -17,10 +17,14 @@ _OPEN = re.compile(
     r"|(?:<\|start\|>assistant)?(?:<\|channel\|>\w+)? to=functions\.(?P<harmony>[^\s<]+)"
     r"[^\n{]{0,80}?<\|message\|>\s*"
 )
-_CLOSE = re.compile(
-    r"\s*(?:<\|tool_call_end\|>(?:\s*<\|tool_calls_section_end\|>)?|<\|call\|>"
+_END = (
+    r"(?:<\|tool_call_end\|>(?:\s*<\|tool_calls_section_end\|>)?|<\|call\|>"
     r"|(?:```\s*)?<｜tool▁call▁end｜>(?:\s*<｜tool▁calls▁end｜>)?)"
 )
+_NEXT_END = re.compile(_END)
+"""To search with: blanks before it would be tried from each blank of a row."""
+_CLOSE = re.compile(rf"\s*{_END}")
+"""To match with, where the arguments end."""
 
 
 class CallTokens:
@@ -36,7 +40,7 @@ class CallTokens:
             at = opening.end()
             end = find_json_end(text, at)
             if end is None:
-                following = _CLOSE.search(text, at)
+                following = _NEXT_END.search(text, at)
                 end = following.start() if following else len(text)
             read = read_arguments(text[at:end])
             close = _CLOSE.match(text, end)

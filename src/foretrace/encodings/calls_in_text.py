@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 from foretrace.core.trace import Message, ToolCall
+from foretrace.encodings.action_line import PLUGIN as ACTION_LINE
+from foretrace.encodings.base import Encoding
 from foretrace.encodings.call_tokens import PLUGIN as CALL_TOKENS
 from foretrace.encodings.call_tokens import TOKENS
+from foretrace.encodings.code_spans import find_code
+from foretrace.encodings.react import PLUGIN as REACT
+from foretrace.encodings.tagged_code import PLUGIN as TAGGED_CODE
 from foretrace.encodings.tagged_json import PLUGIN as TAGGED_JSON
 from foretrace.encodings.tagged_json import TAGS
+from foretrace.encodings.terminal_json import PLUGIN as TERMINAL_JSON
+from foretrace.encodings.tool_tags import PLUGIN as TOOL_TAGS
+
+_AROUND: tuple[Encoding, ...] = (TOOL_TAGS, TAGGED_CODE, REACT, TERMINAL_JSON, ACTION_LINE)
+"""Encodings whose calls hold text of any kind, tags of other encodings too."""
+_A_LINE = "act"
+"""What a line behind a label is without a tool's name: the call that stands there may be the one with tags."""
+_QUOTE = re.compile(r"""(?:\A|[\s([{=:,])["']""")
+"""A quotation mark that begins what it quotes."""
 
 
 def remove_calls(message: Message) -> str:
@@ -31,6 +47,32 @@ def find_calls(text: str) -> list[ToolCall]:
 
         return FUNCTION_XML.parse(text)
     for tags, encoding in ((TAGS, TAGGED_JSON), (TOKENS, CALL_TOKENS)):
-        if any(tag in text for tag in tags) and (calls := encoding.parse(text)):
+        if any(tag in text for tag in tags) and (calls := _leave_out_quoted(text, encoding.parse(text))):
             return calls
     return []
+
+
+def _leave_out_quoted(text: str, calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls that are not in code or quotation marks, nor in a call of an encoding that holds any text."""
+    spans = [call.span for call in calls if call.span is not None]
+    if not spans:
+        return []
+    ends = [*(start for start, _ in spans), len(text)]
+    starts = [0, *(end for _, end in spans)]
+    pieces = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    # What is within the calls quotes nothing outside of them.
+    hidden = pieces[0] + "".join(
+        "x" * (end - start) + piece for (start, end), piece in zip(spans, pieces[1:], strict=True)
+    )
+    quoted = find_code(hidden)
+    for encoding in _AROUND:
+        quoted += [call.span for call in encoding.parse(hidden) if call.span is not None and call.name != _A_LINE]
+    quoted.sort(reverse=True)
+    kept: list[ToolCall] = []
+    reach = 0
+    for call, (start, _) in zip(calls, spans, strict=True):
+        while quoted and quoted[-1][0] < start:
+            reach = max(reach, quoted.pop()[1])
+        if reach <= start and not _QUOTE.fullmatch(text, max(0, start - 2), start):
+            kept.append(call)
+    return kept

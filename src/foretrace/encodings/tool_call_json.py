@@ -55,7 +55,7 @@ def _make_call(body: str, text: str, span: tuple[int, int]) -> ToolCall:
     name, inner, error = value.get("name"), value.get("arguments"), call_json.error
     if error is None and not isinstance(name, str):
         error = "tool call without a name"
-    written = None if call_json.repairs else _find_member(call_json.text, "arguments")
+    written = None if call_json.repairs else find_member(call_json.text, "arguments")
     if inner is None:
         arguments = JsonArguments("{}")
     elif isinstance(inner, str):
@@ -71,7 +71,7 @@ def _make_call(body: str, text: str, span: tuple[int, int]) -> ToolCall:
     return attach_span(PLUGIN, call, text, span)
 
 
-def _find_member(text: str, wanted: str) -> str | None:
+def find_member(text: str, wanted: str) -> str | None:
     """Find the text of one member of a JSON object, so that a number or an escape stays as the agent wrote it."""
     member, at = None, text.index("{") + 1
     while (key_end := find_json_end(text, at)) is not None:
