@@ -100,8 +100,8 @@ def _read_body(body: str) -> tuple[str, str | None]:
 
 
 def _find_close(body: str, opening: re.Match[str]) -> int | None:
-    """The tag that ends an argument: one that another argument or nothing follows, else the first; and in a file's text the
-    last."""
+    """The tag that ends an argument: one that another argument or nothing follows, else the first; in a file's
+    text the last."""
     tag = f"</{opening[1]}>"
     if opening[1] in _OF_FILES:
         last = body.rfind(tag, opening.end())
