@@ -330,3 +330,27 @@ def test_broken_rows_are_drops(row: dict[str, Any]) -> None:
     except RowError as error:
         result = error.drop
     assert isinstance(result, (Drop, Trace))
+
+
+JUDGED = {"messages": [{"role": "user", "content": "Judge it."}, {"role": "assistant", "content": "Good."}]}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"question": "q", "answer": "a", "grader": JUDGED},
+        {"input": "q", "output": "a", "metadata": JUDGED},
+        {"question": "q", "candidates": [{"message": {"role": "assistant", "content": "A"}}] * 2},
+        {"question": "q", "plan": [{"task": "a"}, {"task": "b"}]},
+    ],
+    ids=["grader", "metadata", "candidates", "plan"],
+)
+def test_a_column_that_is_not_the_agents_is_no_conversation(row: dict[str, Any]) -> None:
+    with pytest.raises(RowError, match="missing_column"):
+        read(row)
+
+
+def test_a_plan_does_not_take_the_place_of_the_conversation() -> None:
+    row = {"id": 1, "prompt": "q", "completion": "a", "plan": [{"task": "a"}, {"task": "b"}]}
+    trace = read(row)
+    assert sketch(trace) == [("user", "q", []), ("assistant", "a", [])] and trace.extra == {"plan": row["plan"]}

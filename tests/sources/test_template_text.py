@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
+from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
+from foretrace.sources.row_turns import find_turns
+from foretrace.sources.template_text import split_template
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>'
 CHAT_ML = (
@@ -81,3 +85,76 @@ def test_an_observation_that_something_answers_was_made_up() -> None:
     trace = read({"messages": messages})
     assert [m.role for m in trace.messages] == ["user", "assistant", "tool", "assistant"]
     assert trace.messages[1].content == said
+
+
+REPORT = "Summary\nAction: restarted the db\nObservation: CPU fell to 3 %.\nWe are done."
+
+
+@pytest.mark.parametrize("more", [[], [{"role": "assistant", "content": "Bye."}]], ids=["last", "goes on"])
+def test_a_report_of_actions_and_observations_is_a_text(more: list[dict[str, Any]]) -> None:
+    messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": REPORT}, *more]
+    trace = read({"messages": messages})
+    assert [m.content for m in trace.messages] == [m["content"] for m in messages]
+    assert not any(m.tool_calls for m in trace.messages)
+
+
+def test_a_last_turn_that_goes_on_behind_its_observation_holds_results() -> None:
+    said = REACT.partition("\n")[2]
+    trace = read({"messages": [{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": said}]})
+    assert [m.role for m in trace.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+def write_chat_ml(*turns: tuple[str, str]) -> str:
+    return "".join(f"<|im_start|>{role}\n{said}<|im_end|>\n" for role, said in turns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|im_start|>user\nHello<|im_end|> STRAY <|im_start|>assistant\nHi.<|im_end|>",
+        write_chat_ml(("user", "What does <|im_end|> do?"), ("assistant", "It ends.")),
+        write_chat_ml(("user", "Hello"), ("assistant", "Hi.")) + "STRAY",
+        "<|im_start|>user STRAY\nHello<|im_end|><|im_start|>assistant\nHi.<|im_end|>",
+        "<|im_start|>user\nHello\n<|im_start|>assistant\nHi.<|im_end|>",
+        LLAMA.replace("<|eot_id|>", "<|eot_id|>STRAY", 1),
+        HARMONY.replace("<|end|>", "<|end|>STRAY", 1),
+    ],
+    ids=["between", "quoted", "behind", "in a header", "no end", "Llama", "Harmony"],
+)
+def test_text_that_is_in_no_turn_refuses_the_row(text: str) -> None:
+    with pytest.raises(RowError) as caught:
+        read({"text": text})
+    assert caught.value.drop.reason == "stray_text"
+
+
+def test_what_templates_put_between_turns_is_no_text_of_its_own() -> None:
+    text = "<s>" + write_chat_ml(("user name=ann", "Hello"), ("assistant", "Hi.")) + "<|endoftext|>\n"
+    trace = read({"text": text})
+    assert [(m.role, m.content) for m in trace.messages] == [("user", "Hello"), ("assistant", "Hi.")]
+    assert trace.messages[0].extra == {"name": "ann"}
+
+
+def test_of_two_conversations_none_is_taken() -> None:
+    bad, good = (write_chat_ml(("user", "q"), ("assistant", said)) for said in ("BAD", "GOOD"))
+    assert find_turns({"rejected": bad, "chosen": good}) is None
+    spoken = "Human: q\nAssistant: "
+    assert find_turns({"rejected": f"{spoken}BAD", "chosen": f"{spoken}GOOD"}) is None
+    trace = Chat(columns={"messages": "chosen"}).to_trace({"rejected": bad, "chosen": good}, RowRef(0))
+    assert isinstance(trace, Trace) and [m.content for m in trace.messages] == ["q", "GOOD"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|start|>" * 22_000,
+        "<|im_start|>user " * 60_000,
+        "<|im_start|>" + "a" * 1_000_000,
+        "<|im_start|>a" + " " * 1_000_000,
+        "<|start_header_id|>a" * 50_000,
+    ],
+)
+def test_headers_without_an_end_take_no_time(text: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(RowError):
+        split_template(text)
+    assert time.process_time() - begun < 2

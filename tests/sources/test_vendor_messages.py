@@ -324,3 +324,14 @@ def test_simulations_of_one_document(tmp_path: Path) -> None:
     foretrace.import_source("auto", path, out=tmp_path / "traces")
     (trace,) = read_traces(tmp_path / "traces")
     assert trace.task.id == "7" and trace.outcome.reward == 1.0 and trace.messages[1].tool_calls[0].name == "look"
+
+
+def test_a_text_of_the_kernel_beside_a_result_stays_and_a_call_without_a_name_is_refused() -> None:
+    result = {"$type": "FunctionResultContent", "CallId": "c1", "Result": "3 C"}
+    texts = [{"$type": "TextContent", "Text": text} for text in ("3 C", "It was slow.")]
+    rows = [KERNEL[0], KERNEL[1], {"Role": {"Label": "tool"}, "Items": [*texts, result]}, KERNEL[3]]
+    messages = read({"messages": rows}).messages
+    assert [m.content for m in messages] == ["Weather?", "I look.", "3 C", "It was slow.", "It is 3 C."]
+    nameless = {"Role": {"Label": "assistant"}, "Items": [{"$type": "FunctionCallContent", "Id": "c1"}]}
+    with pytest.raises(RowError, match="bad_tool_call"):
+        read({"messages": [KERNEL[0], nameless]})

@@ -86,12 +86,17 @@ class Chat:
 
     def recognize(self, head: FileHead) -> str | None:
         """By a column, or several, that hold a conversation with an agent in it."""
+        refused: str | None = None
         for row in list_first_rows(head):
-            # JSON text may be cut where the head ends.
-            found = find_turns({key: read_list(value) or value for key, value in row.items()})
+            try:
+                # JSON text may be cut where the head ends.
+                found = find_turns({key: read_list(value) or value for key, value in row.items()})
+            except RowError as error:  # a conversation all the same: its Drop says why it cannot be taken
+                refused = refused or f"a conversation that is refused ({error.drop.reason})"
+                continue
             if found is not None and (len(head.start) >= MAX_HEAD or _has_agent(found)):
                 return found.form
-        return None
+        return refused
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one conversation."""

@@ -45,6 +45,11 @@ def as_number(value: Any) -> float | None:
     return float(value)
 
 
+def get_value(record: Any, key: str, other: Any = None) -> Any:
+    """What stands under `key`; `other` where there is no such key, or no object."""
+    return record.get(key, other) if isinstance(record, dict) else other
+
+
 def get_dict(record: Any, key: str) -> dict[str, Any]:
     """The object under `key`; empty where there is none."""
     value = record.get(key) if isinstance(record, dict) else None

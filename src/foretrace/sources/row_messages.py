@@ -19,7 +19,7 @@ from foretrace.sources.openai_messages import (
     read_function_call,
     read_native_calls,
 )
-from foretrace.sources.template_text import split_observations
+from foretrace.sources.template_text import goes_on, has_steps, split_observations
 from foretrace.sources.text_actions import AgentText, CallReader
 from foretrace.sources.turn_items import CALL_ROLES, ROLES, Place, Row, is_agent
 
@@ -69,6 +69,8 @@ def make_messages(items: list[tuple[Place, Row]], pattern: Encoding | None = Non
     items = list(_split_observed(items))
     turns = [_read_turn(place, item, index) for index, (place, item) in enumerate(items)]
     silent = [i for i, turn in enumerate(turns) if turn.role == "assistant" and not turn.calls]
+    if pattern is None:
+        silent = [i for i in silent if not _is_report(turns, i)]
     texts = [AgentText(turns[i].text, _find_answer(turns, i)) for i in silent if turns[i].text.strip()]
     reader = CallReader(texts, pattern) if texts else None
     for i in silent:
@@ -102,16 +104,34 @@ def find_task_text(messages: tuple[Message, ...]) -> str:
 
 def _split_observed(items: list[tuple[Place, Row]]) -> Iterator[tuple[Place, Row]]:
     """Turns of the agent into which its program wrote what it observed (CrewAI) as turns and results. Where something
-    answers the turn, the agent made the observation up."""
+    answers the turn, the agent made the observation up; where no line is one of a ReAct agent's, or the last turn ends
+    in what it observed, the text is a report."""
+    if not any("\nObservation" in _get_text(item) for _, item in items):
+        yield from items
+        return
+    is_react = any(is_agent(item) and has_steps(_get_text(item)) for _, item in items)
     for index, (place, item) in enumerate(items):
-        text = item.get("content", item.get("value"))
+        text = _get_text(item)
         key = "content" if "content" in item else "value"
-        is_open = index + 1 == len(items) or is_agent(items[index + 1][1])
-        if not is_open or not isinstance(text, str) or "\nObservation" not in text or not is_agent(item):
+        is_last = index + 1 == len(items)
+        is_open = goes_on(text) and has_steps(text) if is_last else is_react and is_agent(items[index + 1][1])
+        if not is_open or "\nObservation" not in text or not is_agent(item):
             yield place, item
             continue
         for turn in split_observations(text):
             yield place, {**item, key: turn["content"]} if turn["role"] == "assistant" else turn
+
+
+def _is_report(turns: list[_Turn], index: int) -> bool:
+    """Whether a turn that nothing answers tells of actions and observations; one that makes an action ends in it."""
+    is_open = index + 1 == len(turns) or turns[index + 1].role == "assistant"
+    text = turns[index].text
+    return is_open and "\nObservation" in text and len(split_observations(text)) > 1 and not has_steps(text)
+
+
+def _get_text(item: Row) -> str:
+    text = item.get("content", item.get("value"))
+    return text if isinstance(text, str) else ""
 
 
 def _read_turn(place: Place, item: Row, index: int) -> _Turn:

@@ -37,6 +37,12 @@ _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
 )
 """Where the response of an API holds the model's message."""
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
+_ASKED = ("question", "task", "query")
+"""Columns of the question, beside an agent's text that begins with its first step."""
+_STATES = frozenset(
+    ["state", "values", "channel_values", "session", "thread", "chat", "transcript", "episode", "rollout", *MESSAGES]
+)
+"""Columns that hold the agent's `messages` within; those of a `grader` or in `metadata` are another's."""
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
 
@@ -69,6 +75,8 @@ def read_turns(row: Row, path: str) -> FoundTurns:
     column = path if path in row else path.partition(".")[0]
     if isinstance(value, str) and _SPOKEN_START.match(value):
         return FoundTurns(_split_transcript(value), frozenset({column}), path)
+    if isinstance(value, str) and (turns := split_template(value)):
+        return FoundTurns([*enumerate(turns)], frozenset({column}), path)
     turns = decode_turns(value, path)
     extra = frozenset({column})
     if not turns:
@@ -129,7 +137,15 @@ def _list_turns(value: Any) -> list[Row]:
         value = _zip_lists(value)
     if not isinstance(value, list) or not value:
         return []
-    return value if all(isinstance(item, dict) for item in value) and any(map(is_turn, value[:20])) else []
+    if not all(isinstance(item, dict) for item in value) or not any(map(is_turn, value[:20])):
+        return []
+    return [] if _are_alternatives(value) else value
+
+
+def _are_alternatives(items: list[Row]) -> bool:
+    """Whether messages in envelopes are all the agent's: replies to choose from, or to several questions."""
+    inner = [item.get("message") for item in items]
+    return all(isinstance(message, dict) and is_agent(message) for message in inner)
 
 
 def _find_messages(row: Row) -> FoundTurns | None:
@@ -265,16 +281,18 @@ def _find_wanted_calls(row: Row) -> FoundTurns | None:
 
 def _find_transcript(row: Row) -> FoundTurns | None:
     """One text in which each turn begins with its role."""
+    found: list[FoundTurns] = []
     for column, value in row.items():
         if isinstance(value, str) and _SPOKEN_START.match(value):
             turns = _split_transcript(value)
             if {"user", "assistant"} <= {turn["role"].lower().replace("human", "user") for _, turn in turns}:
-                return FoundTurns(turns, frozenset({column}), f"column {column} is a transcript")
-    return None
+                found.append(FoundTurns(turns, frozenset({column}), f"column {column} is a transcript"))
+    return found[0] if len(found) == 1 else None  # of two, one may be what was rejected
 
 
 def _find_template_text(row: Row) -> FoundTurns | None:
     """One text in the tokens of a chat template, or a ReAct text with what was observed in it."""
+    found: list[FoundTurns] = []
     for column, value in row.items():
         if not isinstance(value, str):
             continue
@@ -282,11 +300,11 @@ def _find_template_text(row: Row) -> FoundTurns | None:
         if not turns and column in (*MESSAGES, "text", "log", "trace", "scratchpad"):
             turns, what = split_react(value), "a text of actions and observations"
         if any(is_agent(turn) for turn in turns):
-            asked = next((row[k] for k in ("question", "task", "query") if isinstance(row.get(k), str)), None)
+            asked = next((row[k] for k in _ASKED if isinstance(row.get(k), str)), None)
             opens = [] if asked is None or turns[0].get("role") != "assistant" else [{"role": "user", "content": asked}]
             place: Turns = [*((None, turn) for turn in opens), *enumerate(turns)]
-            return FoundTurns(place, frozenset({column}), f"column {column} is {what}")
-    return None
+            found.append(FoundTurns(place, frozenset({column}), f"column {column} is {what}"))
+    return found[0] if len(found) == 1 else None
 
 
 def _find_numbered(row: Row) -> FoundTurns | None:
@@ -294,7 +312,7 @@ def _find_numbered(row: Row) -> FoundTurns | None:
     held = _decode(row.get("trajectory"))
     if not isinstance(held, dict) or "tool_name_0" not in held:
         return None
-    asked = next((row[k] for k in ("question", "task", "query", "input") if isinstance(row.get(k), str)), None)
+    asked = next((row[k] for k in (*_ASKED, "input") if isinstance(row.get(k), str)), None)
     turns: Turns = [] if asked is None else [(None, {"role": "user", "content": asked})]
     step = 0
     while f"tool_name_{step}" in held:
@@ -313,8 +331,11 @@ def _find_numbered(row: Row) -> FoundTurns | None:
 
 def _find_nested(row: Row) -> FoundTurns | None:
     """`messages` within one other column: the state of a graph or of a session."""
-    names = [name for name in row if name not in (*_REQUESTS, *_RESPONSES)]
-    found = [(name, listed) for name in names if (listed := _list_turns(_open_body(row[name]).get("messages")))]
+    found = [
+        (name, listed)
+        for name in row
+        if name in _STATES and (listed := _list_turns(_open_body(row[name]).get("messages")))
+    ]
     if len(found) != 1:
         return None
     column, turns = found[0]

@@ -6,34 +6,67 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from foretrace.sources.base import RowError
+
 Row = dict[str, Any]
 
-_CHAT_ML = re.compile(r"<\|im_start\|>(?P<role>\w+)[^\n]*\n(?P<said>.*?)(?:<\|im_end\|>|\Z)", re.DOTALL)
+_CHAT_ML = re.compile(
+    r"<\|im_start\|>(?P<role>\w+)(?:[ \t]+name=(?P<name>[\w.-]+))?[ \t]*\n(?P<said>.*?)(?:<\|im_end\|>|\Z)", re.DOTALL
+)
 _LLAMA = re.compile(
     r"<\|start_header_id\|>(?P<role>\w+)<\|end_header_id\|>\n*(?P<said>.*?)(?:<\|eot_id\|>|<\|eom_id\|>|\Z)", re.DOTALL
 )
 _HARMONY = re.compile(
-    r"<\|start\|>(?P<role>.*?)<\|message\|>(?P<said>.*?)(?:<\|end\|>|<\|call\|>|<\|return\|>|\Z)", re.DOTALL
+    r"<\|start\|>(?P<role>(?:(?!<\|(?:start|message)\|>).){0,300})<\|message\|>(?P<said>.*?)"
+    r"(?:<\|end\|>|<\|call\|>|<\|return\|>|\Z)",
+    re.DOTALL,
 )
 _FORMS = (("<|im_start|>", _CHAT_ML), ("<|start_header_id|>", _LLAMA), ("<|start|>", _HARMONY))
+_FILLING = re.compile(r"(?:\s|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text\|>|</?s>)*")
+"""What a template puts between turns."""
+_MAX_SHOWN = 60
 _TO_TOOL = re.compile(r" to=(?:functions\.)?([\w.-]+)")
 _FROM_TOOL = re.compile(r"(?:functions\.)?([\w.-]+) to=assistant")
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _OBSERVED = re.compile(r"^Observation(?: \d+)?:", re.MULTILINE)
 _GOES_ON = re.compile(r"^(?:Thought|Action|Final Answer)(?: \d+)?:", re.MULTILINE)
 _ACTED = re.compile(r"^(?:Action|Act)(?: \d+)?:", re.MULTILINE)
+_STEPS = re.compile(r"^(?:Thought|Action Input|Final Answer)(?: \d+)?:", re.MULTILINE)
 
 
 def split_template(text: str) -> list[Row]:
-    """The turns of a text that begins with a template's tokens; none where it does not."""
-    start = text[:200].lstrip().removeprefix("<|begin_of_text|>").lstrip()
-    pattern = next((pattern for token, pattern in _FORMS if start.startswith(token)), None)
+    """The turns of a text that begins with a template's tokens; none where it does not.
+
+    Raises:
+        RowError: some of it is in no turn, or a turn holds the token that begins one: where a turn that speaks of these
+            tokens ends is no guess of ours.
+    """
+    begin = _skip_filling(text, 0)
+    token, pattern = next(((token, pattern) for token, pattern in _FORMS if text.startswith(token, begin)), ("", None))
     if pattern is None:
         return []
-    pieces = ((match["role"], match["said"]) for match in pattern.finditer(text))
-    if pattern is _HARMONY:
-        return [turn for role, said in pieces for turn in _read_harmony(role, said)]
-    return [turn for role, said in pieces for turn in _read_turn(role, said)]
+    turns: list[Row] = []
+    at = begin
+    for match in pattern.finditer(text, begin):
+        _refuse_stray(text, at, match.start())
+        if token in match["said"]:
+            raise RowError("stray_text", f"a turn at character {match.start()} holds {token}, or has no end")
+        read = _read_harmony(match["role"], match["said"]) if pattern is _HARMONY else _read_turn(match)
+        turns += read
+        at = _skip_filling(text, match.end())
+    _refuse_stray(text, at, len(text))
+    return turns
+
+
+def _skip_filling(text: str, at: int) -> int:
+    found = _FILLING.match(text, at)
+    return found.end() if found else at
+
+
+def _refuse_stray(text: str, at: int, end: int) -> None:
+    if at < end:
+        shown = text[at : min(end, at + _MAX_SHOWN)].strip()
+        raise RowError("stray_text", f"text at character {at} is in no turn of the chat template: {shown!r}")
 
 
 def split_react(text: str) -> list[Row]:
@@ -46,6 +79,17 @@ def split_react(text: str) -> list[Row]:
     asked = text[:first].strip()
     turns = [{"role": "user", "content": asked}] if asked else []
     return [*turns, *split_observations(text[first:])]
+
+
+def has_steps(text: str) -> bool:
+    """Whether a text has lines that only a ReAct agent writes: reports have actions and observations too."""
+    return _STEPS.search(text) is not None
+
+
+def goes_on(text: str) -> bool:
+    """Whether the agent goes on behind the first observation in its text."""
+    observed = _OBSERVED.search(text)
+    return observed is not None and _GOES_ON.search(text, observed.end()) is not None
 
 
 def split_observations(text: str) -> list[Row]:
@@ -65,12 +109,14 @@ def split_observations(text: str) -> list[Row]:
         turns.append({"role": "tool", "content": text[observed.start() : at].rstrip("\n")})
 
 
-def _read_turn(role: str, said: str) -> Iterator[Row]:
+def _read_turn(match: re.Match[str]) -> Iterator[Row]:
+    role, said = match["role"], match["said"]
+    name = match.groupdict().get("name")
     thought = _THOUGHT.match(said) if role == "assistant" else None
     if thought and thought[1].strip():
         yield {"type": "reasoning", "summary": [{"text": thought[1].strip()}]}
     text = said[thought.end() :] if thought else said
-    yield {"role": role, "content": text.rstrip("\n")}
+    yield {"role": role, "content": text.rstrip("\n"), **({"name": name} if name else {})}
 
 
 def _read_harmony(header: str, said: str) -> Iterator[Row]:

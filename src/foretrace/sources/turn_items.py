@@ -13,7 +13,7 @@ from typing import Any
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
-from foretrace.sources.toolkit_messages import read_toolkit
+from foretrace.sources.toolkit_messages import is_step, is_task, read_toolkit
 from foretrace.sources.vendor_messages import unify_message
 
 Row = dict[str, Any]
@@ -84,9 +84,11 @@ def flatten_turns(
     """
     reasoning = _PendingReasoning()
     answered: set[Any] = set()  # calls of which their own message says what came of them
+    turns = list(turns)
+    has_steps = any(is_step(item) for _, item in turns)
     for place, item in turns:
         item = _rename(item, *keys)
-        found = read_toolkit(item)
+        found = [{"role": "user", "content": item["task"]}] if has_steps and is_task(item) else read_toolkit(item)
         for named in (item,) if found is None else found:
             if named.get("type") == "reasoning" and "role" not in named:
                 reasoning.add(named)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, TypeGuard
 
 from foretrace.encodings.json_arguments import encode_json
+from foretrace.sources.json_values import get_value
 
 Row = dict[str, Any]
 
@@ -49,15 +50,15 @@ def _read_block(block: Row) -> Row:
         return _make_call(block.get("toolCallId"), block.get("toolName"), block.get("input", block.get("args")))
     if kind == "tool-result":
         output = block.get("output", block.get("result"))
-        is_error = block.get("isError") is True or str(_get(output, "type")).startswith("error")
-        return _make_result(block.get("toolCallId"), _get(output, "value", output), is_error)
+        is_error = block.get("isError") is True or str(get_value(output, "type")).startswith("error")
+        return _make_result(block.get("toolCallId"), get_value(output, "value", output), is_error)
     if kind == "reasoning" and isinstance(block.get("text"), str):
         return {"type": "thinking", "thinking": block["text"]}
     if kind in ("toolRequest", "toolResponse"):
-        return _read_goose(block, _get(block, "toolCall" if kind == "toolRequest" else "toolResult"))
+        return _read_goose(block, get_value(block, "toolCall" if kind == "toolRequest" else "toolResult"))
     if kind == "tool_result" and isinstance(run := block.get("run"), dict):
         value = run.get("result", run.get("error"))
-        return _make_result(block.get("toolUseID"), _get(value, "output", value), run.get("status") == "error")
+        return _make_result(block.get("toolUseID"), get_value(value, "output", value), run.get("status") == "error")
     if kind is not None:
         return block
     return _read_untyped(block)
@@ -73,7 +74,7 @@ def _read_untyped(block: Row) -> Row:
         return _make_call(call.get("id"), call.get("name"), call.get("args"))
     if isinstance(result := block.get("functionResponse", block.get("function_response")), dict):
         return _make_result(result.get("id"), result.get("response"), is_error=False)
-    if isinstance(thought := _get(_get(block.get("reasoningContent"), "reasoningText"), "text"), str):
+    if isinstance(thought := get_value(get_value(block.get("reasoningContent"), "reasoningText"), "text"), str):
         return {"type": "thinking", "thinking": thought}
     if isinstance(text := block.get("text"), str):
         return (
@@ -84,11 +85,11 @@ def _read_untyped(block: Row) -> Row:
 
 def _read_goose(block: Row, held: Any) -> Row:
     """A call or a result of Goose; either may lie in an envelope of its status."""
-    value = _get(held, "value", held)
+    value = get_value(held, "value", held)
     if block["type"] == "toolRequest":
-        return _make_call(block.get("id"), _get(value, "name"), _get(value, "arguments"))
-    is_error = _get(held, "status") == "error" or _get(value, "isError") is True
-    return _make_result(block.get("id"), _get(held, "error") or _get(value, "content", value), is_error)
+        return _make_call(block.get("id"), get_value(value, "name"), get_value(value, "arguments"))
+    is_error = get_value(held, "status") == "error" or get_value(value, "isError") is True
+    return _make_result(block.get("id"), get_value(held, "error") or get_value(value, "content", value), is_error)
 
 
 def _make_call(call_id: Any, name: Any, arguments: Any) -> Row:
@@ -101,13 +102,9 @@ def _make_result(call_id: Any, value: Any, is_error: bool) -> Row:
 
 
 def _write_result(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(_get(each, "text"), str) for each in value):
+    if isinstance(value, list) and all(isinstance(get_value(each, "text"), str) for each in value):
         return "".join(each["text"] for each in value)
     return value if isinstance(value, str) else encode_json(value)
-
-
-def _get(value: Any, key: str, other: Any = None) -> Any:
-    return value.get(key, other) if isinstance(value, dict) else other
 
 
 def _split_steps(base: Row, parts: list[Row]) -> Iterator[Row]:
@@ -144,8 +141,8 @@ def _read_llama_index(item: Row, blocks: list[Row]) -> Row:
     more = item.get("additional_kwargs")
     message = {k: v for k, v in item.items() if k not in ("blocks", "additional_kwargs")}
     for key in ("tool_calls", "tool_call_id"):
-        if _get(more, key):
-            message[key] = _get(more, key)
+        if get_value(more, key):
+            message[key] = get_value(more, key)
     read: list[Row] = []
     for block in blocks:
         kind = block.get("block_type")

@@ -10,6 +10,7 @@ import pytest
 
 import foretrace
 from foretrace.core.store import read_traces
+from foretrace.sources.otlp.exports import find_exporter
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Oslo"}'}}
 TALK: list[dict[str, Any]] = [
@@ -140,3 +141,19 @@ def test_a_conversation_of_two_model_calls_and_a_tool(tmp_path: Path, make: Any)
     assert (call.id, call.name, json.loads(call.arguments)) == ("c1", "look", {"city": "Oslo"})
     assert [trace.messages[n].model_s for n in (1, 3)] == [1.0, 1.0] and trace.messages[2].tool_s == 1.0
     assert trace.messages[2].tool_call_ids == ("c1",) and trace.provenance.model == "m"
+
+
+@pytest.mark.parametrize("attributes", [{"gen_ai.input.messages": "[]"}, {"http.method": "GET"}])
+def test_flat_spans_of_another_tool_are_not_mlflows(attributes: dict[str, Any]) -> None:
+    record = {"trace_id": "t1", "span_id": "s1", "name": "chat", "attributes": attributes}
+    assert find_exporter([record]) is None
+
+
+@pytest.mark.parametrize("text", ["[It is] 3 C.", "{3 C}"])
+def test_a_text_that_only_begins_like_json_stays(tmp_path: Path, text: str) -> None:
+    spans = [langfuse(0, *STEPS[0]), langfuse(1, "model", "llm", TALK[:1], text)]
+    path = tmp_path / "spans.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in spans))
+    foretrace.import_source("auto", path, out=tmp_path / "traces")
+    (trace,) = read_traces(tmp_path / "traces")
+    assert trace.messages[-1].content == text

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import foretrace
+from foretrace.core.errors import ForetraceError
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 
@@ -90,3 +91,50 @@ def test_messages_of_a_subagent_are_a_trace_with_a_parent(tmp_path: Path) -> Non
     assert child.key == "message_list@s1/c1" and child.parent is not None
     assert (child.parent.key, child.parent.call_id) == (main.key, "c1")
     assert [m.content for m in child.messages] == ["Look.", "Seen."]
+
+
+def say(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+NO_LISTS: dict[str, list[dict[str, Any]]] = {
+    "replies to questions of their own": [{"id": n, **say("assistant", f"poem {n}"), "label": 1} for n in range(4)],
+    "replies in envelopes": [{"id": n, "question": "q", "message": say("assistant", "a")} for n in range(4)],
+    "choices": [{"choices": [{"index": n, "message": say("assistant", "a")} for n in range(2)]}],
+    "choices without a number": [{"candidates": [{"message": say("assistant", "a")}] * 2}],
+    "a stream": [say("user", "Hi."), *[{"model": "m", "message": say("assistant", "a"), "done": False}] * 3],
+    "staff": [{"name": "Bob", "role": "user", "text": "bio"}, {"name": "Al", "role": "agent", "text": "bio"}],
+    "mails": [{"from": "user", "to": "b", "message": "x"}, {"from": "bot", "to": "u", "message": "y"}],
+    "a log with a few messages": [say("user", "q"), say("assistant", "a"), *[{"type": "tool_ran"}] * 9],
+}
+
+
+@pytest.mark.parametrize("records", NO_LISTS.values(), ids=NO_LISTS.keys())
+def test_what_is_no_conversation_is_not_made_one(tmp_path: Path, records: list[dict[str, Any]]) -> None:
+    with pytest.raises(ForetraceError, match="no files of a known format"):
+        load(tmp_path, "rows.jsonl", records)
+
+
+def test_sessions_in_one_file_are_a_trace_each(tmp_path: Path) -> None:
+    """A session in which nobody asks is a drop, and a number is a name too."""
+    talks = [("A", ["user", "assistant"]), (7, ["user", "assistant"]), ("C", ["assistant", "assistant"])]
+    records = [{"session_id": session, **say(role, f"{role} {session}")} for session, roles in talks for role in roles]
+    traces, report = load(tmp_path, "rows.jsonl", records)
+    assert [(t.key, [m.content for m in t.messages]) for t in traces] == [
+        ("message_list@7", ["user 7", "assistant 7"]),
+        ("message_list@A", ["user A", "assistant A"]),
+    ]
+    assert dict(report.drops) == {"no_user_turn": 1}
+
+
+def test_what_stands_beside_a_message_is_counted(tmp_path: Path) -> None:
+    talk = [say("user", "q"), say("assistant", "a")]
+    records = [{"id": n, "note": "n", "message": message} for n, message in enumerate(talk)]
+    _, report = load(tmp_path, "rows.jsonl", records)
+    assert report.sources["message_list"].account.notes["values of note beside a message, left out"] == 2
+
+
+def test_steps_of_smolagents_with_their_task(tmp_path: Path) -> None:
+    step = {"step_number": 1, "model_output": "Done.", "tool_calls": None, "observations": None}
+    (trace,), _ = load(tmp_path, "steps.json", [{"task": "Weather?"}, step])
+    assert [(m.role, m.content) for m in trace.messages] == [("user", "Weather?"), ("assistant", "Done.")]

@@ -24,19 +24,23 @@ from foretrace.sources.chat import Chat
 from foretrace.sources.json_values import get_text, read_objects
 from foretrace.sources.row_messages import find_task_text
 from foretrace.sources.row_turns import find_turns
-from foretrace.sources.toolkit_messages import read_toolkit
-from foretrace.sources.turn_items import is_agent, is_turn
+from foretrace.sources.toolkit_messages import is_task, read_toolkit
+from foretrace.sources.turn_items import ROLES, flatten_turns, is_agent, is_turn
 
 _MAX_BEFORE = 20
 """Records that are no messages which may stand before the first one: what the file is about."""
-_IDS = ("sessionId", "session_id", "thread_id", "sessionID")
+_IDS = ("sessionId", "session_id", "thread_id", "sessionID", "conversation_id", "conversationId", "threadId", "chat_id")
+_PARTIAL = frozenset({"stream_event"})
+"""Types of records that are pieces of a message that comes whole too."""
+_BOOKKEEPING = frozenset({"message", "type", "id", "uuid", "timestamp", "parent_tool_use_id", *_IDS})
+"""Keys beside a message in an envelope that say nothing of their own."""
 _GENERAL_NAMES = frozenset({"api_conversation_history", "ui_messages", "messages", "conversation", "events", "log"})
 """Names of files that say nothing: the folder does."""
 
 
 class MessageList:
-    """The messages of one file are one trace; those that a call of another one started (`parent_tool_use_id`) are a
-    trace of their own."""
+    """The messages of one file are one trace, or one for each session that they name; those that a call of another one
+    started (`parent_tool_use_id`) are a trace of their own."""
 
     name = "message_list"
     license: str | None = None
@@ -44,13 +48,18 @@ class MessageList:
     """Many programs write messages: one that is known goes before."""
 
     def recognize(self, head: FileHead) -> str | None:
-        """By records that are messages, of the agent among them, and hold no conversation in a column."""
-        records = head.records
-        first = next((n for n, record in enumerate(records[:_MAX_BEFORE]) if is_turn(record)), None)
-        if first is None or find_turns(records[first]) is not None:
+        """By records that are mostly messages, of the agent and of a user or tool, and hold no conversation in a
+        column: rows of which each is a message of the agent are replies to questions of their own."""
+        records = [record for record in head.records if get_text(record, "type") not in _PARTIAL]
+        messages = [n for n, record in enumerate(records) if _is_message(record)]
+        if not messages or messages[0] >= _MAX_BEFORE or find_turns(records[messages[0]]) is not None:
             return None
-        said = next((n for n, record in enumerate(records) if is_turn(record) and _is_of_agent(record)), None)
-        return None if said is None else f"record {said + 1} is a message of the agent"
+        if 2 * len(messages) <= len(records) - messages[0]:
+            return None
+        said = next((n for n in messages if _is_of_agent(records[n])), None)
+        if said is None or not _is_answered(records):
+            return None
+        return f"record {said + 1} is a message of the agent"
 
     def list_companions(self, path: Path) -> Iterable[Path]:
         """None: a file stands alone."""
@@ -58,24 +67,26 @@ class MessageList:
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The conversation, then those within it."""
-        talks: dict[str, list[dict[str, Any]]] = {"": []}
+        talks: dict[tuple[str, str], list[dict[str, Any]]] = {}
         types: Counter[str] = Counter()
-        session = ""
+        session = own = ""
         for record in read_objects(path):
             if isinstance(record, Drop):
                 account.drop(record.reason)
                 continue
-            session = session or get_text(record, *_IDS)
-            if is_turn(record):
+            session = _find_session(record) or session
+            own = own or session
+            if _is_message(record) or is_task(record):
                 account.use()
-                talks.setdefault(get_text(record, "parent_tool_use_id"), []).append(record)
+                _note_left_out(record, account)
+                talks.setdefault((session, get_text(record, "parent_tool_use_id")), []).append(record)
             else:
                 kind = get_text(record, "type", "kind", "role") or "+".join(sorted(record)[:3])
                 types[kind] += 1
                 account.ignore(kind)
-        own = session or _name_of(path)
-        for call, turns in talks.items():
-            yield self._make_trace(own, call, turns, path, types)
+        own = own or _name_of(path)
+        for (session, call), turns in _join_first(talks, own).items():
+            yield self._make_trace(session, call, turns, path, types)
 
     def _make_trace(
         self, own: str, call: str, turns: list[dict[str, Any]], path: Path, types: Counter[str]
@@ -85,6 +96,8 @@ class MessageList:
             found = Chat().to_trace({"messages": turns}, RowRef(0, path.name))
         except RowError as error:
             return error.drop
+        if not call and not isinstance(found, Drop) and not _is_answered(turns):
+            return Drop("no_user_turn", f"session {name}: {len(turns)} messages, all of the agent")
         if isinstance(found, Drop):
             met = ", ".join(f"{count} {kind}" for kind, count in types.most_common(8)) or "none"
             return Drop("no_agent_turn", f"session {name}: no turn of the agent; other records: {met}")
@@ -99,6 +112,50 @@ class MessageList:
             ),
             parent=Parent(key=f"{self.name}@{own}", call_id=call) if call else None,
         )
+
+
+def _is_message(record: dict[str, Any]) -> bool:
+    """Whether a record is a message. Where a person, too, may have a role and a text (of staff, of a mail), it is none
+    by these alone."""
+    named = "role" in record or "from" in record
+    is_vague = named and not record.keys() & {"content", "value", "parts", "blocks", "tool_calls", "function_call"}
+    return is_turn(record) and not is_vague
+
+
+def _is_answered(records: list[dict[str, Any]]) -> bool:
+    """Whether somebody asks the agent, or a tool answers it."""
+    return any(is_task(record) or (_is_message(record) and _is_of_another(record)) for record in records)
+
+
+def _is_of_another(record: dict[str, Any]) -> bool:
+    """Whether a message is of a user or a tool, or has one in it: steps of toolkits hold their results."""
+    try:
+        messages = list(flatten_turns([(None, record)], (None, None)))
+    except RowError:
+        return False
+    names = [str(each.get("role", each.get("from"))).lower() for _, each in messages]
+    return any(ROLES.get(name) in ("user", "tool") for name in names)
+
+
+def _find_session(record: dict[str, Any]) -> str:
+    """The session that a record names; some number theirs."""
+    return next((str(record[key]) for key in _IDS if record.get(key) and isinstance(record[key], (str, int))), "")
+
+
+def _note_left_out(record: dict[str, Any], account: Account) -> None:
+    for key in sorted(record.keys() - _BOOKKEEPING) if isinstance(record.get("message"), dict) else ():
+        account.note(f"values of {key[:40]} beside a message, left out")
+
+
+def _join_first(
+    talks: dict[tuple[str, str], list[dict[str, Any]]], own: str
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The talks with messages before the first that names its session in that session; one of none where there is no
+    message."""
+    joined: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for (session, call), turns in talks.items():
+        joined.setdefault((session or own, call), []).extend(turns)
+    return joined or {(own, ""): []}
 
 
 def _is_of_agent(record: dict[str, Any]) -> bool:

@@ -43,7 +43,16 @@ def find_exporter(records: Iterable[Record]) -> str | None:
 
 def find_tool(record: Record) -> str | None:
     """Which tool wrote a record, by its keys; `None` for any other."""
-    return next((name for name, keys, _ in _TOOLS if all(key in record for key in keys)), None)
+    found = _find_reader(record)
+    return found[0] if found else None
+
+
+def _find_reader(record: Record) -> tuple[str, Callable[[Record], Span]] | None:
+    for name, keys, prefix, read in _TOOLS:
+        attributes = get_dict(record, "attributes") if prefix else {"": None}
+        if all(key in record for key in keys) and any(key.startswith(prefix) for key in attributes):
+            return name, read
+    return None
 
 
 def list_spans(record: Record) -> list[Record]:
@@ -63,8 +72,8 @@ def read_exported(path: Path, account: Account) -> Iterator[Span | Drop]:
             yield value
             continue
         for record in list_spans(value):
-            read = next((read for _, keys, read in _TOOLS if all(key in record for key in keys)), None)
-            span = None if read is None else read(record)
+            found = _find_reader(record)
+            span = None if found is None else found[1](record)
             if span is None:
                 account.ignore(get_text(record, "object", "type") or "record without a span")
             elif (span.trace_id, span.span_id) in spans:
@@ -107,15 +116,21 @@ def _read_ns(value: Any) -> int:
     return 0 if seconds is None else round(seconds * 1e9)
 
 
+def _open_json(value: Any) -> Any:
+    """A JSON text as what it holds, an empty one as nothing; any other value as it is."""
+    opened = decode_json(value) if isinstance(value, str) and value[:1] in "{[" else value
+    return value if opened is None and value else opened
+
+
 def _read_result(value: Any) -> Any:
-    value = decode_json(value) if isinstance(value, str) and value[:1] in "{[" else value
+    value = _open_json(value)
     held = as_dict(value)
     return held["output"] if held.keys() == {"output"} else held["content"] if held.get("type") == "tool" else value
 
 
 def _list_messages(value: Any) -> list[Record]:
     """The messages that a model was sent: a list, a body that holds one, or a text."""
-    value = decode_json(value) if isinstance(value, str) and value[:1] in "{[" else value
+    value = _open_json(value)
     if isinstance(value, dict):
         value = next((value[key] for key in ("messages", "input", "contents") if value.get(key)), value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
@@ -127,7 +142,7 @@ def _list_messages(value: Any) -> list[Record]:
 
 def _list_replies(value: Any) -> list[Record]:
     """What a model replied: the body of a response, a message, several, or a text."""
-    value = decode_json(value) if isinstance(value, str) and value[:1] in "{[" else value
+    value = _open_json(value)
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
     if isinstance(value, dict):
@@ -244,12 +259,12 @@ def _read_phoenix(record: Record) -> Span:
     return _make(ids, times, name, kind, asked, said, model=held.get("llm.model_name"))
 
 
-_TOOLS: tuple[tuple[str, tuple[str, ...], Callable[[Record], Span]], ...] = (
-    ("OpenAI's Agents SDK", ("object", "span_data", "trace_id"), _read_agents_sdk),
-    ("Langfuse", ("traceId", "type", "startTime", "parentObservationId"), _read_langfuse),
-    ("LangSmith", ("run_type", "trace_id", "inputs", "outputs"), _read_langsmith),
-    ("Weave", ("op_name", "trace_id", "inputs", "output"), _read_weave),
-    ("MLflow", ("span_id", "trace_id", "attributes", "name"), _read_mlflow),
-    ("Phoenix", ("context.trace_id", "context.span_id"), _read_phoenix),
+_TOOLS: tuple[tuple[str, tuple[str, ...], str, Callable[[Record], Span]], ...] = (
+    ("OpenAI's Agents SDK", ("object", "span_data", "trace_id"), "", _read_agents_sdk),
+    ("Langfuse", ("traceId", "type", "startTime", "parentObservationId"), "", _read_langfuse),
+    ("LangSmith", ("run_type", "trace_id", "inputs", "outputs"), "", _read_langsmith),
+    ("Weave", ("op_name", "trace_id", "inputs", "output"), "", _read_weave),
+    ("MLflow", ("span_id", "trace_id", "attributes", "name"), "mlflow.", _read_mlflow),
+    ("Phoenix", ("context.trace_id", "context.span_id"), "", _read_phoenix),
 )
-"""Each tool, the keys that only its records have, and what reads them."""
+"""Each tool, the keys that its records have, the beginning of an attribute that only they have, and what reads them."""
